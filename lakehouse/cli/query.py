@@ -128,8 +128,8 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
 def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limit: int) -> int:
     """Find entities by words in their texts.
 
-    Lists entities that contain all words of TEXT in their ids, name, type, address, labels, description or attributes, the
-    best matches first.
+    Lists entities that contain all words of TEXT in their ids, name, type, address, labels, description or attributes, or in
+    the fields of a message's payload, the best matches first. `field:`, `attr:` and `topic:` before a word look there only.
     """
     from lakehouse.readmodel.violationlist import reasons_of
     from lakehouse.readmodel.wordsearch import search as search_for

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from lakehouse.readmodel.file.words import KINDS
+from lakehouse.readmodel.file.words import KINDS, declared_in
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
+# A part of what is searched: a column's prefix, if it has one, and the text up to the next blank.
+_PART = re.compile(r"(?:(field|attr|topic):)?(\S+)", re.IGNORECASE)
+_OF_PREFIX = {"field": "fields", "attr": "names", "topic": "address"}
 # What an id or a name says counts more than what a description does: weights of the columns of the table `words`.
-_RANK = "bm25(words, 10.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0)"
+_RANK = "bm25(words, 10.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0, 2.0, 2.0)"
 # The columns of the index, in the order in which a hit names those that hold a word.
-_COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes")
-_SEARCH = f"""
-  SELECT f.registryid, f.kind, f.xid, coalesce(f.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes
-  FROM (
-    SELECT r.id, r.rank, s.registryid, s.kind, s.xid, e.name  -- of a message `words` has the name's words, too
-    FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
-    INNER JOIN searched AS s ON s.id = r.id
-    LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
-    WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
-      AND (:protocol IS NULL OR e.protocol_family = :protocol)
-      AND (
-        :groupid IS NULL
-        OR substr(s.xid, instr(substr(s.xid, 2), '/') + 2, length(:groupid) + 1) = :groupid || '/'
-        OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
-      )
-      AND (:label IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
-      ))
-    ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
-  ) AS f
-  INNER JOIN words AS w ON w.rowid = f.id
-  ORDER BY f.rank, f.registryid, f.xid
+_COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes", "fields")
+_RANKED = f"""
+  SELECT s.registryid, s.kind, s.xid
+  FROM (SELECT rowid AS id, {_RANK} AS rank FROM words WHERE words MATCH :query LIMIT :most) AS r
+  INNER JOIN searched AS s ON s.id = r.id
+  LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
+  WHERE (:registryid IS NULL OR s.registryid = :registryid) AND s.kind IN (SELECT value FROM json_each(:kinds))
+    AND (:protocol IS NULL OR e.protocol_family = :protocol)
+    AND (
+      :groupid IS NULL
+      OR substr(s.xid, instr(substr(s.xid, 2), '/') + 2, length(:groupid) + 1) = :groupid || '/'
+      OR (s.kind IN ('group', 'endpoint') AND s.entityid = :groupid)
+    )
+    AND (:label IS NULL OR EXISTS (
+      SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
+    ))
+  ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
 """
+_HIT = """
+  SELECT coalesce(e.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes, w.fields  -- of a message
+  FROM searched AS s INNER JOIN words AS w ON w.rowid = s.id                   -- `words` has the words of its name, too
+  LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
+  WHERE s.registryid = ? AND s.kind = ? AND s.xid = ?
+"""
+_SECTIONS = {"envelopemetadata": "envelope attribute", "protocoloptions": "protocol option"}
+_MOST_FRAGMENTS = 4
+Key = tuple[RegistryId, str, Xid]
 
 
 class Hit(NamedTuple):
@@ -46,7 +53,8 @@ class Hit(NamedTuple):
     Attributes:
         registryid, kind, xid: the entity; of a document xid is its URI.
         name, description: of the entity; None: it has none.
-        where: the best columns that hold the words: ids, name, type, address, labels, description or attributes.
+        where: the best columns that hold the words: ids, name, type, address, labels, description, attributes or fields.
+        fragments: declarations and payload fields whose names hold the words, such as `payload field address.region`.
     """
 
     registryid: RegistryId
@@ -55,6 +63,7 @@ class Hit(NamedTuple):
     name: str | None
     description: str | None
     where: list[str]
+    fragments: list[str]
 
 
 class Filters(NamedTuple):
@@ -76,26 +85,43 @@ def search(
     filters: Filters | None = None,
     most: int = -1,
 ) -> list[Hit]:
+    """Find entities that hold all words of a text, as `ranked`, and say where they hold them."""
+    keys = ranked(view, text, kinds, registryid=registryid, limit=limit, offset=offset, filters=filters, most=most)
+    return hits_of(view, text, keys)
+
+
+def ranked(
+    view: View,
+    text: str,
+    kinds: Sequence[str] = KINDS,
+    *,
+    registryid: RegistryId | None = None,
+    limit: int = -1,
+    offset: int = 0,
+    filters: Filters | None = None,
+    most: int = -1,
+) -> list[Key]:
     """Find entities that hold all words of a text; the last word may be the beginning of one. The best come first.
 
     Args:
         view: the newest snapshot.
-        text: some words; all else between them is passed over.
+        text: some words; `field:`, `attr:` and `topic:` before one look for it among the fields of the payload, the names of
+            declarations, and addresses; all else between words is passed over.
         kinds: message, group, endpoint, schema, document.
         registryid: only of this registry.
-        limit: how many at most.
+        limit: how many at most; -1: all.
         offset: how many of the best are passed over.
         filters: protocol and label leave messages only, for nothing else has them in the index.
         most: how many that hold the words are ranked, for words that nearly all have; -1: all.
     """
-    words = _WORD.findall(text)
+    words = _words(text)
     if not words:
         return []
-    query = " AND ".join(f'"{word}"' for word in words) + "*"
+    query = " AND ".join(f'{prefix} : "{word}"' if prefix else f'"{word}"' for prefix, word in words) + "*"
     wanted = filters or Filters()
     label, has_value, value = (wanted.label or "").partition("=")
     rows = view.db.execute(
-        _SEARCH,
+        _RANKED,
         {
             "query": query,
             "most": most,
@@ -109,12 +135,45 @@ def search(
             "offset": offset,
         },
     )
-    found = []
-    for one, kind, xid, name, description, ids, types, address, labels, attributes in rows:
-        columns = dict(zip(_COLUMNS, (ids, name, types, address, labels, description, attributes), strict=True))
-        where = [column for column, held in columns.items() if held and any(word.lower() in held.lower() for word in words)]
-        found.append(Hit(one, kind, xid, name, description, where))
-    return found
+    return rows.fetchall()
+
+
+def _words(text: str) -> list[tuple[str, str]]:
+    """Return the words of a text, each with the column that it is looked for in; empty: in all."""
+    parts = _PART.findall(text)
+    return [(_OF_PREFIX.get(prefix.lower(), ""), word) for prefix, part in parts for word in _WORD.findall(part)]
+
+
+def hits_of(view: View, text: str, keys: Iterable[Key]) -> list[Hit]:
+    """Return what a page shows of entities, and where they hold the words of a text."""
+    words = [word.lower() for _, word in _words(text)]
+    hits = []
+    for key in keys:
+        row = view.db.execute(_HIT, key).fetchone()
+        if row is None:
+            continue
+        name, description, ids, types, address, labels, attributes, fields = row
+        columns = zip(_COLUMNS, (ids, name, types, address, labels, description, attributes, fields), strict=True)
+        where = [column for column, held in columns if held and any(word in held.lower() for word in words)]
+        fragments = _fragments(words, attributes or "", fields or "") if key[1] == "message" else []
+        hits.append(Hit(*key, name, description, where, fragments))
+    return hits
+
+
+def declaration(section: str, name: str, is_required: bool) -> str:
+    """Return a declaration in words, such as `envelope attribute region, required`."""
+    return f"{_SECTIONS[section]} {name}{', required' if is_required else ''}"
+
+
+def _fragments(words: list[str], attributes: str, fields: str) -> list[str]:
+    """Return the declarations and fields of a message whose names hold one of the words, at a word's beginning."""
+
+    def fits(name: str) -> bool:
+        return any(part.startswith(word) for part in _WORD.findall(name.lower()) for word in words)
+
+    declared = [declaration(section, name, is_required) for section, name, is_required in declared_in(attributes) if fits(name)]
+    paths = [f"payload field {path}" for path in fields.partition("\n")[0].split() if fits(path)]
+    return [*declared, *paths][:_MOST_FRAGMENTS]
 
 
 def find_ids(

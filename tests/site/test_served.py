@@ -165,13 +165,26 @@ def test_search_ranks_and_filters(site):
     assert "Nothing has all these words" in text_of(site, "search.html", q='"; DROP TABLE log; --')
 
 
+def words_in(text: str) -> list[str]:
+    plain = "".join(one for one in unicodedata.normalize("NFD", text) if not unicodedata.category(one).startswith("M"))
+    return re.findall(r"[^\W_]+", plain.lower())
+
+
 def found_in_files(told: dict, q: str, **wanted: str) -> set[str]:
     """Search the index of the files, as the script does."""
-    plain = "".join(one for one in unicodedata.normalize("NFD", q) if not unicodedata.category(one).startswith("M")).lower()
-    words = re.findall(r"[^\W_]+", plain)
-    sets = [{n for n, one in enumerate(told["words"]) if one == word} for word in words[:-1]]
-    sets += [{n for n, one in enumerate(told["words"]) if one.startswith(word)} for word in words[-1:]]
-    rows = [row for row in told["rows"] if words and all(one & set(row[9]) for one in sets)]
+    tables = {"": ("words", 9), "field": ("fields", 10), "attr": ("names", 11), "topic": ("addresses", 12)}
+    parts = [
+        (*tables[prefix], word) for prefix, part in re.findall(r"(?:(field|attr|topic):)?(\S+)", q) for word in words_in(part)
+    ]
+    rows = told["rows"] if parts else []
+    for at, (table, place, word) in enumerate(parts):
+        entries = [words_in(one.partition("\t")[0]) for one in told[table]]
+        numbers = {
+            number
+            for number, words in enumerate(entries)
+            if any(one.startswith(word) if at == len(parts) - 1 else one == word for one in words)
+        }
+        rows = [row for row in rows if numbers & set(row[place] if isinstance(row[place], list) else [row[place]])]
     kinds = told["kinds"]
     if "protocol" in wanted:
         rows = [row for row in rows if kinds[row[0]] == "message" and told["protocols"][row[6]] == wanted["protocol"]]
@@ -203,6 +216,12 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
         "Customer bóught",
         "placed ka",
         "nothing of it",
+        "field:quantity",
+        "field:lines.isbn kafka",
+        "attr:region",
+        "attr:region field:tot",
+        "topic:harbour",
+        "field:region",
     ]
     for q in queries:
         assert found_in_files(told, q) == found_by_server(site, q), q
@@ -210,6 +229,15 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
     for wanted in some:
         for q in ("order", "shop", "stock"):
             assert found_in_files(told, q, **wanted) == found_by_server(site, q, **wanted), (q, wanted)
+
+
+def test_messages_are_found_by_the_fields_of_their_payloads(site):
+    text = text_of(site, "search.html", q="field:quantity", kind="message")
+    assert "payload field lines.quantity" in text
+    assert len(found_by_server(site, "field:quantity")) == 2
+    text = text_of(site, "search.html", q="attr:region protocolkafka")
+    assert "Nothing has all these words" in text
+    assert "envelope attribute region, required" in text_of(site, "search.html", q="region")
 
 
 def test_two_states_are_compared_as_they_are_asked_for(site):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 5  # a file of another format is made again
+FORMAT = 6  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -82,7 +82,8 @@ CREATE TABLE searched (
   id INTEGER PRIMARY KEY, registryid TEXT NOT NULL, kind TEXT NOT NULL, xid TEXT NOT NULL, entityid TEXT NOT NULL
 );
 CREATE VIRTUAL TABLE words USING fts5(
-  ids, name, type, address, labels, description, attributes, tokenize = 'unicode61 remove_diacritics 2'
+  ids, name, type, address, labels, description, attributes, fields, names,
+  tokenize = 'unicode61 remove_diacritics 2'
 );
 """
 # Made after the first rows, which is quicker.
@@ -97,6 +98,7 @@ CREATE INDEX edges_by_target ON edges (whole);
 CREATE INDEX edges_by_other_target ON edges (without_suffix) WHERE without_suffix IS NOT NULL;
 CREATE INDEX version_uris_by_uri ON version_uris (version_uri);
 CREATE UNIQUE INDEX effective_by_xid ON effective (registryid, xid);
+CREATE INDEX effective_by_schema ON effective (registryid, schema_xid) WHERE schema_xid IS NOT NULL;
 CREATE INDEX effective_by_snapshot ON effective (snapshot_id);
 CREATE INDEX effective_by_group ON effective (registryid, group_xid, xid, {", ".join(TELLING_COLUMNS)});
 CREATE UNIQUE INDEX violations_by_id ON violations (violation_id);

@@ -10,19 +10,28 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.readmodel.file.payloadfields import payload_fields
 from lakehouse.readmodel.file.sqliteschema import NEVER
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
-EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol")
+EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol", "schema_xid", "dataschemauri")
 _HOLDER = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_DECLARED = re.compile(
+    r'"/(envelopemetadata|protocoloptions)/([^"]*?)(?:/(value|type|required|description|specurl))?":"((?:[^"\\]|\\.)*)"'
+)
 _MOST = 20_000  # characters of one entity's attributes: a schema that is in the definition may be as long as a book
 
 
 class Words(NamedTuple):
-    """The columns of the table `words`."""
+    """The columns of the table `words`.
+
+    Attributes:
+        fields: of the payload of a message: their paths, after a line break the words of names in camel case.
+        names: of the envelope attributes and protocol options that a message declares.
+    """
 
     ids: str = ""
     name: str | None = None
@@ -31,6 +40,8 @@ class Words(NamedTuple):
     labels: str | None = None
     description: str | None = None
     attributes: str | None = None
+    fields: str | None = None
+    names: str | None = None
 
 
 def holder_of(kind: str, xid: Xid) -> tuple[str, Xid] | None:
@@ -49,7 +60,10 @@ def index_all(db: sqlite3.Connection) -> None:
         " WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'",
         (NEVER,),
     )
-    found = ((one, "message", xid, words_of_message(xid, row if own else None)) for one, xid, own, *row in messages)
+    fields = _FieldsOf(db)
+    found = (
+        (one, "message", xid, words_of_message(xid, *fields.read(one, row if own else None))) for one, xid, own, *row in messages
+    )
     last = _insert(db, found, 0)
     kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
     others = db.execute(
@@ -65,7 +79,14 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
         db: the file, within a transaction.
         keys: registryid, kind, xid.
     """
-    wanted = sorted(set(keys))
+    touched = set(keys)
+    schemas = orjson.dumps([[registryid, xid] for registryid, kind, xid in touched if kind == "schema"]).decode()
+    of_schemas = db.execute(
+        "SELECT e.registryid, 'message', e.xid FROM json_each(?) AS s INNER JOIN effective AS e"
+        " ON e.registryid = s.value ->> 0 AND e.schema_xid = s.value ->> 1",
+        (schemas,),
+    )
+    wanted = sorted(touched | set(of_schemas))
     for key in wanted:
         for (row,) in db.execute("SELECT id FROM searched WHERE registryid = ? AND kind = ? AND xid = ?", key).fetchall():
             db.execute("DELETE FROM words WHERE rowid = ?", (row,))
@@ -90,7 +111,7 @@ def _insert(db: sqlite3.Connection, found: Iterable[tuple[str, str, str, Words]]
             ((row, *key, key[2] if key[1] == "document" else key[2].rsplit("/", 1)[1]) for row, (*key, _) in numbered),
         )
         db.executemany(
-            f"INSERT INTO words (rowid, {', '.join(Words._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO words (rowid, {', '.join(Words._fields)}) VALUES (?{', ?' * len(Words._fields)})",
             ((row, *words) for row, (*_, words) in numbered),
         )
         last += len(numbered)
@@ -107,7 +128,7 @@ def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid
     """Return what an entity is found by: a message by its effective definition, where there is one yet."""
     if kind == "message":
         row = db.execute(f"SELECT {', '.join(EFFECTIVE)} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid))
-        return words_of_message(xid, row.fetchone())
+        return words_of_message(xid, *_FieldsOf(db).read(registryid, row.fetchone()))
     if kind == "document":
         return Words(xid)
     body = _body(db, registryid, kind, xid)
@@ -117,14 +138,75 @@ def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid
     return words_of_body(xid, kind, body)
 
 
-def words_of_message(xid: Xid, row: Sequence[Any] | None) -> Words:
-    """Return what a message is found by; row: columns `EFFECTIVE` of its definition, None: its definition is not computed yet."""
+def words_of_message(xid: Xid, row: Sequence[Any] | None, fields: Sequence[str] = ()) -> Words:
+    """Return what a message is found by.
+
+    Args:
+        xid: of the message.
+        row: columns `EFFECTIVE` of its definition; None: its definition is not computed yet.
+        fields: paths of the fields of its payload.
+    """
     ids = _split(xid)
     if row is None:
         return Words(ids)
-    name, ce_type, address, labels, description, attributes, protocol = row
+    name, ce_type, address, labels, description, attributes, protocol, *_ = row
     kinds = " ".join(text for text in (_split(ce_type or ""), protocol or "") if text) or None
-    return Words(ids, _split(name or "") or None, kinds, address, labels, description, _plain(attributes))
+    names = dict.fromkeys(name for _, name, _ in declared_in(attributes or ""))
+    return Words(
+        ids,
+        _split(name or "") or None,
+        kinds,
+        address,
+        labels,
+        description,
+        _plain(attributes),
+        _with_words(fields) if fields else None,
+        " ".join(names) or None,
+    )
+
+
+def declared_in(attributes: str) -> list[tuple[str, str, bool]]:
+    """Return the declarations of a message: `envelopemetadata` or `protocoloptions`, name, and whether it is required.
+
+    Args:
+        attributes: of its effective definition, as JSON text: JSON Pointer to JSON text.
+    """
+    found: dict[tuple[str, str], bool] = {}
+    for section, name, part, value in _DECLARED.findall(attributes[:_MOST]):
+        key = (section, name)
+        found[key] = found.get(key, False) or (part == "required" and value == "true")
+    return [(section, name, is_required) for (section, name), is_required in found.items()]
+
+
+def _with_words(paths: Sequence[str]) -> str:
+    text = " ".join(paths)
+    words = " ".join(dict.fromkeys(word for one in paths for word in _CAMEL.sub(" ", one).split() if word != one))
+    return f"{text}\n{words}" if words else text
+
+
+class _FieldsOf:
+    """Reads the fields of payloads, those of a schema that many messages share once."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self._read: dict[tuple[RegistryId, str, str], list[str]] = {}
+
+    def read(self, registryid: RegistryId, row: Sequence[Any] | None) -> tuple[Sequence[Any] | None, list[str]]:
+        """Return a row of `EFFECTIVE` as it is, and the paths of the fields of its payload."""
+        if row is None:
+            return None, []
+        *_, attributes, _, schema_xid, uri = row
+        inline = '"/dataschema":' in (attributes or "")
+        if not inline and uri is None and schema_xid is None:
+            return row, []
+        key = (registryid, uri or "", schema_xid or "")
+        if not inline and key in self._read:
+            return row, self._read[key]
+        definition = {"schema_xid": schema_xid, "dataschemauri": uri, "attributes": orjson.loads(attributes) if inline else {}}
+        fields = payload_fields(definition, lambda kind, xid: _body(self.db, registryid, kind, xid))
+        if not inline:
+            self._read[key] = fields
+        return row, fields
 
 
 def words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:

@@ -30,13 +30,32 @@
     return waiting;
   }
 
-  // For each word that is searched for the numbers of the index's words that it is; the last one may be the beginning of one.
-  function numbersOf(told, words) {
-    return words.map((word, at) => {
-      const found = new Set();
-      told.words.forEach((one, number) => { if (one === word || (at === words.length - 1 && one.startsWith(word))) found.add(number); });
+  // The words of a text, each with the table that its prefix names: `field:address.region` looks among fields only.
+  const TABLES = { field: ["fields", 10], attr: ["names", 11], topic: ["addresses", 12] };
+  function partsOf(text) {
+    return (text.match(/\S+/g) || []).flatMap((part) => {
+      const found = part.match(/^(field|attr|topic):(.*)$/i);
+      return wordsOf(found ? found[2] : part).map((word) => ({ word, of: found ? TABLES[found[1].toLowerCase()] : ["words", 9] }));
+    });
+  }
+
+  // For each word the numbers of the entries of its table that hold it; the last word may be the beginning of one.
+  const before = (entry) => entry.split("\t")[0];
+  function numbersOf(told, parts) {
+    told.split ||= { words: told.words.map((one) => [one]) };
+    return parts.map(({ word, of: [table] }, at) => {
+      const found = new Set(), entries = told.split[table] ||= told[table].map((one) => wordsOf(before(one)));
+      const fits = at === parts.length - 1 ? (one) => one.startsWith(word) : (one) => one === word;
+      entries.forEach((one, number) => { if (one.some(fits)) found.add(number); });
       return found;
     });
+  }
+
+  // Which declarations and fields of a row have one of the words in their names.
+  function fragmentsOf(row, told, words) {
+    const fits = (name) => wordsOf(name).some((one) => words.some((word) => one.startsWith(word)));
+    const declared = row[11].map((number) => told.names[number].split("\t")).filter(([name]) => fits(name)).map(([, text]) => text);
+    return [...declared, ...row[10].map((number) => told.fields[number]).filter(fits).map((path) => "payload field " + path)].slice(0, 4);
   }
 
   // How well a row fits that has all words; an id counts more than a description, and a beginning more than a middle.
@@ -65,10 +84,10 @@
 
   const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
   function hitsOf(told, wanted, most) {
-    const words = wordsOf(wanted.q), sets = numbersOf(told, words), found = [], whole = wanted.q.trim();
+    const parts = partsOf(wanted.q), words = parts.map((one) => one.word), sets = numbersOf(told, parts), found = [], whole = wanted.q.trim();
     const isWhole = (row) => row[3] === whole && !wanted.protocol && !wanted.group && !wanted.label;
     for (const row of whole ? told.rows : []) {
-      const has = words.length > 0 && sets.every((set) => set.size > 0 && row[9].some((number) => set.has(number)));
+      const has = words.length > 0 && sets.every((set, at) => set.size > 0 && [row[parts[at].of[1]]].flat().some((number) => set.has(number)));
       if ((has || isWhole(row)) && fits(row, told, wanted)) found.push([(isWhole(row) ? 1000 : 0) + score(row, told, words), row]);
     }
     found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
@@ -79,6 +98,8 @@
       if (family) first.append(" ", element("span", { class: "tag p-" + (KNOWN.includes(family) ? family.toLowerCase() : "other") }, family));
       const place = element("bdi", {}, [told.registries[row[1]], told.groups[row[7]]].filter(Boolean).join(" / "));
       const second = element("p", { class: "quiet" }, ...(row[5] || row[4] ? [element("span", { dir: "auto" }, row[5] || row[4]), element("br")] : []), place);
+      const fragments = fragmentsOf(row, told, words);
+      if (fragments.length) second.append(" · " + fragments.join(" · "));
       list.append(element("li", {}, first, second));
     }
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);

@@ -12,8 +12,9 @@ from unicodedata import category, normalize
 
 import orjson
 
-from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, words_of_body, words_of_message
-from lakehouse.readmodel.wordsearch import Filters, Hit, find_ids, search
+from lakehouse.readmodel.file.payloadfields import payload_fields
+from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, declared_in, words_of_body, words_of_message
+from lakehouse.readmodel.wordsearch import Filters, Hit, declaration, find_ids, search
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document
 from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import NO_PROTOCOL
@@ -26,6 +27,7 @@ PER_SEARCH = 30
 _MOST_CHOICES = 60
 _MOST_TEXT = 110
 _MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
+_WORDS = 9  # the place of the words in a row
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -77,7 +79,7 @@ def _found(book: Book, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
         exact = find_ids(book.view, wanted.q.strip(), kinds, registryid)[:5]
         first = [one for one in found if (one.registryid, one.kind, one.xid) in exact]
         known = {(one.registryid, one.kind, one.xid) for one in first}
-        first += [Hit(*one, None, None, ["ids"]) for one in exact if one not in known]
+        first += [Hit(*one, None, None, ["ids"], []) for one in exact if one not in known]
         found = first + [one for one in found if (one.registryid, one.kind, one.xid) not in exact]
     return [_told(book, one) for one in found[:PER_SEARCH]], len(found) > PER_SEARCH
 
@@ -91,11 +93,13 @@ def _told(book: Book, hit: Hit) -> dict[str, Any]:
 def search_index(book: Book) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
-    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value) and words: all by which a
-    server finds it. Names of registries, protocols and groups, and words, the most frequent first, are there once, and rows have
-    their numbers.
+    A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value), words (all by which a server
+    finds it), fields of the payload, names of declarations and address. Names of registries, protocols and groups, fields,
+    declarations (name, TAB, in words), addresses, and words, the most frequent first, are there once; rows have their numbers.
     """
-    tables: dict[str, dict[str, int]] = {"registries": {}, "protocols": {}, "groups": {}}
+    tables: dict[str, dict[str, int]] = {
+        name: {} for name in ("registries", "protocols", "groups", "fields", "names", "addresses")
+    }
     known: dict[str, int] = {}
     uses = array("I")
 
@@ -111,13 +115,16 @@ def search_index(book: Book) -> Page:
         rows.append([
             KINDS.index(one["kind"]), number("registries", one["registryid"]), one["path"], one["id"], one["name"],
             one["description"], number("protocols", one["protocol"]), number("groups", one["group"]), one["labels"], numbers,
+            [number("fields", path) for path in one["fields"]],
+            [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in one["names"]],
+            number("addresses", one["words"].address or ""),
         ])  # fmt: skip
     order = sorted(range(len(uses)), key=lambda at: (-uses[at], at))
     place = array("I", [0] * len(order))
     for number_, at in enumerate(order):
         place[at] = number_
     for row in rows:
-        row[-1] = sorted(place[at] for at in row[-1])
+        row[_WORDS] = sorted(place[at] for at in row[_WORDS])
     words = list(known)
     told = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "words": [words[at] for at in order]}
     # `<` is written out, so that the text is harmless wherever it is put.
@@ -147,11 +154,14 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
             "group": xid.split("/")[2],
             "labels": [f"{name}={_text(value)}" for name, value in sorted((labels or {}).items())],
             "words": told["words"],
+            "fields": told.get("payload_fields", []),
+            "names": told.get("declared", []),
         }
     for registryid, uri in sorted(book.overview.documents):
         yield {
             "kind": "document", "registryid": registryid, "path": path_of_document(registryid, uri), "id": uri, "name": "",
             "description": "", "protocol": "", "group": "", "labels": [], "words": Words(uri),
+            "fields": [], "names": [],
         }  # fmt: skip
 
 
@@ -183,7 +193,22 @@ def _message(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
         entity = book.entity(registryid, xid)
         return ({} if entity is None else entity.attributes) | {"words": words_of_message(xid, None)}
     row = [orjson.dumps(found[name]).decode() if isinstance(found[name], dict) else found[name] for name in EFFECTIVE]
-    return found | {"words": words_of_message(xid, row)}
+    fields = _payload_fields(book, registryid, found)
+    declared = declared_in(row[EFFECTIVE.index("attributes")])
+    return found | {"words": words_of_message(xid, row, fields), "payload_fields": fields, "declared": declared}
+
+
+def _payload_fields(book: Book, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
+    def body_of(kind: str, xid: Xid) -> dict[str, Any] | None:
+        entity = book.entity(registryid, xid)
+        return None if entity is None else entity.attributes
+
+    def read() -> list[str]:
+        return payload_fields(definition, body_of)
+
+    if "/dataschema" in definition["attributes"]:
+        return read()
+    return book.remember(("payload fields", registryid, definition["schema_xid"], definition["dataschemauri"]), read, 500)
 
 
 def _text(value: Any) -> str:
