@@ -113,10 +113,10 @@ docs-site: .venv-docs/installed
 java:
 	@PYTHON=$(PYTHON) sh .ci/check-java
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml .ci/constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or newer is needed: install it, or name it with make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 --constraint .ci/constraints.txt --editable '.[dev]'
 	touch $@
 
 .venv-docs/installed: .ci/docs/requirements.txt

@@ -24,6 +24,12 @@ class SettingsError(LakehouseError):
     exit_code = 2
 
 
+class NotInstalled(LakehouseError):
+    """A library of an extra is not installed (exit code 2)."""
+
+    exit_code = 2
+
+
 class JavaNotFound(LakehouseError):
     """No Java that Spark runs on was found."""
 

@@ -29,7 +29,8 @@ def test_an_installed_wheel_works_away_from_the_checkout(tmp_path):
         "lakehouse/site/assets/site.js",
     } <= names
     venv.create(tmp_path / "venv", with_pip=True)
-    subprocess.run([tmp_path / "venv" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)
+    install = [tmp_path / "venv" / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, "--constraint", ROOT / ".ci" / "constraints.txt", f"{wheel}[spark]"], check=True)
     command = tmp_path / "venv" / "bin" / "lakehouse"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -28,7 +28,8 @@ from lakehouse.cli.render import render
 from lakehouse.cli.replicate import replicate
 from lakehouse.cli.serve import serve
 from lakehouse.cli.site import site
-from lakehouse.errors import LakehouseError, reason_of
+from lakehouse.errors import LakehouseError, NotInstalled, reason_of
+from lakehouse.extras import not_installed
 from lakehouse.version import VERSION
 
 _COMMANDS = (
@@ -79,6 +80,10 @@ def main(*command: str) -> None:
         failure = str(error)
         log_stderr(f"error: {error}")
         code = error.exit_code
+    except ModuleNotFoundError as error:
+        failure = f"{not_installed(error)}."
+        log_stderr(f"error: {failure}")
+        code = NotInstalled.exit_code
     except Exception as error:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise

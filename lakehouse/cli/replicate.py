@@ -14,7 +14,8 @@ import click
 from lakehouse.cli.console import REFUSED, Context, bring_read_model, exit_zero_option, session, with_globals
 from lakehouse.cli.helping import command, group
 from lakehouse.cli.printing import log_stderr, one_line, show_summary
-from lakehouse.errors import ReplicationError, SettingsError
+from lakehouse.errors import ReplicationError
+from lakehouse.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,10 +129,8 @@ def until_stopped(run: Callable[[], bool], wait: Callable[[threading.Event], Any
 
 def _on_events(rounds: _Rounds, flags: dict[str, Any]) -> bool:
     """Run a round whenever the source says that something changed, and now and then without."""
-    try:
-        from lakehouse.replicate.subscriber import Listener, Subscriber
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"--on-events needs {error.name}: pip install 'xregistry-lakehouse[replicate,serve]'.") from error
+    from lakehouse.replicate.subscriber import Listener, Subscriber
+
     puller = rounds.puller
     host, _, port = flags["listen"].rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
@@ -246,10 +245,7 @@ def replicate() -> None:
 
     Other catalogs are xRegistry servers, and servers of the CNCF catalog draft. Needs the extra `replicate`.
     """
-    try:
-        import urllib3  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"`lakehouse replicate` needs {error.name}: pip install 'xregistry-lakehouse[replicate]'.") from error
+    require("urllib3")
 
 
 replicate.add_command(pull)

@@ -10,7 +10,6 @@ import click
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable
-from lakehouse.errors import SettingsError
 from lakehouse.settings import Settings
 from lakehouse.text.names import RegistryId
 
@@ -78,10 +77,8 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **flags: Any) -> i
     Browsers see HTML pages at /ui/. It runs until stopped (Ctrl-C, SIGTERM) and needs
     `pip install 'xregistry-lakehouse[serve]'`.
     """
-    try:
-        from lakehouse.serve import Options, run_server
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"`lakehouse serve` needs {error.name}: pip install 'xregistry-lakehouse[serve]'.") from error
+    from lakehouse.serve import Options, run_server
+
     settings = context.settings
     options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **flags)
 

@@ -21,6 +21,7 @@ from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations.datadocs import FOLDER, write_pages
 from lakehouse.expectations.run import Outcome, Result, Rule, specification, validate_counts, validate_rows
 from lakehouse.expectations.suites import Suite, read_stopping
+from lakehouse.extras import require
 from lakehouse.log.commits import log_rows
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
@@ -39,9 +40,13 @@ def read_gates(settings: Settings) -> list[Suite]:
 
     Raises:
         SettingsError: a suite cannot be read.
+        NotInstalled: there is one, and Great Expectations is not installed.
     """
     names = {table.name for table in ENTITY_TABLES}
-    return [suite for suite in read_stopping(settings) if suite.words & names]
+    gates = [suite for suite in read_stopping(settings) if suite.words & names]
+    if gates:
+        require("great_expectations")
+    return gates
 
 
 def validate_candidate(

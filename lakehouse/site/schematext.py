@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.schemadocuments import family_of_format
+from lakehouse.extras import not_installed
 from lakehouse.match.payload.validators import Unsupported
 from lakehouse.site.fields.avronodes import avro_fields
 from lakehouse.site.fields.jsonnodes import json_fields
-from lakehouse.site.fields.listing import INSTALL, Field, Listing, TooInvolved, text_of
+from lakehouse.site.fields.listing import Field, Listing, TooInvolved, text_of
 from lakehouse.text.jsontext import indented
 
 MOST_TEXT = 24_000  # characters that a page shows; the whole is in a file of its own
@@ -110,7 +111,7 @@ def _read(value: Any, text: str, format_: str) -> Listing:
 
             return xsd_fields(text, format_)
     except ModuleNotFoundError as error:
-        return Listing([], notes=(f"Fields of {_NAMES[family]} are not listed: that needs {error.name}: {INSTALL}.",))
+        return Listing([], notes=(f"Fields of {_NAMES[family]} are not listed: {not_installed(error)}.",))
     except (Unsupported, TooInvolved) as error:
         return Listing([], notes=(f"Its fields are not listed: {str(error).rstrip('.')}.",))
     except RecursionError:

@@ -23,9 +23,9 @@ PACK = """
 set -eu
 cp {wheel} xregistry_lakehouse.zip
 python3 -m venv environment
-unzip -p {wheel} '*/METADATA' | sed -n 's/^Requires-Dist: //p' \\
-  | grep -v -E 'extra ==|pyspark|delta-spark|great-expectations' > needs.txt
-environment/bin/pip install --quiet --requirement needs.txt venv-pack==0.2.0
+unzip -p {wheel} '*/METADATA' | sed -n "s/^Requires-Dist: //; T; s/; extra == 'spark'//; p" \\
+  | grep -v -E 'extra ==|pyspark|delta-spark' > needs.txt
+environment/bin/pip install --quiet --constraint {constraints} --requirement needs.txt venv-pack==0.2.0
 environment/bin/pip install --quiet --no-deps delta-spark==4.4.0
 environment/bin/venv-pack --quiet --prefix environment --output environment.tar.gz
 environment/bin/pip install --quiet --no-deps {wheel}
@@ -40,7 +40,9 @@ def shipped(tmp_path_factory) -> Path:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
-    subprocess.run(["bash", "-c", PACK.format(wheel=wheel.name)], check=True, cwd=folder)
+    subprocess.run(
+        ["bash", "-c", PACK.format(wheel=wheel.name, constraints=ROOT / ".ci" / "constraints.txt")], check=True, cwd=folder
+    )
     return folder
 
 

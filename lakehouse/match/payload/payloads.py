@@ -21,6 +21,7 @@ from functools import lru_cache
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple, TypeVar
 
+from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, Event, unpacked
@@ -285,7 +286,7 @@ def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validat
     except Unsupported as error:
         return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {error}"[:300],))
     except ModuleNotFoundError as error:
-        return PayloadVerdict(NOT_CHECKED, (), (f"{error.name} is not installed: pip install 'xregistry-lakehouse[match]'",))
+        return PayloadVerdict(NOT_CHECKED, (), (not_installed(error),))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, TimeoutExpired) as error:
         return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {type(error).__name__}: {error}"[:300],))
     return validator, validator.remarks

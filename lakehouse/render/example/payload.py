@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.schemadocuments import family_of_format
+from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import ENVELOPE, DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.canonical import Event
@@ -130,7 +131,7 @@ class Examples:
         except Unsupported as error:
             return _Maker(None, f"{resolved.xid}: {error}"[:300])
         except ModuleNotFoundError as error:
-            return _Maker(None, f"{error.name} is not installed: pip install 'xregistry-lakehouse[match]'")
+            return _Maker(None, not_installed(error))
 
 
 def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_type: str) -> Callable[[Plausible], bytes]:

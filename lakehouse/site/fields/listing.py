@@ -11,7 +11,6 @@ import orjson
 DEEPEST, MOST_ROWS = 8, 150
 _MOST_STEPS = 20_000
 _MOST_VALUES, _MOST_TEXT = 12, 300
-INSTALL = "pip install 'xregistry-lakehouse[match]'"
 
 
 class Field(NamedTuple):

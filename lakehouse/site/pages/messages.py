@@ -12,6 +12,7 @@ import orjson
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.references import schema_places
 from lakehouse.errors import LakehouseError
+from lakehouse.extras import not_installed
 from lakehouse.match.definition.scope import endpoint_row, schema_version
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.readmodel.flattened import attributes_of, carrying, chain_of, endpoints_of
@@ -199,7 +200,7 @@ def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> 
     try:
         examples, commands = _made_up(book, entity, definition)
     except ModuleNotFoundError as error:
-        examples, commands = [{"as": None, "error": f"Examples need {error.name}: pip install 'xregistry-lakehouse[match]'."}], []
+        examples, commands = [{"as": None, "error": f"{not_installed(error)}."}], []
     except LakehouseError as error:
         examples, commands = [{"as": None, "error": str(error)}], []
     shown = []
