@@ -21,13 +21,15 @@ MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups":
 HOME, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
     "index.html", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
 )  # fmt: skip
-TO = "~to~"
+TO, WITH = "~to~", "with"
 _LONGEST = 72  # a comparison of two Versions of an entity is one file name of three such ids, and file names have 255 bytes
 _DIGITS = 12
 _PLAIN = re.compile(r"\A[A-Za-z0-9._-]*\Z")
 _ESCAPE = re.compile(r"~([0-9A-F]{2})")
 _ENDING = re.compile(r"\.(html|json|txt)\Z")
-_NAME = re.compile(r"\A(?P<name>.+?)(~(?P<part>history|compare|raw|p)(?P<of>[0-9A-Za-z~._-]*))?\.(?P<ending>html|json|txt)\Z")
+_NAME = re.compile(
+    r"\A(?P<name>.+?)(~(?P<part>history|compare|with|raw|p)(?P<of>[0-9A-Za-z~._-]*))?\.(?P<ending>html|json|txt)\Z"
+)
 
 
 class Address(NamedTuple):
@@ -36,7 +38,7 @@ class Address(NamedTuple):
     Attributes:
         folder: names of the folders, as written.
         name: of the page, as written.
-        part: history, compare, raw, or p for a page of a list; empty: the page itself.
+        part: history, compare, with, raw, or p for a page of a list; empty: the page itself.
         of: what follows the part, such as the number of the page.
         ending: html, json or txt.
     """
@@ -127,6 +129,12 @@ def path_of_comparison(path: str, before: str, after: str) -> str:
     if path == COMPARE:
         return f"compare/{before}{TO}{after}.html"
     return f"{path.removesuffix('.html')}~compare{before}{TO}{after}.html"
+
+
+def path_beside(registryid: RegistryId, xid: Xid, other: Xid) -> str:
+    """Give the path of the page that shows two messages, or two schemas, of a registry side by side."""
+    _, collection, group, _, entityid = other.split("/")
+    return path_of(registryid, xid, WITH + TO.join((collection, written(group), written(entityid))))
 
 
 def page_of_list(path: str, number: int) -> str:

@@ -180,6 +180,7 @@ class Links:
         self.rule = addresses.path_of_rule
         self.snapshot = addresses.path_of_snapshot
         self.to = addresses.path_of
+        self.beside = addresses.path_beside
 
     def document(self, registryid: RegistryId, uri: str) -> str | None:
         """Give the path of a document; None: the catalog does not know it any more."""

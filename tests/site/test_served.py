@@ -92,8 +92,11 @@ FORMS = {
     "index.html": {"q": "order"},
     "search.html": {"q": "order"},
     "compare.html": {"a": "1", "b": "3"},
-    KAFKA: {},
-    "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData.html": {"a": "v1"},
+    KAFKA: {"other": "shop.orders.OrderPaid"},
+    "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData.html": {
+        "a": "v1",
+        "other": "shop.orders.OrderCancelledData",
+    },
 }
 
 
@@ -248,6 +251,24 @@ def test_two_states_are_compared_as_they_are_asked_for(site):
     assert "names no snapshot" in text_of(site, "compare.html", a="never", b="head")
     schema = "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData~compare.html"
     assert "/schema" in text_of(site, schema, a="v1", b="v2")
+
+
+def test_two_messages_are_shown_side_by_side(site):
+    path = KAFKA.replace(".html", "~with.html")
+    page, is_there, _ = site.page(path, {"other": "/messagegroups/shop.orders/messages/shop.orders.OrderPlaced"}, "http://x")
+    assert is_there
+    text = Page(page.body.decode()).text
+    assert "/protocoloptions/topic/value harbour.orders" in text
+    assert "The message travels over another protocol" in text
+    assert "lines.isbn string, required the same" in text
+    assert text_of(site, page.path) == text
+    by_id, _, _ = site.page(path, {"other": "shop.orders.OrderPaid"}, "http://x")
+    assert by_id.path.endswith("~withmessagegroups~to~shop.orders.kafka~to~shop.orders.OrderPaid.html")
+    assert "no.such.message names no other message" in text_of(site, path, other="no.such.message")
+    schema = "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData~with.html"
+    fields = text_of(site, schema, other="shop.orders.OrderCancelledData")
+    assert "giftmessage string, optional, maxLength 200" in fields
+    assert "shop.orders.OrderPaid names no other schema" in text_of(site, schema, other="shop.orders.OrderPaid")
 
 
 def test_a_line_of_curl_names_the_api(site):

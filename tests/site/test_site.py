@@ -97,6 +97,12 @@ def test_a_message_has_a_command_that_sends_an_example(demo):
     assert "lakehouse render /messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced --example" in text
 
 
+def test_a_variant_is_compared_with_its_base(demo):
+    path = f"{KAFKA}~withmessagegroups~to~shop.orders~to~shop.orders.OrderPlaced.html"
+    assert any(link.endswith(path.rpartition("/")[2]) for link in demo.pages[f"{KAFKA}.html"].links)
+    assert "An attribute that was always there is no longer" in demo.text(path)
+
+
 def test_attributes_tell_their_origin(demo):
     page = (demo.folder / f"{KAFKA}.html").read_text()
     every = page.split("<tr ")[1:]

@@ -29,6 +29,7 @@ PAGES = {
     "documents": "documents.html",
     "search": "search.html?q=order",
     "missing": "404.html",
+    "side-by-side": KAFKA.replace(".html", "~withmessagegroups~to~shop.orders~to~shop.orders.OrderPlaced.html"),
 }
 OTHERS = {
     "strange": "strange/reg-default/messagegroups/strange.html",
@@ -172,6 +173,14 @@ def test_a_command_that_sends_an_example_is_two_clicks_away(site, look):
     page.get_by_role("button", name="Copy kcat").click()
     expect(page.get_by_role("button", name="Copied kcat")).to_be_visible()
     assert " | kcat -P -b kafka-1.example.com:9093 " in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_a_variant_and_its_base_are_two_clicks_away(site, look):
+    page = look().page
+    page.goto(site + KAFKA)
+    page.get_by_role("link", name="Compare with its base, side by side").click()
+    expect(page.locator("tr", has_text="/protocoloptions/topic/value")).to_contain_text("harbour.orders")
+    expect(page.locator("#fields tr", has_text="lines.isbn")).to_contain_text("the same")
 
 
 def test_the_form_of_compare_leads_to_a_styled_page_whose_links_lead_on(server, look):

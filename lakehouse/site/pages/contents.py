@@ -8,7 +8,7 @@ from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site import addresses
 from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document, path_of_rule, path_of_snapshot, read, read_path
 from lakehouse.site.book import PER_PAGE, Book, Page
-from lakehouse.site.pages import entities, lists, map, messages, past, search, snapshots
+from lakehouse.site.pages import entities, lists, map, messages, past, search, sidebyside, snapshots
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
@@ -141,6 +141,13 @@ def _page_of(book: Book, entity: Entity, address: Address, query: Mapping[str, s
         if tokens == ("", ""):
             tokens = query.get("a", "")[:200], query.get("b", "")[:200]
         return None if tokens is None else past.comparison_page(book, entity, *tokens)
+    if part == addresses.WITH:
+        wanted = query.get("other", "")[:400]
+        other = sidebyside.other_of(book, entity, address.of, wanted)
+        if other is None:
+            return None if address.of else sidebyside.choice_page(book, entity, wanted)
+        readable = messages.payload_of if entity.kind == "message" else entities.schema_of
+        return sidebyside.beside_page(book, entity, other, (readable(book, entity), readable(book, other)))
     if part == "p" and address.name:
         return None
     return messages.message_page(book, entity) if entity.kind == "message" else entities.schema_page(book, entity)
@@ -182,6 +189,8 @@ def paths_of_member(book: Book, registryid: RegistryId, xid: Xid) -> Iterator[st
     entity = book.entity(registryid, xid)
     if entity is None:
         return
+    base = past.bases_of(book, entity)[:1]
+    yield from (addresses.path_beside(registryid, xid, one) for one in base if book.overview.has(registryid, one))
     versions = book.view.versions(registryid, xid)
     for version in versions if entity.kind == "schema" or len(versions) > 1 else []:
         yield path_of(registryid, version.xid)

@@ -12,7 +12,7 @@ from lakehouse.site.addresses import MEMBERS, path_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.pages.map import drawn_around
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
-from lakehouse.site.schematext import readable, whole_text
+from lakehouse.site.schematext import Readable, readable, whole_text
 from lakehouse.site.templating import MEDIA_TYPES, Attributes
 from lakehouse.text.jsontext import indented
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -142,12 +142,21 @@ def _carried(book: Book, endpoint: Entity) -> list[dict[str, Any]]:
     return rows[:_MOST_REFERRING]
 
 
+def schema_of(book: Book, schema: Entity) -> Readable | None:
+    """Return the default Version of a schema, read; None: it has no text."""
+    return _text(_default_of(schema, book.view.versions(schema.registryid, schema.xid)))
+
+
+def _default_of(schema: Entity, versions: list[Entity]) -> Entity | None:
+    default = xid_of_version(schema.xid, schema.attributes.get("defaultversionid"))
+    return next((one for one in versions if one.xid == default), versions[-1] if versions else None)
+
+
 def schema_page(book: Book, schema: Entity) -> Page:
     """Make the page of a schema: its default Version, its other Versions, and who uses it."""
     registryid, xid = schema.registryid, schema.xid
     versions = book.view.versions(registryid, xid)
-    default = xid_of_version(xid, schema.attributes.get("defaultversionid"))
-    version = next((one for one in versions if one.xid == default), versions[-1] if versions else None)
+    version = _default_of(schema, versions)
     history = history_of(book, registryid, xid)
     states = states_of(history, versions)
     return book.page(
@@ -187,7 +196,7 @@ def version_page(book: Book, version: Entity) -> Page:
     )
 
 
-def _text(version: Entity | None) -> Any:
+def _text(version: Entity | None) -> Readable | None:
     if version is None or "schema" not in version.attributes:
         return None
     return readable(version.attributes["schema"], version.attributes.get("format"))

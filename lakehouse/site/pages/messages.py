@@ -24,7 +24,7 @@ from lakehouse.site.addresses import path_of
 from lakehouse.site.attributes import Section, sections_of
 from lakehouse.site.book import Book, Page
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
-from lakehouse.site.schematext import readable
+from lakehouse.site.schematext import Readable, readable
 from lakehouse.site.templating import Attributes
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
@@ -179,6 +179,13 @@ def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | Non
     format_ = format_ or held.get("format")
     text = readable(held["schema"], format_) if "schema" in held else None
     return {"readable": text, "format": format_, "xid": version.xid, "uri": held.get("schemauri") or uri, "versions": versions}
+
+
+def payload_of(book: Book, message: Entity) -> Readable | None:
+    """Return the schema of a message's payload, read; None: it is not in the catalog."""
+    definition = book.definition(message.registryid, message.xid)
+    schema = None if definition is None else _schema(book, message.registryid, definition, {})
+    return None if schema is None else schema["readable"]
 
 
 def _version_of(book: Book, registryid: RegistryId, schema_xid: Xid | None, uri: str | None) -> tuple[Entity, list[str]] | None:

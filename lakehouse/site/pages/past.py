@@ -231,12 +231,13 @@ def _declared_at(book: Book, entity: Entity, token: str) -> tuple[Leaves | None,
         return _leaves_of_version(version) if version is not None else (None, None)
     try:
         with book.model.at(int(token)) as view:
-            return _default_leaves(view, registryid, xid)
+            return default_leaves(view, registryid, xid)
     except SnapshotNotFound:
         return None, None
 
 
-def _default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves | None, Xid | None]:
+def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves | None, Xid | None]:
+    """Return what the default Version of a message or schema declares, and its XID; None: it is not in the snapshot."""
     there = view.entity(registryid, xid)
     if there is None:
         return None, None
