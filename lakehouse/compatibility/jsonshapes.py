@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin, urlsplit
 
 import orjson
 
@@ -24,6 +24,7 @@ DEPENDENT = frozenset({"unevaluatedItems", "unevaluatedProperties", "$dynamicRef
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 _MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties", "required"})
 _ITEMS = frozenset({"items", "prefixItems", "additionalItems"})
+_VALUES = frozenset({"const", "default", "enum", "examples"})  # hold data, and no schemas
 Parts = tuple[Any, ...]  # schemas that all hold
 
 
@@ -54,21 +55,23 @@ class JsonDocument:
         draft = str(own.get("$schema") or format).lower()
         self.is_old = any(one in draft or one.replace("-0", "-") in draft for one in _OLD_DRAFTS)
         self._id = str(own.get("$id") or own.get("id") or "").partition("#")[0]
-        self._has_ids = self.text.count(b'"$id":') > ("$id" in own)
+        has_inner = self.text.count(b'"$id":') > ("$id" in own)
+        # Of each embedded schema its absolute URI; None: one has references of its own that its `$id` changes.
+        self._embedded: dict[str, Any] | None = self._find_embedded() if has_inner else {}
         self.shapes: dict[tuple[int, ...], Shape] = {}
 
     def follow(self, reference: Any) -> Any:
         """Return what a reference leads to within the document; None: it leads elsewhere, or nowhere."""
-        if not isinstance(reference, str) or self._has_ids:
+        if not isinstance(reference, str) or self._embedded is None:
             return None
         base, _, place = reference.partition("#")
+        here: Any = self.root
         if base and base != self._id:
-            return None
-        if not place:
-            return self.root
+            here = self._embedded.get(urljoin(self._id, base))
+        if not place or here is None:
+            return here
         if not place.startswith("/"):
             return None
-        here: Any = self.root
         for token in place[1:].split("/"):
             name = unquote(token).replace("~1", "/").replace("~0", "~")
             if isinstance(here, dict) and name in here:
@@ -78,6 +81,22 @@ class JsonDocument:
             else:
                 return None
         return here
+
+    def _find_embedded(self) -> dict[str, Any] | None:
+        result: dict[str, Any] = {}
+        left: list[tuple[Any, bool, bool]] = [(self.root, False, False)]
+        while left:
+            node, is_inner, is_data = left.pop()
+            if isinstance(node, dict):
+                own, reference = node.get("$id"), node.get("$ref")
+                if node is not self.root and isinstance(own, str) and not own.startswith("#"):
+                    is_inner = True
+                    result |= {} if is_data else {urljoin(self._id, own.partition("#")[0]): node}
+                if is_inner and isinstance(reference, str) and not urlsplit(reference).scheme:
+                    return None
+            inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+            left += ((value, is_inner, is_data or name in _VALUES) for name, value in inner)
+        return result
 
     def shape(self, parts: Parts, steps: Steps) -> Shape:
         """Lay schemas together that all hold for one value."""

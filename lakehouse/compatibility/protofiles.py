@@ -45,6 +45,10 @@ class ProtoMessage(NamedTuple):
     reserved: list[tuple[int, int]]
     reserved_names: set[str]
 
+    def reserves(self, field: ProtoField) -> bool:
+        """Return whether the number or the name of a field is reserved."""
+        return field.name in self.reserved_names or any(first <= field.number <= last for first, last in self.reserved)
+
 
 class ProtoEnum(NamedTuple):
     """An enumeration: the names of each number."""

@@ -85,26 +85,39 @@ class ProtoComparison:
             self._steps.spend()
             other = reader.fields.get(number)
             if other is None:
-                yield self._written(field, path)
+                yield self._written(field, writer, reader, path)
             elif field != other or field.type not in SCALARS:
                 yield from self._fields(field, other, writer, reader, path)
         for number, field in reader.fields.items():
             if number not in writer.fields:
-                yield self._read(field, path)
+                yield self._read(field, writer, reader, path)
 
-    def _written(self, field: ProtoField, path: Path) -> Found:
+    def _written(self, field: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Found:
         """Describe a field that only the writer has: as bytes it is passed over, as JSON it is an error."""
-        kind, word = ("field-removed", "went") if self._is_backward else ("field-added", "came")
         because = "{writer} writes it, and as JSON {reader} refuses a name that it does not know"
-        what = f"{word}: {_field_text(field)}, no. {field.number}"
+        kind, what = self._gone(field, reader) if self._is_backward else self._new(field, reader)
         return Found((*path, field.name), kind, what, Answer.NO, Answer.YES, because)
 
-    def _read(self, field: ProtoField, path: Path) -> Found:
-        """Describe a field that only the reader has: it is missing in what is written."""
-        kind, word = ("field-added", "came") if self._is_backward else ("field-removed", "went")
+    def _read(self, field: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Found:
+        """Describe a field that only the reader has: it is missing, unless its number was reserved: earlier writers had one."""
+        is_reused = self._is_backward and writer.reserves(field)
+        kind, what = self._new(field, writer) if self._is_backward else self._gone(field, writer)
+        if is_reused and field.label != "required":
+            because = "{writer} reserves the number or the name, so what was written earlier may hold another field there"
+            return Found((*path, field.name), kind, what, Answer.UNKNOWN, Answer.YES, because)
         answer = Answer.YES if field.label == "required" else Answer.NO
         because = "{writer} does not write it, and {reader} requires it"
-        return Found((*path, field.name), kind, f"{word}: {_field_text(field)}, no. {field.number}", answer, answer, because)
+        return Found((*path, field.name), kind, what, answer, answer, because)
+
+    def _gone(self, field: ProtoField, new: ProtoMessage) -> tuple[str, str]:
+        """Return the kind of a field that went, and what is said of it; another field may get a number that is free."""
+        is_free = not any(first <= field.number <= last for first, last in new.reserved)
+        note = ", and the number is not reserved" if is_free else ""
+        return "field-removed", f"went: {_field_text(field)}, no. {field.number}{note}"
+
+    def _new(self, field: ProtoField, old: ProtoMessage) -> tuple[str, str]:
+        note = ", which was reserved" if old.reserves(field) else ""
+        return "field-added", f"came: {_field_text(field)}, no. {field.number}{note}"
 
     def _fields(
         self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path

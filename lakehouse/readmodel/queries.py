@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lakehouse.domain.bodies import compared_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference
 from lakehouse.domain.events import FEEDS, Changed, Commit, cloudevents
+from lakehouse.readmodel.broken import with_endpoints
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.text.names import REGISTRY, JsonText, RegistryId, Xid
@@ -41,7 +42,7 @@ def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: 
             keys = {key for key in one.may_differ(other) if key[1] in COMPARED_KINDS}
             if most is not None and len(keys) > most:
                 raise TooManyChanges
-            return compared_bodies(one.bodies, other.bodies, keys)
+            return [with_endpoints(other, each) for each in compared_bodies(one.bodies, other.bodies, keys)]
 
     return model.answer(compare, before)
 

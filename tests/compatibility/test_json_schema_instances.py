@@ -132,3 +132,17 @@ def test_what_stands_next_to_a_reference_counts_in_newer_drafts_only(schema):
         return {"$schema": uri, "definitions": {"t": TEXT}, "properties": {"n": {"$ref": "#/definitions/t", "maxLength": limit}}}
 
     assert judge(made(5), made(9), "JsonSchema").breaks.worst == Answer.NO
+
+
+def test_a_schema_with_an_id_within_the_document_is_followed():
+    def document(inner):
+        return _order(a={"$ref": "address.json"}, b={"$ref": "https://example.com/address.json#/properties/city"}) | {
+            "$id": "https://example.com/order.json",
+            "$defs": {"address": {"$id": "address.json", "type": "object", "properties": inner}},
+        }
+
+    found = compare(document({"city": TEXT}), document({"city": NUMBER}), "JsonSchema/2020-12")
+    assert [(one.pointer, one.kind) for one in found] == [("/a/city", "type-changed"), ("/b", "type-changed")]
+    own_reference = {"city": {"$ref": "#/properties/zip"}, "zip": TEXT}  # means the embedded schema, and not the document
+    (undecided,) = compare(document({"city": TEXT}), document(own_reference), "JsonSchema/2020-12")[:1]
+    assert undecided.breaks.worst == Answer.UNKNOWN

@@ -63,6 +63,20 @@ def test_a_renamed_field_of_protobuf_breaks_json_alone():
     assert found.strictly.as_json() == {"readers": "yes", "writers": "yes"}
 
 
+def test_a_number_of_protobuf_that_is_free_or_was_reserved_is_said():
+    def message(fields: str) -> str:
+        return f'syntax = "proto3"; message M {{ string a = 1; {fields} }}'
+
+    (gone,) = compare(message("string b = 2;"), message(""), "Protobuf")
+    assert gone.what == "went: string, no. 2, and the number is not reserved"
+    (kept,) = compare(message("string b = 2;"), message("reserved 2;"), "Protobuf")
+    assert kept.what == "went: string, no. 2"
+    (reused,) = compare(message("reserved 2 to 4;"), message("string b = 3;"), "Protobuf")
+    assert (reused.what, reused.breaks.as_json()) == (
+        "came: string, no. 3, which was reserved", {"readers": "no", "writers": "unknown"}
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("format", "schema"), [("Protobuf", PROTO), ("XSD", XML), ("JsonStructure", STRUCTURE), ("Avro", "int"), ("JsonSchema", {})]
 )
