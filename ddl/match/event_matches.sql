@@ -24,8 +24,9 @@ CREATE TABLE IF NOT EXISTS event_matches (
   unchecked ARRAY<STRING> COMMENT 'JSON Pointers to declared attributes that the landing does not show',
   nearest_xid STRING COMMENT 'Definition that came nearest: of an unmatched or incomplete event; of a matched one, a more specific one that it misses',
   why STRING COMMENT 'Why it matches nothing or cannot be read, in one line; the same for all events of a kind',
-  payload_status STRING COMMENT 'valid, invalid, undecodable, none, no_schema, schema_unresolved, unsupported_format or not_checked',
+  payload_status STRING COMMENT 'valid, valid_older, invalid, undecodable, none, no_schema, schema_unresolved, unsupported_format or not_checked',
   payload_errors ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>> COMMENT 'Where the payload breaks its schema, at most five',
+  written_with STRING COMMENT 'XID of the Version of the schema that the payload was written with; NULL: it is not known',
   remarks ARRAY<STRING> COMMENT 'What is odd and was corrected or ignored, such as double_encoded',
   catalog_snapshot BIGINT COMMENT 'Snapshot of the catalog that it was matched with'
 )

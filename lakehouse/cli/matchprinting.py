@@ -50,7 +50,8 @@ def show_explained(event: Explained) -> None:
         click.echo(printable(f"  nearest {row['nearest_xid']}"))
     _show_reasons("reason", row["reasons"])
     _show_reasons("deviation", row["deviations"])
-    click.echo(f"  payload {row['payload_status']}")
+    written_with = f", written with {row['written_with']}" if row["written_with"] else ""
+    click.echo(printable(f"  payload {row['payload_status']}{written_with}"))
     for error in row["payload_errors"]:
         click.echo(printable(f"    {error['pointer'] or '/'}: {error['message']}"))
     for remark in row["remarks"]:

@@ -25,7 +25,7 @@ from lakehouse.text.names import RegistryId
 _FILES = ("keys", "definitions", "schemas", "schemakeys")
 SCHEMA_ROWS = pa.schema(
     [("registryid", pa.string()), ("xid", pa.string()), ("schema_xid", pa.string()), ("isdefault", pa.bool_()),
-     ("format", pa.string()), ("schema", pa.string())]
+     ("format", pa.string()), ("schema", pa.string()), ("createdat", pa.int64()), ("labels", pa.map_(pa.string(), pa.string()))]
 )  # fmt: skip
 _opened: dict[tuple[str, str], tuple[Index, Schemas]] = {}  # of this process, by folder and rule of placeholders
 
@@ -89,24 +89,33 @@ class MappedVersions:
     def defaults(self, registryid: RegistryId) -> Iterator[SchemaVersion]:
         """Return the default Versions of a registry."""
         for batch in self._rows.filter((pc.field("registryid") == registryid) & pc.field("isdefault")).to_batches():
-            yield from (SchemaVersion(*row.values()) for row in batch.to_pylist())
+            yield from map(_version, batch.to_pylist())
+
+    def of_schema(self, key: Key) -> Iterator[SchemaVersion]:
+        """Return all Versions of a schema by its registry and the schema's XID."""
+        return (one for one in self._found("schema", key) if (one.registryid, one.schema_xid) == key)
 
     def _found(self, kind: str, key: Key) -> Iterator[SchemaVersion]:
         wanted = np.uint64(hash_of("\x1f".join((kind, *key))))
         first, last = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
         for number in self._numbers[first:last].tolist():
-            yield SchemaVersion(*self._rows.slice(number, 1).to_pylist()[0].values())
+            yield _version(self._rows.slice(number, 1).to_pylist()[0])
+
+
+def _version(row: dict[str, Any]) -> SchemaVersion:
+    return SchemaVersion(*(row | {"labels": None if row["labels"] is None else dict(row["labels"])}).values())
 
 
 def _schema_keys(rows: pa.Table) -> pa.Table:
-    """Return where each Version is, and the default one of each schema: key_hash, row; sorted by hash."""
+    """Return where each Version is, the default one and all of each schema: key_hash, row; sorted by hash."""
     hashes, numbers = [], []
     defaults: dict[Key, int] = {}
     names = ("registryid", "xid", "schema_xid", "isdefault")
     for number, version in enumerate(zip(*(rows.column(name).to_pylist() for name in names), strict=True)):
         registryid, xid, schema_xid, isdefault = version
         hashes.append(hash_of("\x1f".join(("version", registryid, xid))))
-        numbers.append(number)
+        hashes.append(hash_of("\x1f".join(("schema", registryid, schema_xid))))
+        numbers += [number, number]
         if isdefault or (registryid, schema_xid) not in defaults:
             defaults[registryid, schema_xid] = number
     hashes += [hash_of("\x1f".join(("default", *key))) for key in defaults]

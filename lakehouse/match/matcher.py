@@ -47,7 +47,8 @@ RESULT_SCHEMA = pa.schema(
         ("xid", pa.string()), ("version_xid", pa.string()), ("best", pa.list_(_KEY)), ("matches", pa.list_(_KEY)),
         ("variables", pa.map_(pa.string(), pa.string())), ("reasons", pa.list_(_REASON)), ("deviations", pa.list_(_REASON)),
         ("unchecked", pa.list_(pa.string())), ("nearest_xid", pa.string()), ("why", pa.string()),
-        ("payload_status", pa.string()), ("payload_errors", pa.list_(_ERROR)), ("remarks", pa.list_(pa.string())),
+        ("payload_status", pa.string()), ("payload_errors", pa.list_(_ERROR)), ("written_with", pa.string()),
+        ("remarks", pa.list_(pa.string())),
     ]
 )  # fmt: skip
 
@@ -61,13 +62,14 @@ RESULT_COLUMNS: dict[str, str] = {
     "status": "STRING", "registryid": "STRING", "xid": "STRING", "version_xid": "STRING", "best": _KEYS, "matches": _KEYS,
     "variables": "MAP<STRING, STRING>", "reasons": f"ARRAY<{_STRUCT}>", "deviations": f"ARRAY<{_STRUCT}>",
     "unchecked": "ARRAY<STRING>", "nearest_xid": "STRING", "why": "STRING", "payload_status": "STRING",
-    "payload_errors": "ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>>", "remarks": "ARRAY<STRING>",
+    "payload_errors": "ARRAY<STRUCT<pointer: STRING, keyword: STRING, message: STRING>>", "written_with": "STRING",
+    "remarks": "ARRAY<STRING>",
 }  # fmt: skip
 # What counting asks of a result.
 COUNTED = ("status", "payload_status", "deviations", "why", "nearest_xid", "ce_source", "best")
 # What a line of `--results` holds, behind its `row`.
 LINE_COLUMNS = ("status", "best", "matches", "variables", "reasons", "deviations", "unchecked", "payload_status",
-                "payload_errors", "nearest_xid", "remarks", "protocol", "mode", "ce_id", "ce_source", "ce_type",
+                "payload_errors", "written_with", "nearest_xid", "remarks", "protocol", "mode", "ce_id", "ce_source", "ce_type",
                 "address")  # fmt: skip
 LONGEST_VALUE = 120
 _MOST_LEFT_OPEN = 5
@@ -194,6 +196,7 @@ class Matcher:
             "nearest_xid": nearest.definition.xid if nearest else None,
             "payload_status": verdict.status,
             "payload_errors": [self.reported_error(error) for error in verdict.errors],
+            "written_with": verdict.written_with,
             "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else _left_open(match))],
         }
 

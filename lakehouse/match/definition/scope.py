@@ -22,7 +22,7 @@ from lakehouse.text.xid import xid_of, xid_of_resource
 
 MESSAGE_COLUMNS = ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
                    "schema_xid", "dataschemauri", "attributes", "inferred", "depends_on")  # fmt: skip
-SCHEMA_COLUMNS = ("registryid", "xid", "schema_xid", "isdefault", "format", "schema")
+SCHEMA_COLUMNS = ("registryid", "xid", "schema_xid", "isdefault", "format", "schema", "createdat", "labels")
 _OWN_OPTIONS = ("topic", "key")  # of an endpoint, which apply to what it carries (END-177, END-183)
 
 
@@ -158,9 +158,8 @@ def schema_version(entity: Entity) -> SchemaVersion:
     attributes = entity.attributes
     text = decoded(canonical(attributes["schema"])) if attributes.get("schema") is not None else None
     schema_xid = xid_of_resource(entity.xid)
-    return SchemaVersion(
-        entity.registryid, entity.xid, schema_xid, bool(attributes.get("isdefault")), attributes.get("format"), text
-    )
+    own = (entity.registryid, entity.xid, schema_xid, bool(attributes.get("isdefault")), attributes.get("format"), text)
+    return SchemaVersion(*own, entity.createdat, attributes.get("labels"))
 
 
 def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], scope: Scope) -> list[dict[str, Any]]:

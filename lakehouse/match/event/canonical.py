@@ -25,6 +25,8 @@ from lakehouse.match.definition.valuetypes import as_text, media_type
 MOST_UNPACKED = 2**30
 PLACES = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}
 ELSEWHERE = "headers/content-encoding"
+# Ids of schemas, of a record's value and key; what is in bytes is in hexadecimal digits here.
+SCHEMA_ID, KEY_SCHEMA_ID = "headers/__value_schema_id", "headers/__key_schema_id"
 _QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"\Z', re.DOTALL)  # fixed and linear
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 # An MQTT user property has no prefix, so only these names make an event a CloudEvent.

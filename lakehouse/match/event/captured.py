@@ -22,7 +22,15 @@ import orjson
 from lakehouse.dialects.tables import FAMILIES, listed_options
 from lakehouse.match.definition.compiled import escape
 from lakehouse.match.definition.valuetypes import as_text, timestamp_of
-from lakehouse.match.event.canonical import SECTIONS, CapturedEvent, captured_by, events_of, named_values
+from lakehouse.match.event.canonical import (
+    KEY_SCHEMA_ID,
+    SCHEMA_ID,
+    SECTIONS,
+    CapturedEvent,
+    captured_by,
+    events_of,
+    named_values,
+)
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 PLATFORMS = FORMATS[2:]  # whose columns have names
@@ -83,6 +91,7 @@ _VERSION = re.compile(rb"\A\d\.\d\Z")
 Pairs = list[dict[str, Any]]
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _PAIRS = {family: listed_options(family) for family in FAMILIES}
+_BINARY_HEADERS = {one.partition("/")[2] for one in (SCHEMA_ID, KEY_SCHEMA_ID)}
 _SECTIONS_OF_PAIRS = {"MQTT": "user_properties", "AMQP": "application-properties"}
 _PROPERTIES = ("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
                "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id")  # fmt: skip
@@ -548,7 +557,7 @@ def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
     options = _of_pairs(row["options"])
     try:
         named_ones = (one for one in row["headers"] or () if one and one["key"] is not None and one["value"] is not None)
-        pairs = [(one["key"], bytes(one["value"]).decode()) for one in named_ones]
+        pairs = [(one["key"], _header_text(one["key"], bytes(one["value"]))) for one in named_ones]
     except UnicodeDecodeError as error:
         return CapturedEvent(protocol, problem=f"headers: not UTF-8 ({error.reason})")
     if family == "HTTP":
@@ -564,6 +573,15 @@ def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
     ce = None if row["ce"] is None else _of_pairs(row["ce"])
     captured = _known(tuple(row["captured"] or ()))
     return CapturedEvent(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
+
+
+def _header_text(name: str, value: bytes) -> str:
+    """Return a header as text; ids of schemas, which are bytes, in hexadecimal digits.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return value.hex() if name in _BINARY_HEADERS else value.decode()
 
 
 def _of_pairs(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:

@@ -7,13 +7,23 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import fastavro
+from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError
 
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.costlimit import depth_of, places_of
 from lakehouse.match.payload.schemas import Resolved
-from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, decode_json, is_json
+from lakehouse.match.payload.validators import (
+    CONTAINER,
+    Decoded,
+    Error,
+    Undecodable,
+    Unsupported,
+    Validator,
+    decode_json,
+    is_json,
+)
 
 _SINGLE_OBJECT = b"\xc3\x01"  # then eight bytes of fingerprint
 
@@ -84,20 +94,25 @@ class AvroValidator:
         return (len(body) + 1) * parts.parts_of_byte * parts.looks > _MOST_WORK
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
-        """Read Avro binary, bare, as single object, in a container or with Confluent's five bytes; or JSON."""
-        kind = media_type(content_type)[0] if content_type else ""
-        if body is None or is_json(kind) or (not kind and body.lstrip()[:1] in (b"{", b"[")):
+        """Read Avro binary, bare, as single object or in a container; or JSON."""
+        if body is None or _is_text(body, content_type):
             return decode_json(body, data, content_type)
         if body.startswith(b"Obj\x01"):
             return self._container(body)
         if body.startswith(_SINGLE_OBJECT):
             return Decoded(self._read(body[10:]))
-        if body.startswith(CONFLUENT) and len(body) > FRAME and "json" not in kind:
-            try:
-                return Decoded(self._read(body[FRAME:]), ("confluent_framing",))
-            except Undecodable:
-                return Decoded(self._read(body))
         return Decoded(self._read(body))
+
+    def errors_as_read(self, writer: Validator, body: bytes | None, data: Any, content_type: str | None) -> list[Error]:
+        """Return what a reader of this schema cannot take, by Avro's schema resolution, and what then breaks the schema."""
+        if body is None or _is_text(body, content_type) or not isinstance(writer, AvroValidator):
+            return self.errors(self.decode(body, data, content_type).value)
+        written = body[10:] if body.startswith(_SINGLE_OBJECT) else body
+        try:
+            value = fastavro.schemaless_reader(io.BytesIO(written), writer.schema, self._schema)
+        except SchemaResolutionError as error:
+            return [("", "resolution", str(error))]
+        return self.errors(value)
 
     def errors(self, value: Any) -> list[Error]:
         """Return what breaks the schema."""
@@ -128,12 +143,18 @@ class AvroValidator:
             raise Undecodable(f"no Avro container: {type(error).__name__}: {error}") from error
         if len(records) != 1:
             raise Undecodable(f"an Avro container with {len(records)} records, where one payload is one")
-        return Decoded(records[0], ("avro_container",))
+        return Decoded(records[0], (CONTAINER,))
 
     def _pointer(self, field: str) -> str:
         """Write fastavro's name of a field as JSON Pointer: what follows the name of the record."""
         path = field[len(self._name) :] if self._name and field.startswith(self._name) else f".{field}"
         return path.replace("/", "~1").replace("[", ".").replace("]", "").replace(".", "/") if path.strip(".") else ""
+
+
+def _is_text(body: bytes, content_type: str | None) -> bool:
+    """Return whether a payload is JSON: its type says so, or it has none and begins so."""
+    kind = media_type(content_type)[0] if content_type else ""
+    return is_json(kind) or (not kind and body.lstrip()[:1] in (b"{", b"["))
 
 
 def _parts(schema: Any) -> _SchemaParts:

@@ -1,4 +1,4 @@
-"""Payloads against the schema that the catalog resolves: unpacked, decoded, validated.
+"""Payloads against the schema that the catalog resolves: unpacked, decoded with the Version that wrote them, validated.
 
 What cannot be checked says why: no schema, not resolved, a format that is not supported, or a library that is not installed
 (`pip install xregistry-lakehouse[match]`). Validators are made in the process that uses them, as they do not travel. A payload on
@@ -21,12 +21,16 @@ from functools import lru_cache
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple, TypeVar
 
+from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, Event, unpacked
-from lakehouse.match.payload.schemas import Resolved, Schemas
+from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, SCHEMA_ID, Event, unpacked
+from lakehouse.match.payload.framing import Framing, framings_of
+from lakehouse.match.payload.schemas import Resolved, Schemas, WriterSchema
 from lakehouse.match.payload.validators import (
+    CONTAINER,
+    Error,
     Undecodable,
     Unresolved,
     Unsupported,
@@ -34,17 +38,19 @@ from lakehouse.match.payload.validators import (
     is_made_at_once,
     make_validator,
 )
+from lakehouse.text.names import Xid
 
 _MORE_BYTES = 2**30  # that the process may take in addition to what it has from this one
 _CHUNK = 2**16
 
 Made = TypeVar("Made")
-VALID, INVALID, UNDECODABLE, NONE = "valid", "invalid", "undecodable", "none"
+VALID, VALID_OLDER, INVALID, UNDECODABLE, NONE = "valid", "valid_older", "invalid", "undecodable", "none"
 NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
 _MOST_ERRORS = 5
 _KEPT = 5_000
 _SECONDS = 3.0  # for a payload that may make its schema costly
 _SECONDS_TO_MAKE = 10.0  # for what validates a schema
+_MOST_WRITERS = 25  # Versions that are tried for a payload that names none
 _MOST_HUNG = 3  # payloads of a schema, after which no other is tried
 
 
@@ -123,11 +129,35 @@ class PayloadError(NamedTuple):
 
 
 class PayloadVerdict(NamedTuple):
-    """What came of a payload: its status, at most five errors, and remarks such as `double_encoded`."""
+    """What came of a payload.
+
+    Attributes:
+        status: `valid`, `valid_older` ….
+        errors: at most five.
+        remarks: such as `double_encoded`.
+        written_with: XID of the Version of the schema that it was written with; None: it is not known.
+    """
 
     status: str
     errors: tuple[PayloadError, ...] = ()
     remarks: tuple[str, ...] = ()
+    written_with: Xid | None = None
+
+
+class EncodedPayload(NamedTuple):
+    """A payload as it came: bytes, or where these are None a JSON value; and its content type."""
+
+    body: bytes | None
+    data: Any
+    content_type: str | None
+
+
+class MadeValidator(NamedTuple):
+    """What validates a schema, remarks about it, and the schema."""
+
+    validator: Validator
+    remarks: tuple[str, ...]
+    resolved: Resolved
 
 
 class Payloads:
@@ -145,6 +175,7 @@ class Payloads:
         self._hung: Counter[Validator] = Counter()
         self._seconds_to_make = _SECONDS_TO_MAKE
         self._made = lru_cache(_KEPT)(self._make)  # definitions of one schema share what validates
+        self._writers = lru_cache(_KEPT)(schemas.writers)
 
     def check(self, definition: Definition, event: Event) -> PayloadVerdict:
         """Validate the payload of an event against the schema of a definition."""
@@ -156,47 +187,120 @@ class Payloads:
         try:
             body = self._unpacked(event)
         except Undecodable as error:
-            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made[1])
-        return self._checked(made, body, event.data if event.has_data else None, event.data_content_type())
+            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made.remarks)
+        encoded = EncodedPayload(body, event.data if event.has_data else None, event.data_content_type())
+        if body is None:
+            return self._by_any(made, [], encoded)
+        family = family_of_format(made.resolved.format, None)
+        header = event.options.get(SCHEMA_ID)
+        header = None if header is None else as_text(header)
+        try:
+            framings = list(framings_of(body, header, encoded.content_type, family, self._limit))
+        except Undecodable as error:
+            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made.remarks)
+        writers = self._writers(made.resolved) if framings else []
+        for framing in framings:
+            named = next((one for one in writers if one.labels.get(framing.label) == framing.id), None)
+            if named is not None:
+                return self._by_named(made, named, framing, encoded)
+        return self._by_any(made, framings, encoded)
+
+    def _by_named(self, made: MadeValidator, named: WriterSchema, framing: Framing, encoded: EncodedPayload) -> PayloadVerdict:
+        """Judge a payload that names the Version that it was written with."""
+        remarks = (framing.name,) if framing.name else ()
+        writer = self._made(named.resolved)
+        if isinstance(writer, PayloadVerdict):
+            return writer._replace(remarks=(*writer.remarks, *remarks), written_with=named.resolved.xid)
+        verdict = self._checked(made, writer, named.is_older, encoded._replace(body=framing.payload))
+        return verdict._replace(remarks=(*remarks, *verdict.remarks), written_with=named.resolved.xid)
+
+    def _by_any(self, made: MadeValidator, framings: list[Framing], encoded: EncodedPayload) -> PayloadVerdict:
+        """Judge a payload by the first Version that it is wholly of: that of the definition, then the newest."""
+        readings = [(one.payload, (one.name,) if one.name else ()) for one in framings] + [(encoded.body, tuple[str, ...]())]
+        own: PayloadVerdict | None = None
+        for payload, remarks in readings:
+            verdict = self._checked(made, made, False, encoded._replace(body=payload))
+            verdict = verdict._replace(remarks=(*remarks, *verdict.remarks))
+            if verdict.status == VALID:
+                return verdict._replace(written_with=None if CONTAINER in verdict.remarks else _version_of(made.resolved))
+            if own is None or own.status == UNDECODABLE:
+                own = verdict
+        assert own is not None
+        if own.status not in (INVALID, UNDECODABLE):
+            return own
+        others = [one for one in self._writers(made.resolved) if one.resolved.xid != made.resolved.xid]
+        for other in others[:_MOST_WRITERS]:
+            writer = self._made(other.resolved)
+            if isinstance(writer, PayloadVerdict):
+                continue
+            for payload, remarks in readings:
+                verdict = self._checked(made, writer, other.is_older, encoded._replace(body=payload))
+                if verdict.written_with is not None:
+                    return verdict._replace(remarks=(*remarks, *verdict.remarks))
+        left = len(others) - _MOST_WRITERS
+        return own._replace(remarks=(*own.remarks, f"{left} older Versions of the schema were not tried")) if left > 0 else own
 
     def _checked(
-        self, made: tuple[Validator, tuple[str, ...]], body: bytes | None, data: Any, content_type: str | None
+        self,
+        made: MadeValidator,
+        writer: MadeValidator,
+        is_older: bool,
+        encoded: EncodedPayload,
     ) -> PayloadVerdict:
-        """Validate: in its own process what may take long, or more than the library can take."""
-        validator, remarks = made
-        if not validator.may_hang(body, data):
+        """Validate: in its own process what may take long, or more than the library can take.
+
+        Args:
+            made: what validates the schema of the definition.
+            writer: what validates that which the payload was written with.
+            is_older: the writer's Version is older.
+            encoded: the payload.
+        """
+        validator, remarks, _ = made
+
+        def check() -> PayloadVerdict:
+            return _verdict(made, writer, is_older, encoded)
+
+        if not (validator.may_hang(encoded.body, encoded.data) or writer.validator.may_hang(encoded.body, encoded.data)):
             try:
-                return _verdict(validator, remarks, body, data, content_type)
+                return check()
             except MemoryError:
                 return PayloadVerdict(UNSUPPORTED, (), (*remarks, "the library ran out of memory"))
         if self._hung[validator] >= _MOST_HUNG:
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, "others of this schema took too long"))
         try:
-            return apart(lambda: _verdict(validator, remarks, body, data, content_type), _SECONDS)
+            return apart(check, _SECONDS)
         except NoAnswer as error:
             self._hung[validator] += 1
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
 
+    def valid(self, definition: Definition) -> PayloadVerdict:
+        """Return what comes of a payload of which `quick` says that it is valid."""
+        resolved = self._schemas.resolve(definition)
+        return PayloadVerdict(VALID, written_with=None if isinstance(resolved, str) else _version_of(resolved))
+
     def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
         """Return a quick check that a JSON value is valid, where the schema is JSON Schema without remarks; else None."""
         made = self._validators(definition)
-        if isinstance(made, PayloadVerdict) or made[1]:
+        if isinstance(made, PayloadVerdict) or made.remarks:
             return None
-        return getattr(made[0], "is_valid", None)
+        return getattr(made.validator, "is_valid", None)
 
     def is_valid(self, definition: Definition, event: Event) -> bool | None:
         """Return whether a payload is that of a definition; None: it is unknown."""
-        return {VALID: True, INVALID: False, UNDECODABLE: False}.get(self.check(definition, event).status)
+        return {VALID: True, VALID_OLDER: True, INVALID: False, UNDECODABLE: False}.get(self.check(definition, event).status)
 
     def _check_empty(self, definition: Definition, event: Event) -> PayloadVerdict:
         """Judge what has no payload: a tombstone, an empty retained message, or `data` that is null."""
         if event.has_data:  # null in a structured event: nullable data, or none
             made = self._validators(definition)
-            if not isinstance(made, PayloadVerdict) and self._checked(made, None, None, None).status == VALID:
-                return PayloadVerdict(VALID)
+            if (
+                not isinstance(made, PayloadVerdict)
+                and self._checked(made, made, False, EncodedPayload(None, None, None)).status == VALID
+            ):
+                return self.valid(definition)
         return PayloadVerdict(NONE)
 
-    def _validator(self, definition: Definition) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+    def _validator(self, definition: Definition) -> MadeValidator | PayloadVerdict:
         resolved = self._schemas.resolve(definition)
         if isinstance(resolved, str):
             remarks = (
@@ -205,7 +309,7 @@ class Payloads:
             return PayloadVerdict(resolved, (), remarks)
         return self._made(resolved)
 
-    def _make(self, resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+    def _make(self, resolved: Resolved) -> MadeValidator | PayloadVerdict:
         find = self._schemas.finder(resolved.registryid)
         try:
             flaw = try_to_make(resolved, find, self._seconds_to_make)
@@ -226,16 +330,26 @@ class Payloads:
 
 
 def _verdict(
-    validator: Validator, remarks: tuple[str, ...], body: bytes | None, data: Any, content_type: str | None
+    made: MadeValidator,
+    writer: MadeValidator,
+    is_older: bool,
+    encoded: EncodedPayload,
 ) -> PayloadVerdict:
-    """Decode and validate.
+    """Decode and validate as what it was written with; then, where that is another schema, as the definition's reads it.
+
+    Returns:
+        What came of it; with `written_with` where the payload is wholly of another schema, `writer`.
 
     Raises:
         MemoryError: the caller reports it: of another process, that it ended.
     """
+    remarks, is_other, written_with = made.remarks, writer.resolved.xid != made.resolved.xid, None
     try:
-        decoded = validator.decode(body, data, content_type)
-        errors = validator.errors(decoded.value)
+        decoded = writer.validator.decode(*encoded)
+        errors = writer.validator.errors(decoded.value)
+        if is_other and not errors:
+            written_with = writer.resolved.xid
+            errors = _errors_as_read(made.validator, writer.validator, encoded)
     except Undecodable as error:
         return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), remarks)
     except Unsupported as error:
@@ -248,9 +362,23 @@ def _verdict(
         return PayloadVerdict(UNSUPPORTED, (), (*remarks, f"the library failed: {type(error).__name__}: {error}"[:300]))
     remarks += decoded.remarks
     if not errors:
-        return PayloadVerdict(VALID, (), remarks)
+        return PayloadVerdict(VALID_OLDER if is_older else VALID, (), remarks, written_with)
     details = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
-    return PayloadVerdict(INVALID, details, remarks)
+    return PayloadVerdict(INVALID, details, remarks, written_with)
+
+
+def _version_of(resolved: Resolved) -> Xid | None:
+    """Return the Version of a schema; None: it is in the definition itself."""
+    return None if resolved.schema_xid is None else resolved.xid
+
+
+def _errors_as_read(reader: Validator, writer: Validator, encoded: EncodedPayload) -> list[Error]:
+    """Return what breaks a schema in a payload of another one: by the format's resolution of schemas, where it has one."""
+    resolve = getattr(reader, "errors_as_read", None)
+    if resolve is not None:
+        resolved: list[Error] = resolve(writer, *encoded)
+        return resolved
+    return reader.errors(reader.decode(*encoded).value)
 
 
 def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float | None = None) -> PayloadVerdict | None:
@@ -277,7 +405,7 @@ def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float |
     return apart(make, _SECONDS_TO_MAKE if seconds is None else seconds)
 
 
-def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validator, tuple[str, ...]] | PayloadVerdict:
+def _guarded(make: Callable[[], Validator], resolved: Resolved) -> MadeValidator | PayloadVerdict:
     """Make a validator, or say why there is none: a hostile schema costs its own rows only."""
     try:
         validator = make()
@@ -289,4 +417,4 @@ def _guarded(make: Callable[[], Validator], resolved: Resolved) -> tuple[Validat
         return PayloadVerdict(NOT_CHECKED, (), (not_installed(error),))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, TimeoutExpired) as error:
         return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {type(error).__name__}: {error}"[:300],))
-    return validator, validator.remarks
+    return MadeValidator(validator, validator.remarks, resolved)

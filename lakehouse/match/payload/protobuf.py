@@ -22,7 +22,7 @@ from grpc_tools import protoc
 from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.payloads import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved
-from lakehouse.match.payload.validators import CONFLUENT, FRAME, Decoded, Error, Undecodable, Unsupported, is_json
+from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unsupported, Validator, is_json
 
 _NAME = "schema.proto"
 _SECONDS = 10
@@ -67,11 +67,16 @@ class ProtobufValidator:
                 return Decoded(json_format.ParseDict(data, message, ignore_unknown_fields=False))
             if is_json(kind):
                 return Decoded(json_format.Parse(body, message, ignore_unknown_fields=False))
-            inner = _unframed(body)
-            message.ParseFromString(body if inner is None else inner)
+            message.ParseFromString(body)
         except (DecodeError, json_format.ParseError) as error:
             raise Undecodable(f"no {self._class.DESCRIPTOR.full_name}: {error}") from error
-        return Decoded(message, () if inner is None else ("confluent_framing",))
+        return Decoded(message)
+
+    def errors_as_read(self, writer: Validator, body: bytes | None, data: Any, content_type: str | None) -> list[Error]:
+        """Return what a reader of this schema cannot take; fields of the writer's schema alone are skipped."""
+        value = self.decode(body, data, content_type).value
+        own = {field.number for field in self._class.DESCRIPTOR.fields}
+        return [error for error in self.errors(value) if error[1] != "unknown" or error[0].lstrip("/") in map(str, own)]
 
     def errors(self, value: Any) -> list[Error]:
         """Return the fields that the schema does not know, and required ones (proto2) that are missing."""
@@ -79,29 +84,6 @@ class ProtobufValidator:
             return [("", "type", "null, expected a message")]
         found = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
         return found + _unknown(value, "")
-
-
-def _unframed(body: bytes) -> bytes | None:
-    """Take off what Confluent's serializer puts first: five bytes, and the place of the type in its schema; None: not there.
-
-    No message starts with a zero, as no field has that number. The place is numbers in variable length, how many of them comes
-    first; a single zero stands for the first type.
-    """
-    if not body.startswith(CONFLUENT) or len(body) <= FRAME:
-        return None
-    at, left = FRAME, 1
-    is_count = True
-    while left and at < len(body):
-        value = shift = 0
-        while at < len(body) and shift < 35:
-            value |= (body[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if body[at - 1] < 0x80:
-                break
-        left = value >> 1 if is_count else left - 1
-        is_count = False
-    return body[at:]
 
 
 def _unknown(message: Any, pointer: str) -> list[Error]:

@@ -15,6 +15,7 @@ import orjson
 from lakehouse.domain.references import SchemaPlace, schema_places
 from lakehouse.match.definition.compiled import Definition
 from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.xid import last_id
 
 _OTHER = re.compile(r'"\$ref"\s*:\s*"[^#"]')
 Key = tuple[RegistryId, Xid]  # registryid, and the XID of a Version or of a schema
@@ -31,7 +32,15 @@ def names_others(text: JsonText | None) -> bool:
 
 
 class SchemaVersion(NamedTuple):
-    """A Version of a schema: whose it is, its format, and the document as JSON text; a schema that is text is in quotes."""
+    """A Version of a schema.
+
+    Attributes:
+        registryid, xid, schema_xid, isdefault: whose it is.
+        format: of the document.
+        text: the document as JSON text; a schema that is text is in quotes.
+        createdat: microseconds since 1970 (UTC).
+        labels: name to value; `framing` says which hold ids that payloads name.
+    """
 
     registryid: RegistryId
     xid: Xid
@@ -39,10 +48,15 @@ class SchemaVersion(NamedTuple):
     isdefault: bool
     format: str | None
     text: JsonText | None
+    createdat: int | None = None
+    labels: dict[str, str] | None = None
 
 
 class Resolved(NamedTuple):
-    """The schema of a definition: where it is, its format and text, and the type or place in it that is meant."""
+    """The schema of a definition: where it is, its format and text, and the type or place in it that is meant.
+
+    `schema_xid` is None where the definition holds it itself.
+    """
 
     xid: Xid
     format: str
@@ -50,6 +64,7 @@ class Resolved(NamedTuple):
     type_name: str | None = None
     fragment: str | None = None
     registryid: RegistryId = RegistryId("")
+    schema_xid: Xid | None = None
 
     @property
     def document(self) -> Any:
@@ -60,6 +75,20 @@ class Resolved(NamedTuple):
     def named(self) -> str:
         """Return the type that the reference names, however it is written; empty: it names none."""
         return self.type_name or (self.fragment or "").lstrip(":/")
+
+
+class WriterSchema(NamedTuple):
+    """A Version that payloads of a definition may have been written with.
+
+    Attributes:
+        resolved: the schema.
+        is_older: it is older than the Version that the definition names.
+        labels: of the Version.
+    """
+
+    resolved: Resolved
+    is_older: bool
+    labels: dict[str, str]
 
 
 class Versions(Protocol):
@@ -74,6 +103,9 @@ class Versions(Protocol):
     def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
         """Return the default Versions of a registry."""
 
+    def of_schema(self, key: Key) -> Iterable[SchemaVersion]:
+        """Return all Versions of a schema by its registry and the schema's XID."""
+
 
 class HeldVersions:
     """Versions of schemas in memory.
@@ -85,8 +117,10 @@ class HeldVersions:
     def __init__(self, versions: Iterable[SchemaVersion]) -> None:
         self._by_xid: dict[Key, SchemaVersion] = {}
         self._default: dict[Key, SchemaVersion] = {}
+        self._of_schema: dict[Key, list[SchemaVersion]] = {}
         for version in versions:
             self._by_xid[version.registryid, version.xid] = version
+            self._of_schema.setdefault((version.registryid, version.schema_xid), []).append(version)
             held = self._default.get((version.registryid, version.schema_xid))
             if held is None or version.isdefault:
                 self._default[version.registryid, version.schema_xid] = version
@@ -102,6 +136,10 @@ class HeldVersions:
     def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
         """Return the default Versions of a registry."""
         return (one for one in self._default.values() if one.registryid == registryid)
+
+    def of_schema(self, key: Key) -> Iterable[SchemaVersion]:
+        """Return all Versions of a schema by its registry and the schema's XID."""
+        return self._of_schema.get(key, ())
 
 
 class Schemas:
@@ -133,8 +171,25 @@ class Schemas:
                 if version.text is None:
                     break
                 written = definition.schema_format or version.format or ""
-                return Resolved(version.xid, written, version.text, place.type_name, place.place, definition.registryid)
+                named = (place.type_name, place.place)
+                return Resolved(version.xid, written, version.text, *named, definition.registryid, version.schema_xid)
         return "schema_unresolved"
+
+    def writers(self, resolved: Resolved) -> list[WriterSchema]:
+        """Return all Versions of a definition's schema, that of the definition first, then the others, the newest first."""
+        if resolved.schema_xid is None:
+            return [WriterSchema(resolved, False, {})]
+        found: list[WriterSchema] = []
+        is_older = False
+        for version in sorted(self._versions.of_schema((resolved.registryid, resolved.schema_xid)), key=_age, reverse=True):
+            labels = version.labels or {}
+            if version.xid == resolved.xid:
+                found.insert(0, WriterSchema(resolved, False, labels))
+                is_older = True
+            elif version.text is not None:
+                other = resolved._replace(xid=version.xid, text=version.text, format=version.format or resolved.format)
+                found.append(WriterSchema(other, is_older, labels))
+        return found
 
     def finder(self, registryid: RegistryId) -> Callable[[str], Any]:
         """Return what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
@@ -165,3 +220,9 @@ class Schemas:
         if place.version is None:
             return self._versions.default((registryid, place.schema))
         return self._versions.version((registryid, place.version))
+
+
+def _age(version: SchemaVersion) -> tuple[int, int, str]:
+    """Return what orders the Versions of a schema, the oldest first: createdat, else versionid, as numbers count."""
+    versionid = last_id(version.xid)
+    return (version.createdat or 0, len(versionid), versionid)

@@ -29,14 +29,11 @@ _VALIDATORS = {
 }
 
 
-CONFLUENT = (
-    b"\x00"  # what its serializers put first, then four bytes of a schema's id in that registry, which the catalog does not know
-)
-FRAME = 5
 _SHORT = 16_000  # letters of a schema
 _FEW_REPEATED = 20
 _REPEATED = re.compile(r"\{\d")
 _FEW_BYTES = 20_000_000  # of a schema and a payload, multiplied: a payload need not be looked through
+CONTAINER = "avro_container"  # a remark: the payload has its own schema
 Error = tuple[str, str, str]
 
 
@@ -133,8 +130,6 @@ def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Deco
     text, remarks = body, tuple[str, ...]()
     if body.startswith(codecs.BOM_UTF8):  # it may be ignored (RFC 8259, section 8.1)
         text, remarks = body.removeprefix(codecs.BOM_UTF8), ("byte_order_mark",)
-    elif body.startswith(CONFLUENT) and len(body) > FRAME:  # no JSON starts so
-        text, remarks = body[FRAME:], ("confluent_framing",)
     try:
         return Decoded(orjson.loads(text), remarks)
     except orjson.JSONDecodeError as error:

@@ -22,7 +22,7 @@ from lakehouse.match.evaluation import hides_envelope_type, is_told, is_version
 from lakehouse.match.event.canonical import CapturedEvent, Event
 from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_text
 from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, why_of
-from lakehouse.match.payload.payloads import NOT_CHECKED, VALID, PayloadVerdict
+from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadVerdict
 from lakehouse.match.payload.validators import is_json
 from lakehouse.match.vectorized.answers import Candidates, Choice, ColumnAnswer, FastPathCache, Likeness, RowGroup, is_settled
 from lakehouse.match.vectorized.columns import (
@@ -38,7 +38,6 @@ from lakehouse.match.vectorized.columns import (
 from lakehouse.text.blanking import REDACTED, looks_secret
 
 _LIKENESS: WeakKeyDictionary[Matcher, Likeness] = WeakKeyDictionary()  # what definitions ask is numbered once for a matcher
-_VALID = PayloadVerdict(VALID)
 _NOT_ASKED = PayloadVerdict(NOT_CHECKED)
 _ROWS_OF_LOOP = 5_000  # whose results are Python's at a time
 Quick = Callable[[Any], bool]
@@ -160,7 +159,7 @@ def _same(found: list[MatchedRows]) -> dict[str, _Repeated]:
 
 
 def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> dict[str, _Repeated]:
-    """Validate payloads: status, errors and remarks."""
+    """Validate payloads: status, errors, the Version that wrote them, and remarks."""
     verdicts: list[tuple[PayloadVerdict, Definition]] = []
     which: list[Rows] = []
     for one in found:
@@ -168,7 +167,7 @@ def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> d
         number = np.zeros(len(one.choices), np.int64)
         number[[at for at, _ in choices]] = np.arange(len(verdicts), len(verdicts) + len(choices))
         is_validated = matcher.request.payload_share > 0
-        verdicts += [(_VALID if is_validated else _NOT_ASKED, shown) for _, shown in choices]
+        verdicts += [(matcher.payloads.valid(shown) if is_validated else _NOT_ASKED, shown) for _, shown in choices]
         numbers = number[one.which]
         for quick, wanted in _validators(matcher, choices).items() if is_validated else ():
             at = np.arange(len(one.rows)) if len(wanted) == len(choices) else np.nonzero(np.isin(one.which, wanted))[0]
@@ -181,6 +180,7 @@ def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> d
     values: dict[str, list[Any]] = {
         "payload_status": [verdict.status for verdict, _ in verdicts],
         "payload_errors": [[matcher.reported_error(error) for error in verdict.errors] for verdict, _ in verdicts],
+        "written_with": [verdict.written_with for verdict, _ in verdicts],
         "remarks": [[*verdict.remarks, *remarks_of(definition)] for verdict, definition in verdicts],
     }
     numbers = np.concatenate(which)

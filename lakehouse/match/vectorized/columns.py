@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakehouse.dialects.tables import PROTOCOLS, Protocol
 from lakehouse.match.definition.compiled import unescape
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.event.canonical import BATCH, ELSEWHERE, PLACES, STRUCTURED, Event
+from lakehouse.match.event.canonical import BATCH, ELSEWHERE, KEY_SCHEMA_ID, PLACES, SCHEMA_ID, STRUCTURED, Event
 from lakehouse.match.event.captured import AMQP_SECTIONS, SECRET_HEADERS
 from lakehouse.match.index import DISCRIMINATORS
 
@@ -329,12 +329,20 @@ class Columns:
     def is_ready(self) -> Rows:
         """Return which rows are CloudEvents that can be taken column by column."""
         kinds = self.attribute("type")
-        ready = ~kinds.is_absent & ~self._odd & self.option(self.binding.content_encoding).is_absent
+        ready = ~kinds.is_absent & ~self._odd & self._is_plain
         ready &= ~self.option(self.binding.content_type).where(lambda text: media_type(text)[0].startswith(STRUCTURED))
         if self.binding.family == "MQTT":  # whose attributes have no prefix: without these it is no CloudEvent
             named = ~self.attribute("source").is_absent & ~self.attribute("id").is_absent
             ready &= ~self.attribute("specversion").is_absent | named
         return ready
+
+    @property
+    def _is_plain(self) -> Rows:
+        """Return which rows have no option that says how their payload is read, and no header of bytes."""
+        found: Rows = np.logical_and.reduce(
+            [self.option(name).is_absent for name in (self.binding.content_encoding, SCHEMA_ID, KEY_SCHEMA_ID)]
+        )
+        return found
 
     @property
     def _odd(self) -> Rows:
@@ -420,7 +428,7 @@ class StructuredColumns(Columns):
     @cached_property
     def is_ready(self) -> Rows:
         """Return which rows are CloudEvents whose first attributes are texts."""
-        return self.option(self.binding.content_encoding).is_absent & ~self.attribute("type").is_absent & ~self._odd
+        return self._is_plain & ~self.attribute("type").is_absent & ~self._odd
 
     def opened(self, rows: Rows) -> list[dict[str, Any]]:
         """Return the JSON of the events of rows."""
