@@ -1,14 +1,7 @@
-"""What serializers write beside a payload: the id of the schema that it was written with.
+"""Framings of payloads: the id of the schema of a payload, as serializers write it.
 
-It is in the first bytes, a header or the content type, and is compared with a label of the Versions of the schema. An ingest of a
-schema registry writes these labels:
-
-| framing | where the id is | label |
-|---|---|---|
-| Confluent | byte 0 and four bytes; or header `__value_schema_id` | `confluent.id` |
-| | byte 1 and a UUID; or the same header | `confluent.guid` |
-| AWS Glue | byte 3, a byte for the compression, a UUID | `glue.versionid` |
-| Azure | `+` and 32 digits behind the content type; or four zero bytes and 32 digits | `azure.id` |
+It is in the first bytes, a header or the content type, and is compared with a label of the Versions of the schema; docs/match.md
+lists both.
 """
 
 from __future__ import annotations
