@@ -67,7 +67,7 @@ class MessageWriter:
 
     def _same(self, message: dict[str, Any], name: str) -> MessageOut | None:
         """Give the message of a group that says the same under the same id, as what an endpoint takes from a group does."""
-        return self._identical.get((_identity(message), name))
+        return self._identical.get((identity_of(message), name))
 
     def keys(self) -> dict[Xid, str]:
         """Give the keys in `components` of messages by their XIDs."""
@@ -110,14 +110,14 @@ class MessageWriter:
     def _once(self, xid: Xid, message: dict[str, Any], holder: dict[str, Any]) -> MessageOut:
         if xid not in self._written:
             protocol = message.get("protocol")
-            address = _address(message, family_of(protocol or holder.get("protocol")))
+            address = address_of(message, family_of(protocol or holder.get("protocol")))
             group = xid.split("/")[2] if xid.startswith("/messagegroups/") else ""
             key = unique(key_of(xid.rpartition("/")[2]), self._messages)
             self._messages[key] = {}
             made = MessageOut(xid, key, protocol, address, group)
             self._written[xid] = made
             if group:
-                self._identical.setdefault((_identity(message), xid.rpartition("/")[2]), made)
+                self._identical.setdefault((identity_of(message), xid.rpartition("/")[2]), made)
             self._messages[key] = self._message(made, message, holder)
             for version in sorted(set(_objects(message, "versions")) - {message.get("versionid")}):
                 loss = Loss(Pointer(pointer_of("versions", version)), OF_VERSIONS, "a Version that is not the default one")
@@ -220,7 +220,8 @@ class MessageWriter:
         return self._used[xid, version]
 
 
-def _identity(message: dict[str, Any]) -> str:
+def identity_of(message: dict[str, Any]) -> str:
+    """Return what a message says as text: two that say the same have the same."""
     return canonical_text({name: one for name, one in message.items() if name not in _COMPUTED})
 
 
@@ -236,8 +237,8 @@ def _declared(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _address(message: dict[str, Any], family: str | None) -> str | None:
-    """Give the address that a message declares."""
+def address_of(message: dict[str, Any], family: str | None) -> str | None:
+    """Return the address that a message declares; None: it declares none."""
     names = FAMILY_NAMES.get(family or "")
     name = names.declared_address if names else "address"
     option = _object(message, "protocoloptions").get(name) if name else None

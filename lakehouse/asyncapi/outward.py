@@ -78,6 +78,16 @@ def write_asyncapi(registry: dict[str, Any], perspective: Perspective = "client"
     return _Writing(registry, perspective, version).write()
 
 
+def endpoint_address(endpoint: dict[str, Any], protocol: Any) -> str | None:
+    """Return the address of a protocol that an endpoint names; None: it names none."""
+    options, family = _object(endpoint, "protocoloptions"), family_of(protocol) or ""
+    addresses = [options.get(name) for name in _ADDRESS_OPTIONS.get(family, ())]
+    is_deployed = options.get("deployed") is not False
+    if is_deployed and (family == "HTTP" or family not in FAMILY_NAMES) and "channel" in _kept(endpoint):
+        addresses.append(endpoint.get("channel"))
+    return next((one for one in addresses if isinstance(one, str) and one), None)
+
+
 class _Writing:
     """A registry document on its way."""
 
@@ -114,8 +124,8 @@ class _Writing:
         by_address: dict[tuple[str | None, str | None], list[MessageOut]] = {}
         for one in carried:
             spoken = one.protocol or protocol
-            by_address.setdefault((spoken, one.address or self._address(endpoint, spoken)), []).append(one)
-        for (spoken, address), messages in (by_address or {(protocol, self._address(endpoint, protocol)): []}).items():
+            by_address.setdefault((spoken, one.address or endpoint_address(endpoint, spoken)), []).append(one)
+        for (spoken, address), messages in (by_address or {(protocol, endpoint_address(endpoint, protocol)): []}).items():
             group = messages[0].group if messages else (groups[0].rpartition("/")[2] if groups else name)
             channel = self._channel(spoken, address, group, _object(kept, "channel").get("key"))
             channel.has_endpoint = True
@@ -136,18 +146,6 @@ class _Writing:
             name = group.rpartition("/")[2]
             carried += self.messages.of(xid_of("messagegroups", name), self.groups.get(name, {}))
         return carried, bases, groups
-
-    def _address(self, endpoint: dict[str, Any], protocol: Any) -> str | None:
-        options = _object(endpoint, "protocoloptions")
-        family = family_of(protocol) or ""
-        told = [options.get(name) for name in _ADDRESS_OPTIONS.get(family, ())]
-        if (
-            options.get("deployed") is not False
-            and (family == "HTTP" or family not in FAMILY_NAMES)
-            and "channel" in _kept(endpoint)
-        ):
-            told.append(endpoint.get("channel"))
-        return next((one for one in told if isinstance(one, str) and one), None)
 
     def _servers(self, xid: Xid, endpoint: dict[str, Any], options: dict[str, Any]) -> list[str]:
         names = []

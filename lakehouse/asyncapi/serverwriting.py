@@ -11,7 +11,7 @@ from lakehouse.asyncapi.protocoltables import WIRES, Wire
 from lakehouse.dialects.tables import PROTOCOLS, family_of
 from lakehouse.text.jsontext import canonical_text
 
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(/.*)?")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+._\-]*)://([^/]*)(/.*)?")
 
 
 def key_of(text: str) -> str:

@@ -27,7 +27,7 @@ from lakehouse.cli.printing import (
     tell_lag,
 )
 from lakehouse.cli.tabular import FORMATS, show_rows
-from lakehouse.dialects.tables import NORMAL, WHOLE_DIALECTS, WRITABLE
+from lakehouse.dialects.tables import DBT, NORMAL, WHOLE_DIALECTS, WRITABLE
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
@@ -156,9 +156,11 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 @command(
     "lakehouse export --out catalog.json",
     "lakehouse export --select /messagegroups/shop.orders --dialect 1.0-rc4",
+    "lakehouse export --dialect odcs --out contracts/",
+    "lakehouse export --dbt models/sources.yaml",
     sections={
         "What to export": ("select", "at", "flat", "source"),
-        "How to write it": ("out", "replace", "split", "base_url", "dialect", "perspective", "lossy", "examples"),
+        "How to write it": ("out", "replace", "split", "base_url", "dialect", "perspective", "lossy", "examples", "dbt"),
     },
 )
 @click.option("--out", default="-", metavar="FILE|DIR", help="File, folder or URI to write (default -: standard output).")
@@ -178,33 +180,44 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 @click.option("--source", is_flag=True, help="Write entities as they were loaded, not in canonical form.")
 @click.option("--base-url", metavar="URL", help="Write references as absolute URLs that start with URL.")
 @click.option(
-    "--dialect", type=click.Choice((*WRITABLE, *WHOLE_DIALECTS)), default=NORMAL, help=f"Write this dialect (default {NORMAL})."
+    "--dialect",
+    type=click.Choice((*WRITABLE, *WHOLE_DIALECTS)),
+    help=f"Write this dialect (default {NORMAL}), or for other tools: backstage, an API for each message group; odcs, a data "
+    "contract for each message; dbt, the tables and views.",
 )
 @click.option(
     "--perspective",
     type=click.Choice(["client", "server"]),
     default="client",
-    help="AsyncAPI: describe who uses the endpoints (client, default: a producer sends) or who offers them (server).",
+    help="AsyncAPI, Backstage: describe who uses the endpoints (client, default: a producer sends) or who offers them (server).",
 )
 @click.option("--lossy", is_flag=True, help="Write even if the dialect cannot express everything; list what is left out.")
 @click.option(
     "--examples", type=click.IntRange(1), default=5, help="With --lossy: number of lost values to list for each rule (default 5)."
 )
+@click.option("--dbt", metavar="FILE", help="Write the tables and views as dbt sources: --dialect dbt --out FILE.")
 @with_globals
 @click.pass_obj
-def export(context: Context, /, out: str, split: str | None, **flags: Any) -> int:
-    """Write the catalog as xRegistry documents."""
+def export(context: Context, /, out: str, split: str | None, dbt: str | None, **flags: Any) -> int:
+    """Write the catalog as xRegistry documents, as AsyncAPI, or as descriptions for other tools."""
     from lakehouse.cli.beforehand import check_export
     from lakehouse.export.run import Request
     from lakehouse.export.run import export as run_export
     from lakehouse.export.writers import Style
 
+    if dbt is not None:
+        if out != "-" or flags["dialect"] is not None:
+            raise click.UsageError("--dbt FILE is short for --dialect dbt --out FILE: it excludes both.")
+        out, flags["dialect"] = dbt, DBT
+    flags["dialect"] = flags["dialect"] or NORMAL
     to_stdout = out == "-"
     if to_stdout and (split or context.as_json):
         raise click.UsageError("--split and --json need --out.")
     _check_style(flags)
     if split and flags["dialect"] in WHOLE_DIALECTS:
-        raise click.UsageError(f"--split excludes --dialect {flags['dialect']}, which is one document: --select its parts.")
+        raise click.UsageError(f"--split excludes --dialect {flags['dialect']}: --select parts of the catalog.")
+    if flags["dialect"] == DBT and (flags["select"] or flags["at"] is not None):
+        raise click.UsageError("dbt's sources are the tables and views, whatever they hold: they exclude --select and --at.")
     settings = context.settings
     style = Style(flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"], flags["perspective"])
     select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
@@ -213,7 +226,8 @@ def export(context: Context, /, out: str, split: str | None, **flags: Any) -> in
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
         ways = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
         request = Request(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **ways)
-        check_export(context, request)
+        if flags["dialect"] != DBT:
+            check_export(context, request)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
             exported = run_export(spark, settings, request)
         if to_stdout:

@@ -72,7 +72,9 @@ FAMILIES: tuple[str, ...] = tuple(sorted(PROTOCOLS))
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog", "asyncapi-2", "asyncapi-3")
 NORMAL = "1.0-rc2"  # the normal form
 WRITABLE = ("1.0-rc1", NORMAL, "1.0-rc4", "0.5-wip", "cncf-catalog")
-WHOLE_DIALECTS = ("asyncapi-3",)  # written as one document of all that is exported, and not group by group
+# Written from all that is exported at once, and not group by group; only the first is loaded again (`export/otherformats.py`).
+DBT = "dbt"  # of the tables themselves
+WHOLE_DIALECTS = ("asyncapi-3", "backstage", "odcs", DBT)
 _FORMS = ("entity", "place", "protocol", "name", "type", "rule")
 
 

@@ -20,13 +20,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.asyncapi.messagewriting import OF_VERSIONS
-from lakehouse.asyncapi.outward import Perspective, write_asyncapi
-from lakehouse.dialects.tables import NORMAL, WHOLE_DIALECTS, Loss
+from lakehouse.dialects.tables import DBT, DIALECTS, NORMAL, WHOLE_DIALECTS, Loss
 from lakehouse.dialects.writing import layout_of, to_dialect
 from lakehouse.errors import LossyExport
 from lakehouse.export.asked import Chosen, choose_registry
+from lakehouse.export.dbtsources import write_sources
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, Run, Trailer, writer
 from lakehouse.export.losses import Losses, told_losses
+from lakehouse.export.otherformats import FORMATS
 from lakehouse.export.selection import Selection, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
 from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
@@ -40,6 +41,7 @@ from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.store.views import with_read
 from lakehouse.store.xids import group_of, id_in, message_of, version_xid
 from lakehouse.text.names import REGISTRY, WHOLE, RegistryId, Xid
+from lakehouse.text.yamltext import as_yaml
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +118,8 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
         TargetError: the target cannot be written.
         LossyExport: the dialect cannot say everything, and `lossy` is not set.
     """
+    if request.style.dialect == DBT:
+        return _write_sources(spark, request)
     attach_tables(spark, settings, ["changes"])
     snapshot_id = None if request.at is None else resolve_snapshot(spark, request.at)
     log = read_log(spark, snapshot_id)
@@ -123,9 +127,10 @@ def export(spark: SparkSession, settings: Settings, request: Request) -> Exporte
     registryid = chosen.registryid
     if registryid is not None:
         log = log.filter(F.col("registryid") == registryid)
-    with Target(spark, request.out, is_folder=chosen.to_folder, replace=request.replace) as target:
+    is_whole = request.style.dialect in WHOLE_DIALECTS
+    suffix = FORMATS[request.style.dialect].suffix if is_whole else ".json"
+    with Target(spark, request.out, is_folder=chosen.to_folder, replace=request.replace, suffix=suffix) as target:
         selection = select_units(log, list(request.select)) if request.select else Selection(log)
-        is_whole = request.style.dialect in WHOLE_DIALECTS
         is_flat = request.flat or is_whole
         rows = with_flat_versions(selection.log, _flat_messages(spark, settings, snapshot_id)) if is_flat else selection.log
         if is_whole:
@@ -228,7 +233,7 @@ def _write_parts(rows: DataFrame, partitions: int, style: Style, target: Target)
 
 
 def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Request) -> Exported:
-    """Write a document of each registry as one value, which the driver holds; as AsyncAPI none is made of parts.
+    """Write each registry as one value, which the driver holds.
 
     Raises:
         LossyExport: the dialect cannot say everything, and `lossy` is not set.
@@ -239,28 +244,46 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Reque
     exported = Exported(request.out, registries=sorted(registries), dialect=request.style.dialect)
     losses = exported.losses = Losses(request.style.examples)
     several = current_rows(log.filter(F.col("kind") == "version")).groupBy("registryid", message_of("xid").alias("xid")).count()
-    for row in several.filter("count > 1").orderBy("registryid", "xid").collect():
+    is_loadable = request.style.dialect in DIALECTS
+    for row in several.filter("count > 1").orderBy("registryid", "xid").collect() if is_loadable else ():
         lost = Loss(WHOLE, OF_VERSIONS, f"{row['count'] - 1} of its Versions: one effective definition is written")
         losses.add(row["registryid"], row["xid"], [lost])
-    documents: dict[RegistryId, bytes] = {}
+    form = FORMATS[request.style.dialect]
+    texts: dict[str, bytes] = {}
     for registryid, held in registries.items():
-        perspective: Perspective = "server" if request.style.perspective == "server" else "client"
-        written = write_asyncapi(whole_registry(registryid, held), perspective)
+        written = form.write(whole_registry(registryid, held), request.style)
         for xid, loss in written.losses:
             losses.add(registryid, xid, [loss])
-        documents[registryid] = orjson.dumps(written.document, option=orjson.OPT_INDENT_2) + b"\n"
+        for name, text in written.files.items():
+            folder = f"{registryid}/" if len(registries) > 1 else ""
+            texts[_file_name(f"{folder}{name}" if name else registryid, form.suffix)] = text
     if losses.count and not request.lossy:
         raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
-    for registryid, text in documents.items():
-        with target.file(_file_name(registryid)) as file:
-            file.write(text)
-    exported.files, exported.size = len(documents), sum(map(len, documents.values()))
+    _write_texts(target, texts, exported)
     for kind, xid in ((one.kind, one.xid) for one in found):
         if kind in ("group", "endpoint"):
             exported.groups[xid.split("/")[1]] += 1
         elif kind in ("message", "schema"):
             exported.members[f"{kind}s"] += 1
     return exported
+
+
+def _write_sources(spark: SparkSession, request: Request) -> Exported:
+    """Write the tables and views of the catalog as sources of dbt."""
+    exported = Exported(request.out, dialect=DBT)
+    with Target(spark, request.out, is_folder=request.to_folder, replace=request.replace, suffix=".yaml") as target:
+        _write_texts(target, {_file_name("sources", ".yaml"): as_yaml(write_sources(spark))}, exported)
+        target.publish()
+    return exported
+
+
+def _write_texts(target: Target, texts: dict[str, bytes], exported: Exported) -> None:
+    """Write texts by their names in a folder; to one file all, one after the other."""
+    files = texts if target.is_folder else {"": b"---\n".join(texts.values())}
+    for name, text in files.items():
+        with target.file(name) as file:
+            file.write(text)
+    exported.files, exported.size = len(files), sum(map(len, files.values()))
 
 
 class _Parts:
@@ -336,10 +359,10 @@ def _files(
     return [(_file_name(f"{folder}{run.collection}/{run.groupid}"), [(part, run)]) for part, run in runs]
 
 
-def _file_name(path: str) -> str:
+def _file_name(path: str, suffix: str = ".json") -> str:
     """Make a file's name that every filesystem takes; no two ids make the same."""
     safe = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), path)
-    return re.sub(r"(\A|/)(?=[._])", lambda found: found[0] + "%", safe) + ".json"
+    return re.sub(r"(\A|/)(?=[._])", lambda found: found[0] + "%", safe) + suffix
 
 
 def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, Run]], style: Style) -> None:

@@ -29,13 +29,17 @@ class Target:
     Attributes:
         location: what the user named.
         replace: a folder that holds an earlier export gives way to this one, whole; files are always replaced.
+        suffix: what names of exported files end with: a folder with others is no earlier export.
         scratch: URI of a folder beside it for parts; removed in the end.
     """
 
-    def __init__(self, spark: SparkSession, location: str, *, is_folder: bool, replace: bool = False) -> None:
+    def __init__(
+        self, spark: SparkSession, location: str, *, is_folder: bool, replace: bool = False, suffix: str = ".json"
+    ) -> None:
         self.location = location
         self.is_folder = is_folder
         self.replace = replace
+        self.suffix = suffix
         self._streams: dict[int, tuple[str, Any]] = {}  # by thread, since several files may be written at once: a part, opened
         wanted = absolute_location(location).rstrip("/")
         with self._told():
@@ -146,7 +150,7 @@ class Target:
     def _check_that_only_exports_go(self) -> None:
         """Look for files that no export has written: a wrong name must not delete them."""
         for name in (_name(one.uri) for one in self._fs.files_below(self._path)):
-            if not name.endswith(".json"):
+            if not name.endswith(self.suffix):
                 raise TargetError(self.location, f"the folder holds {name}, which no export wrote. Name another one.")
 
     @contextmanager

@@ -82,6 +82,25 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
             loader.dispose()
 
 
+def as_yaml(*documents: Any) -> bytes:
+    """Write JSON values as YAML, each a document of one stream; texts of several lines as blocks."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000, encoding="utf-8")
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, without aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _written(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _written)
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, with no more types than JSON has."""
 

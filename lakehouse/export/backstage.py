@@ -1,0 +1,142 @@
+"""A registry as entities of Backstage: an API for each message group, whose definition is its AsyncAPI document.
+
+The file is what Backstage calls `catalog-info.yaml`. An endpoint that holds messages of no group is an API, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.asyncapi.messagewriting import identity_of
+from lakehouse.asyncapi.outward import Perspective, write_asyncapi
+from lakehouse.asyncapi.serverwriting import unique
+from lakehouse.domain.references import schema_places
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of
+
+_LONGEST = 63  # of names, labels and tags
+_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.\-]{0,61})?[A-Za-z0-9]")
+_TAG = re.compile(r"[a-z0-9:+#]+(?:-[a-z0-9:+#]+)*")
+# What Backstage has a member for, and the labels that say it.
+OWNER, _LIFECYCLE, _SYSTEM = ("owner", "team"), ("lifecycle", "stage"), ("system",)
+
+
+class _Api(NamedTuple):
+    """An API: the group or endpoint that it is of, and the endpoints that carry its messages."""
+
+    xid: Xid
+    entity: dict[str, Any]
+    endpoints: dict[str, dict[str, Any]]
+
+
+def write_backstage(registry: dict[str, Any], perspective: Perspective) -> list[dict[str, Any]]:
+    """Return the entities of kind API of a registry.
+
+    Args:
+        registry: in normal form, with effective definitions of messages.
+        perspective: whose sending and receiving the definitions describe.
+    """
+    entities: dict[str, dict[str, Any]] = {}
+    for api in _apis(registry):
+        name = unique(_name(api.xid.rpartition("/")[2]), entities)
+        entities[name] = _entity(name, api, registry, perspective)
+    return list(entities.values())
+
+
+def _apis(registry: dict[str, Any]) -> Iterator[_Api]:
+    endpoints: dict[str, dict[str, Any]] = registry.get("endpoints", {})
+    is_carried: set[str] = set()
+    for name, group in registry.get("messagegroups", {}).items():
+        xid = xid_of("messagegroups", name)
+        identities = {(key, identity_of(message)) for key, message in group.get("messages", {}).items()}
+        carrying = {
+            endpointid: endpoint
+            for endpointid, endpoint in endpoints.items()
+            if xid in endpoint.get("messagegroups", ())
+            or any((key, identity_of(message)) in identities for key, message in endpoint.get("messages", {}).items())
+        }
+        is_carried |= carrying.keys()
+        if identities:
+            yield _Api(xid, group, carrying)
+    for endpointid, endpoint in endpoints.items():
+        if endpointid not in is_carried and endpoint.get("messages"):
+            yield _Api(xid_of("endpoints", endpointid), endpoint, {endpointid: endpoint})
+
+
+def _entity(name: str, api: _Api, registry: dict[str, Any], perspective: Perspective) -> dict[str, Any]:
+    labels = _labels(registry) | _labels(*api.endpoints.values()) | _labels(api.entity)
+    metadata: dict[str, Any] = {"name": name, "annotations": {"xregistry-xid": api.xid}}
+    metadata |= {"title": api.entity["name"]} if api.entity.get("name") else {}
+    metadata |= {"description": api.entity["description"]} if api.entity.get("description") else {}
+    own = _labels(api.entity)
+    others = {key: one for key, one in own.items() if key not in (*OWNER, *_LIFECYCLE, *_SYSTEM)}
+    tags = sorted({key.lower() for key, one in others.items() if not one and _fits(_TAG, key.lower())})
+    metadata |= {"tags": tags} if tags else {}
+    texts = {key: one for key, one in others.items() if one and _fits(_NAME, key) and _fits(_NAME, one)}
+    metadata |= {"labels": texts} if texts else {}
+    if api.entity.get("documentation"):
+        metadata["links"] = [{"url": api.entity["documentation"], "title": "Documentation"}]
+    is_old = bool(api.entity.get("deprecated")) or all(one.get("deprecated") for one in api.endpoints.values() or [{}])
+    spec = {
+        "type": "asyncapi",
+        "lifecycle": first_of(labels, _LIFECYCLE) or ("deprecated" if is_old else "production"),
+        "owner": first_of(labels, OWNER) or "unknown",
+    }
+    system = first_of(labels, _SYSTEM)
+    spec |= {"system": system} if system else {}
+    document = write_asyncapi(_part(api, registry), perspective).document
+    spec["definition"] = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    return {"apiVersion": "backstage.io/v1alpha1", "kind": "API", "metadata": metadata, "spec": spec}
+
+
+def _part(api: _Api, registry: dict[str, Any]) -> dict[str, Any]:
+    """Return what an API needs of its registry, as a registry."""
+    groupid = api.xid.rpartition("/")[2]
+    part: dict[str, Any] = {"registryid": registry.get("registryid"), "name": api.entity.get("name") or groupid}
+    part |= {name: api.entity[name] for name in ("description", "documentation") if api.entity.get(name)}
+    part["messagegroups"] = {groupid: api.entity} if api.xid.startswith("/messagegroups/") else {}
+    part["endpoints"] = api.endpoints
+    schemas: dict[str, Any] = {}
+    for xid in _schemas_of((api.entity, *api.endpoints.values())):
+        _, _, group, _, schemaid = xid.split("/")
+        schema = registry.get("schemagroups", {}).get(group, {}).get("schemas", {}).get(schemaid)
+        if schema is not None:
+            schemas.setdefault(group, {"schemas": {}})["schemas"][schemaid] = schema
+    return part | {"schemagroups": schemas}
+
+
+def _schemas_of(entities: Iterable[dict[str, Any]]) -> Iterator[Xid]:
+    """Yield the XIDs of the schemas that messages of groups and endpoints refer to."""
+    for message in (message for entity in entities for message in entity.get("messages", {}).values()):
+        reference = message.get("dataschemaxid") or message.get("dataschemauri")
+        for place in schema_places(reference) if isinstance(reference, str) else ():
+            yield place.schema
+
+
+def first_of(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
+    """Return the value of the first of these labels that has one."""
+    return next((labels[name] for name in names if labels.get(name)), None)
+
+
+def _labels(*entities: dict[str, Any]) -> dict[str, str]:
+    """Return the labels of entities; of one that several have, that of the first."""
+    return {
+        key: one for entity in reversed(entities) for key, one in (entity.get("labels") or {}).items() if isinstance(one, str)
+    }
+
+
+def _name(identifier: str) -> str:
+    """Return a name for an id: letters, digits and `-`, `_`, `.`, at most 63; a long one ends with its hash."""
+    plain = re.sub(r"[^A-Za-z0-9_.\-]+", "-", identifier).strip("-_.").lower() or "api"
+    if len(plain) <= _LONGEST - 5:  # so that a number fits behind it
+        return plain
+    return f"{plain[:45]}-{hashlib.sha256(identifier.encode()).hexdigest()[:12]}"
+
+
+def _fits(pattern: re.Pattern[str], text: str) -> bool:
+    return len(text) <= _LONGEST and pattern.fullmatch(text) is not None

@@ -1,0 +1,274 @@
+"""Fields of a payload's schema as properties of a data contract: JSON Schema, Avro and Protobuf.
+
+A property has one logical type: a value of several types is `string` if all are scalars, else `object`;
+`physicalType` names them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+
+from lakehouse.asyncapi.following import Following
+from lakehouse.compatibility.avroschemas import read_avro
+from lakehouse.compatibility.limits import Unreadable
+from lakehouse.compatibility.protofiles import ProtoField, ProtoFile
+
+Property = dict[str, Any]
+PAYLOAD = "payload"  # the one property of a payload that is no object
+_DEEPEST = 12
+_DATES = {"date": "date", "date-time": "timestamp", "time": "time"}
+_PYTHON = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
+_NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_LOGICAL = (*_OPTIONS, "boolean")
+_AVRO = {"int": "integer", "long": "integer", "float": "number", "double": "number", "boolean": "boolean", "string": "string",
+         "bytes": "string", "fixed": "string", "enum": "string", "record": "object", "array": "array", "map": "map"}  # fmt: skip
+_AVRO_LOGICAL = {"date": "date", "time-": "time", "timestamp-": "timestamp", "local-timestamp-": "timestamp", "decimal": "number"}
+_PROTO = {"double": "number", "float": "number", "bool": "boolean", "string": "string", "bytes": "string",
+          "google.protobuf.Timestamp": "timestamp"}  # fmt: skip
+
+
+def properties_of(schema_format: str, schema: Any, type_name: str | None = None) -> list[Property] | None:
+    """Return the properties of a payload; None: the schema is of another format, or cannot be read.
+
+    Args:
+        schema_format: such as `Avro/1.11`.
+        schema: a value or text.
+        type_name: the type in it that is meant; None: the first.
+    """
+    read = _READERS.get(schema_format.partition("/")[0].lower())
+    try:
+        return None if read is None else read(schema, type_name)
+    except (Unreadable, orjson.JSONDecodeError):
+        return None
+
+
+def _property(name: str, logical: str, physical: str, **members: Any) -> Property:
+    """Return a property; members that are None or empty are left out."""
+    every = {"name": name, "logicalType": logical, "physicalType": physical} | members
+    return {key: one for key, one in every.items() if one is not None and one not in ("", [], {}, False)}
+
+
+def _as_item(one: Property) -> Property:
+    """Return a property as what an array or a map holds, which has no name."""
+    return {key: member for key, member in one.items() if key not in ("name", "required")}
+
+
+def _map(value: Property) -> dict[str, Any]:
+    return {"key": {"logicalType": "string"}, "value": _as_item(value)}
+
+
+def _fields(whole: Property) -> list[Property]:
+    """Return the properties of a payload; one that is no object is one property."""
+    return whole["properties"] if whole.get("properties") else [whole]
+
+
+class _JsonSchema:
+    """Reads a JSON Schema, whose references lead into itself."""
+
+    def __init__(self, document: Any) -> None:
+        self._following = Following(document)
+
+    def read(self, name: str, schema: Any, *, required: bool = False, within: frozenset[str] = frozenset()) -> Property:
+        """Return the property of a schema; within: references that were followed, which end where they lead back."""
+        merged, within = self._merged(schema, within)
+        kinds = self._kinds(merged)
+        logical = _logical(kinds)
+        if logical == "object" and not merged.get("properties") and isinstance(merged.get("additionalProperties"), dict):
+            logical = "map" if len(within) < _DEEPEST else logical
+        form = merged.get("format") if logical == "string" else None
+        logical = _DATES.get(str(form), logical)
+        options = {word: merged[word] for word in _OPTIONS.get(logical, ()) if _is_option(word, merged.get(word))}
+        members: dict[str, Any] = {"required": required, "logicalTypeOptions": options} | _texts(merged)
+        members |= self._inner(merged, logical, within) if len(within) < _DEEPEST else {}
+        return _property(name, logical, str(form or " or ".join(kinds) or "any"), **members)
+
+    @staticmethod
+    def _kinds(merged: dict[str, Any]) -> list[str]:
+        """Return the types that values may have; empty: any."""
+        kinds = [str(one) for one in _listed(merged.get("type")) if one != "null"]
+        values = [merged["const"]] if "const" in merged else _listed(merged.get("enum"))
+        kinds = kinds or [name for word, name in (("properties", "object"), ("items", "array")) if merged.get(word)]
+        return kinds or list(dict.fromkeys(_PYTHON[type(one)] for one in values if type(one) in _PYTHON))
+
+    def _inner(self, merged: dict[str, Any], logical: str | None, within: frozenset[str]) -> dict[str, Any]:
+        if logical == "object":
+            must = _listed(merged.get("required"))
+            fields = _object(merged).items()
+            return {"properties": [self.read(name, one, required=name in must, within=within) for name, one in fields]}
+        if logical == "map":
+            return {"map": _map(self.read("value", merged["additionalProperties"], within=within))}
+        if logical == "array" and isinstance(merged.get("items"), dict):
+            return {"items": _as_item(self.read("item", merged["items"], within=within))}
+        return {}
+
+    def _merged(self, schema: Any, within: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return a schema with what it refers to, what `allOf` adds, and what its alternatives may have, never required."""
+        if not isinstance(schema, dict):
+            return {}, within
+        reference = schema.get("$ref")
+        merged = {name: one for name, one in schema.items() if name not in ("$ref", "allOf")}
+        parts: list[Any] = list(_listed(schema.get("allOf")))
+        if isinstance(reference, str) and reference not in within:
+            within |= {reference}
+            target = self._following.target(self._following.root, reference)
+            parts.insert(0, target.value if target else None)
+        for part in parts:
+            one, within = self._merged(part, within)
+            required = [*_listed(one.get("required")), *_listed(merged.get("required"))]
+            merged = one | merged | {"properties": _object(one) | _object(merged), "required": required}
+        branches = [self._merged(one, within)[0] for word in ("oneOf", "anyOf") for one in _listed(merged.get(word))]
+        kinds = list(dict.fromkeys(kind for one in branches for kind in self._kinds(one)))
+        fields = {name: one for branch in branches for name, one in _object(branch).items()} | _object(merged)
+        merged = {word: one for word, one in merged.items() if word not in ("oneOf", "anyOf")} | {"properties": fields}
+        return ({"type": kinds} if kinds else {}) | merged, within
+
+
+def _logical(kinds: list[str]) -> str:
+    """Return the logical type of a value of these types; every property needs one."""
+    if len(kinds) == 1 and kinds[0] in _LOGICAL:
+        return kinds[0]
+    return "string" if kinds and not {"object", "array", "map"} & set(kinds) else "object"
+
+
+def _texts(schema: dict[str, Any]) -> dict[str, Any]:
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    values = [one for one in _listed(values) if not isinstance(one, dict | list)]
+    description = schema.get("description")
+    return {
+        "description": description if isinstance(description, str) else None,
+        "enum": [{"value": one} for one in values],
+        "examples": list(_listed(schema.get("examples"))),
+    }
+
+
+def _is_option(word: str, value: Any) -> bool:
+    if word in ("pattern", "format"):
+        return isinstance(value, str)
+    return isinstance(value, bool) if word == "uniqueItems" else isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _json_fields(schema: Any, type_name: str | None) -> list[Property]:
+    document = orjson.loads(schema) if isinstance(schema, str) else schema
+    root = {"$ref": f"#/{type_name.strip('/')}"} if type_name and "/" in type_name else document
+    return _fields(_JsonSchema(document).read(PAYLOAD, root))
+
+
+class _Avro:
+    """Reads an Avro schema; named types are read where they are defined and known by their names from there on."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, dict[str, Any]] = {}
+
+    def read(self, name: str, schema: Any, space: str, within: frozenset[str] = frozenset(), **members: Any) -> Property:
+        """Return the property of a type; within: names of records that it is in."""
+        branches = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
+        if len(branches) != 1:
+            kinds = [one if isinstance(one, str) else one["type"] for one in branches]
+            return _property(name, _logical([_AVRO.get(one, "object") for one in kinds]), " or ".join(kinds), **members)
+        part = self._named.get(self._full(branches[0], space)) if isinstance(branches[0], str) else branches[0]
+        part = {"type": branches[0]} if part is None else part
+        kind = part["type"]
+        if isinstance(kind, dict | list):
+            return self.read(name, kind, space, within, **members)
+        if "name" in part and kind in ("record", "error", "enum", "fixed"):
+            full = self._full(part["name"], part.get("namespace", space))
+            space = full.rpartition(".")[0]
+            self._named[full] = part
+            if kind == "record":
+                members |= {} if full in within else self._record(part, space, within | {full})
+        members.setdefault("description", part.get("doc"))
+        if kind == "array":
+            members["items"] = _as_item(self.read("item", part["items"], space, within))
+        if kind == "map":
+            members["map"] = _map(self.read("value", part["values"], space, within))
+        if kind == "enum":
+            members["enum"] = [{"value": one} for one in part["symbols"]]
+        written = str(part.get("logicalType") or "")
+        logical = next((one for prefix, one in _AVRO_LOGICAL.items() if written.startswith(prefix)), _AVRO.get(kind, "object"))
+        return _property(name, logical, written or kind, **members)
+
+    def _record(self, part: dict[str, Any], space: str, within: frozenset[str]) -> dict[str, Any]:
+        fields = []
+        for one in part["fields"]:
+            kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
+            required = "null" not in kinds and "default" not in one
+            about = {"description": one["doc"]} if isinstance(one.get("doc"), str) else {}
+            fields.append(self.read(one["name"], one["type"], space, within, required=required, **about))
+        return {"properties": fields}
+
+    @staticmethod
+    def _full(name: str, space: str) -> str:
+        return name if "." in name or not space else f"{space}.{name}"
+
+
+def _avro_fields(schema: Any, type_name: str | None) -> list[Property]:
+    read_avro(schema)  # refuses what is no schema
+    document = orjson.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"') else schema
+    if isinstance(document, list):  # several types, of which one is meant: the last that is named so, else the last
+        reader = _Avro()
+        made = [reader.read(PAYLOAD, one, "") for one in document]
+        wanted = (type_name or "").rpartition(".")[2]
+        names = [one.get("name") if isinstance(one, dict) else one for one in document]
+        return _fields(made[names.index(wanted)] if wanted in names else made[-1])
+    return _fields(_Avro().read(PAYLOAD, document, ""))
+
+
+def _proto_fields(schema: Any, type_name: str | None) -> list[Property]:
+    file = ProtoFile(str(schema))
+    names = [name for name in file.messages if type_name and (name == type_name or name.endswith(f".{type_name}"))]
+    root = names[0] if names else file.first
+    if root not in file.messages:
+        raise Unreadable("it declares no message")
+    return _proto_message(file, root, frozenset({root}))
+
+
+def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[Property]:
+    def value(one: ProtoField) -> Property:
+        kind = file.resolve(one.type, name)
+        members: dict[str, Any] = {}
+        logical = _PROTO.get(kind, "object")
+        if re.fullmatch(r"s?(?:u?int|fixed)(?:32|64)", kind):
+            logical = "integer"
+        if kind in file.enums:
+            logical = "string"
+            members["enum"] = [{"value": label} for labels in file.enums[kind].values.values() for label in labels]
+        if kind in file.messages:
+            members["properties"] = [] if kind in within else _proto_message(file, kind, within | {kind})
+        return _property(one.name, logical, kind, required=one.label == "required", **members)
+
+    fields = []
+    for one in file.messages[name].fields.values():
+        made = value(one)
+        if one.key:
+            made = _property(one.name, "map", "map", map=_map(made))
+        elif one.label == "repeated":
+            made = _property(one.name, "array", "repeated", items=_as_item(made))
+        fields.append(made)
+    return fields
+
+
+_READERS: dict[str, Callable[[Any, str | None], list[Property]]] = {
+    "jsonschema": _json_fields,
+    "avro": _avro_fields,
+    "protobuf": _proto_fields,
+}
+
+
+def _object(schema: dict[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

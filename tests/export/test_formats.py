@@ -1,0 +1,227 @@
+"""What is written for other tools: entities of Backstage, data contracts, sources of dbt."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from asyncapitrips import bodies, load
+from builders import stored
+from called import Caller
+from conftest import Catalog
+from jsonschema.validators import validator_for
+from open_data_contract_standard.model import OpenDataContractStandard
+
+from lakehouse.export.odcsproperties import properties_of
+from lakehouse.export.otherformats import FORMATS
+from lakehouse.export.run import Request, export
+from lakehouse.export.whole import whole_registry
+from lakehouse.export.writers import Style
+from lakehouse.text.names import RegistryId
+from lakehouse.text.yamltext import as_yaml
+
+DATA = Path(__file__).parents[1] / "data" / "asyncapi"
+DEMO = Path(__file__).parents[2] / "lakehouse" / "cli" / "demo"
+ODCS_SCHEMA = json.loads((files("open_data_contract_standard") / "schema.json").read_text())
+DOCUMENTS = sorted([*DATA.glob("*.yaml"), *DEMO.glob("*.json")])
+
+
+def registry_of(path: Path) -> dict[str, Any]:
+    """Return a document as an export reads it from the catalog."""
+    reading = load(path)
+    flat = bodies(reading)
+    rows = [row._replace(body=json.dumps(flat[row.xid])) if row.kind == "version" else row for row in stored(reading)]
+    return whole_registry(RegistryId("r"), rows)
+
+
+def apis(registry: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the entities of Backstage by the XID that they are of."""
+    (text,) = FORMATS["backstage"].write({"registryid": "r"} | registry, Style()).files.values()
+    return {one["metadata"]["annotations"]["xregistry-xid"]: one for one in yaml.safe_load_all(text)}
+
+
+def contracts(registry: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the data contracts by the names of their files."""
+    written = FORMATS["odcs"].write({"registryid": "r"} | registry, Style()).files
+    return {name: yaml.safe_load(text) for name, text in written.items()}
+
+
+def messages_of(registry: dict[str, Any]) -> set[str]:
+    return {
+        f"/messagegroups/{name}/messages/{key}"
+        for name, one in registry["messagegroups"].items()
+        for key in one.get("messages", ())
+    }
+
+
+# Backstage
+
+
+def test_each_group_that_has_messages_is_an_api():
+    registry = registry_of(DATA / "depot.yaml")
+    made = apis(registry)
+    assert set(made) == {xid.partition("/messages/")[0] for xid in messages_of(registry)}
+    parcels = made["/messagegroups/kafka.depot.parcels"]
+    assert parcels["kind"] == "API"
+    assert parcels["spec"]["type"] == "asyncapi"
+    definition = json.loads(parcels["spec"]["definition"])
+    assert {one["address"] for one in definition["channels"].values()} == {"depot.parcels"}
+    assert {one["action"] for one in definition["operations"].values()} == {"send", "receive"}
+    assert set(definition["components"]["messages"]) == {"ParcelMoved", "ParcelLost"}
+
+
+def test_labels_say_owner_lifecycle_and_system():
+    group = {
+        "labels": {"team": "lamps", "stage": "experimental", "system": "light", "urgent": "", "x": "y"},
+        "messages": {"On": {}},
+    }
+    (made,) = apis({"messagegroups": {"g": group}}).values()
+    assert {name: made["spec"][name] for name in ("owner", "lifecycle", "system")} == {
+        "owner": "lamps",
+        "lifecycle": "experimental",
+        "system": "light",
+    }
+    assert made["metadata"]["tags"] == ["urgent"]
+    assert made["metadata"]["labels"] == {"x": "y"}
+
+
+def test_an_endpoint_that_has_messages_of_no_group_is_an_api_and_a_deprecated_one_says_so():
+    endpoint = {"usage": ["producer"], "messages": {"On": {}}, "deprecated": {"effective": "2020-01-01T00:00:00Z"}}
+    made = apis({"endpoints": {"e": endpoint}})
+    assert list(made) == ["/endpoints/e"]
+    assert made["/endpoints/e"]["spec"] | {"definition": ""} == {
+        "type": "asyncapi",
+        "lifecycle": "deprecated",
+        "owner": "unknown",
+        "definition": "",
+    }
+
+
+def test_names_are_unique_and_short():
+    groups = {name: {"messages": {"On": {}}} for name in ("a:b", "a~b", "l" * 90, "l" * 91)}
+    names = [one["metadata"]["name"] for one in apis({"messagegroups": groups}).values()]
+    assert names[:2] == ["a-b", "a-b-2"]
+    assert len(set(names)) == 4
+    assert max(map(len, names)) <= 63
+
+
+# Data contracts
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_contracts_are_valid_by_the_schema_of_the_standard(path):
+    registry = registry_of(path)
+    made = contracts(registry)
+    assert {one["id"].removeprefix("r:") for one in made.values()} >= messages_of(registry)
+    validator = validator_for(ODCS_SCHEMA)(ODCS_SCHEMA)
+    assert [(name, error.message) for name, one in made.items() for error in validator.iter_errors(one)] == []
+    for one in made.values():
+        OpenDataContractStandard.from_string(as_yaml(one).decode())
+
+
+def test_a_contract_has_servers_topic_and_fields():
+    made = contracts(registry_of(DATA / "depot.yaml"))["messagegroups/kafka.depot.parcels/ParcelMoved"]
+    assert made["servers"][0] == {
+        "server": "example-depot.moveParcel",
+        "type": "kafka",
+        "host": "bus.depot.example:9093",
+        "format": "json",
+        "description": "Signed by the sender.",
+    }
+    (schema,) = made["schema"]
+    assert (schema["name"], schema["physicalName"], schema["physicalType"]) == ("ParcelMoved", "depot.parcels", "topic")
+    assert [one["name"] for one in schema["properties"]] == ["at", "id", "inside"]
+
+
+def test_a_message_of_an_endpoint_that_says_the_same_has_no_second_contract():
+    groups = {"g": {"messages": {"On": {"name": "on"}}}}
+    endpoints = {"e": {"messages": {"On": {"name": "on"}, "Off": {"name": "off"}}}}
+    assert list(contracts({"messagegroups": groups, "endpoints": endpoints})) == ["messagegroups/g/On", "endpoints/e/Off"]
+
+
+JSON_SCHEMA = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "string", "minLength": 1, "description": "number"},
+        "at": {"type": "string", "format": "date-time"},
+        "next": {"$ref": "#"},
+        "either": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+    },
+}
+AVRO = """{"type": "record", "name": "P", "fields": [
+  {"name": "id", "type": "string"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+  {"name": "next", "type": ["null", "P"], "default": null},
+  {"name": "either", "type": ["string", "int"]},
+  {"name": "tags", "type": {"type": "array", "items": "string"}},
+  {"name": "counts", "type": {"type": "map", "values": "int"}}]}"""
+PROTO = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
+message P { string id = 1; google.protobuf.Timestamp at = 2; P next = 3; E either = 4; repeated string tags = 5;
+  map<string, int32> counts = 6; } enum E { NONE = 0; ONE = 1; }"""
+SHAPES = [("JSONSchema/draft-07", JSON_SCHEMA), ("Avro/1.11", AVRO), ("Protobuf/3", PROTO)]
+
+
+@pytest.mark.parametrize(("schema_format", "schema"), SHAPES, ids=[one for one, _ in SHAPES])
+def test_fields_of_a_schema_are_properties(schema_format, schema):
+    fields = {one["name"]: one for one in properties_of(schema_format, schema) or []}
+    assert {name: one["logicalType"] for name, one in fields.items()} == {
+        "id": "string",
+        "at": "timestamp",
+        "next": "object",
+        "either": "string",
+        "tags": "array",
+        "counts": "map",
+    }
+    assert fields["tags"]["items"]["logicalType"] == "string"
+    assert fields["counts"]["map"]["value"]["logicalType"] == "integer"
+
+
+def test_what_is_required_and_how_long_it_is():
+    fields = {one["name"]: one for one in properties_of("JSONSchema/draft-07", JSON_SCHEMA) or []}
+    assert fields["id"]["required"] is True
+    assert fields["id"]["logicalTypeOptions"] == {"minLength": 1}
+    assert fields["id"]["description"] == "number"
+    assert "required" not in fields["at"]
+
+
+@pytest.mark.parametrize(("schema_format", "schema"), [("XSD/1.1", "<x/>"), ("Avro/1.11", "{"), ("JSONSchema/draft-07", "{")])
+def test_a_schema_that_cannot_be_read_has_no_properties(schema_format, schema):
+    assert properties_of(schema_format, schema) is None
+
+
+# The command
+
+
+def test_dbt_names_dialect_and_file(call: Caller, tmp_path):
+    for more in (["--out", "x"], ["--dialect", "odcs"]):
+        refused = call(tmp_path, "export", "--dbt", str(tmp_path / "s.yaml"), *more)
+        assert refused.code == 2
+        assert "--dbt FILE is short for --dialect dbt --out FILE" in refused.err
+    assert call(tmp_path, "export", "--dialect", "dbt", "--at", "1").code == 2
+
+
+def test_a_catalog_is_exported_for_other_tools(catalog: Catalog, tmp_path):
+    catalog.ingest(DATA / "depot.yaml")
+    spark, settings = catalog.spark, catalog.settings
+    for name, out in (("backstage", "catalog-info.yaml"), ("odcs", "contracts/"), ("dbt", "sources.yaml")):
+        made = export(spark, settings, Request(str(tmp_path / out), None, out.endswith("/"), Style(dialect=name)))
+        assert made.losses.count == 0
+    entities = list(yaml.safe_load_all((tmp_path / "catalog-info.yaml").read_text()))
+    assert {one["kind"] for one in entities} == {"API"}
+    folder = tmp_path / "contracts"
+    contract = yaml.safe_load((folder / "messagegroups" / "kafka.depot.parcels" / "ParcelMoved.yaml").read_text())
+    assert contract["id"] == "default:/messagegroups/kafka.depot.parcels/messages/ParcelMoved"
+    assert len([*folder.rglob("*.yaml")]) >= len(entities)
+    (source,) = yaml.safe_load((tmp_path / "sources.yaml").read_text())["sources"]
+    tables = {one["name"]: one for one in source["tables"]}
+    for name in ("messages", "flat_messages"):
+        columns = {field.name: field.dataType.simpleString() for field in spark.table(f"{source['schema']}.{name}").schema}
+        assert {one["name"]: one["data_type"] for one in tables[name]["columns"]} == columns
+        assert tables[name]["description"]
+        assert all(one["description"] for one in tables[name]["columns"])
