@@ -104,7 +104,7 @@ class ProtoComparison:
         kind, what = self._new(field, writer) if self._is_backward else self._gone(field, writer)
         if is_reused and field.label != "required":
             because = "{writer} reserves the number or the name, so what was written earlier may hold another field there"
-            return Found((*path, field.name), kind, what, Answer.UNKNOWN, Answer.YES, because)
+            return Found((*path, field.name), kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
         answer = Answer.YES if field.label == "required" else Answer.NO
         because = "{writer} does not write it, and {reader} requires it"
         return Found((*path, field.name), kind, what, answer, answer, because)

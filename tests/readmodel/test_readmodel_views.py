@@ -216,7 +216,7 @@ def test_compared_definitions_and_differences(loaded):
     stored = loaded.spark.table(f"{loaded.schema}.comparable_definitions").select("registryid", "kind", "xid", "leaves")
     assert sorted(rows) == sorted((*row[:3], sorted(row[3].items())) for row in stored.collect())
     found = differences(before, after)
-    assert {one.class_ for one in found} == {"breaking", "compatible", "cosmetic"}
+    assert {one.class_ for one in found} == {"breaking", "unknown", "compatible", "cosmetic"}
     assert found == diff_quickly(loaded.model, 1, 2)
     assert found == read_differences(diff_snapshots(loaded.spark, loaded.settings, 1, 2))
 
