@@ -5,9 +5,9 @@ Airflow says where things are; tasks read it when they run:
 
 - connection `spark_lakehouse`, of type `spark`: the master (`local[2]`, `spark://host:7077`, `yarn`);
 - variable `lakehouse`, JSON: `warehouse`, `documents` and `exports` (folders or URIs), `jobs` (the folder of the jobs), `events`
-  (what `match` watches: a Delta table or a folder), `source` (URL of the catalog that `replicate` copies), and where wanted
-  `python` (that has the package; default `python3`), `properties_file` (Spark settings, such as a file of conf/) and `conf` (a
-  settings file of the product).
+  (what `match` and `propose` watch: a Delta table or a folder), `proposals` (a folder), `source` (URL of the catalog that
+  `replicate` copies), and where wanted `python` (that has the package; default `python3`), `properties_file` (Spark settings,
+  such as a file of conf/) and `conf` (a settings file of the product).
 
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
 reasons are in the table `violations`.
@@ -35,6 +35,7 @@ _FLAGS = {
     "export": ("flat", "source"),
     "maintain": ("dry_run", "full"),
     "match": (),
+    "propose": ("no_values",),
     "replicate": ("force", "strict"),
 }
 _VALUES = {
@@ -43,6 +44,7 @@ _VALUES = {
     "export": ("registry", "split", "at", "base_url"),
     "maintain": (),
     "match": ("registry", "endpoint", "into"),
+    "propose": ("registry",),
     "replicate": ("into", "protocol", "authority"),
 }
 
@@ -51,7 +53,7 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
     """Give the arguments of a job, as its command has them.
 
     Args:
-        job: ingest, validate, export, maintain, match or replicate.
+        job: ingest, validate, export, maintain, match, propose or replicate.
         params: those of the run.
         places: the variable `lakehouse`.
     """
@@ -72,6 +74,9 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
         given += ["--out", params["out"]] if params.get("out") else _usual_target(params, places["exports"])
     if job == "match":
         given += ["--available-now", "--", params.get("events") or places["events"]]
+    if job == "propose":
+        out = params.get("out") or places["proposals"]
+        given += ["--out", out, "--available-now", "--", params.get("events") or places["events"]]
     if job == "replicate":
         for group in params.get("group") or []:
             given += ["--group", group]

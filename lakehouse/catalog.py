@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,6 +37,8 @@ from lakehouse.operations.doctor import Diagnosis, diagnose
 from lakehouse.operations.maintenance import Maintained
 from lakehouse.operations.maintenance import maintain as run_maintenance
 from lakehouse.progress import Watcher
+from lakehouse.propose.decided import Thresholds
+from lakehouse.propose.proposalruns import ProposeOptions, ProposeSummary, run_propose, write_proposals
 from lakehouse.query.audit import Blame, Change, leaves, read_history
 from lakehouse.query.audit import blame as blame_of
 from lakehouse.query.calls import for_python
@@ -421,6 +424,27 @@ class CatalogUpkeep(CatalogState):
         """
         self._refuse_the_past("backup")
         return make_backup(self.spark, self.settings, folder)
+
+    @as_method
+    def propose(self, out: str, *sources: str, thresholds: Thresholds | None = None, keeps_values: bool = True) -> ProposeSummary:
+        """Propose definitions for events that match none, as `lakehouse propose`; starts Spark.
+
+        Args:
+            out: folder for a document and a page of evidence for each group.
+            *sources: files, folders or tables of events, as `lakehouse match` reads them.
+            thresholds: how much evidence decides (`lakehouse.propose.decided.Thresholds`); None: as the command does.
+            keeps_values: values of events may be stored and written.
+
+        Raises:
+            SourceNotFound: a source is not there.
+            SettingsError: the columns of a source are of no landing that is known.
+        """
+        self._refuse_the_past("propose")
+        options = ProposeOptions(sources, registry=self._registryid, keeps_values=keeps_values)
+        options = options if thresholds is None else replace(options, thresholds=thresholds)
+        summary = run_propose(self.spark, self.settings, options)
+        write_proposals(summary, out, options.thresholds)
+        return summary
 
 
 class Catalog(CatalogUpkeep):

@@ -26,6 +26,7 @@ from lakehouse.domain.diff import CompatibilityRule, compatibility_rules
 from lakehouse.match.conformance import TABLES as MATCH_TABLES
 from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
 from lakehouse.match.conformance import open_conformance
+from lakehouse.propose.observed import TABLE as OBSERVED
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.settings import Settings, data_folder, read_settings
 from lakehouse.store.basepaths import base_paths
@@ -250,10 +251,14 @@ def tables_page() -> str:
     parts += ["", "# Results of matching", "", *_ABOUT_MATCH_TABLES.splitlines()]
     parts += _of_tables(data_folder("ddl") / "match", MATCH_TABLES)
     parts += _of_views(data_folder("ddl") / "match" / "views", sorted(MATCH_VIEWS), MATCH_DICTIONARY)
+    parts += ["", "# Counts of proposals", "", *_ABOUT_OBSERVED.splitlines()]
+    parts += _of_tables(data_folder("ddl") / "propose", (OBSERVED,))
     parts += ["", "Next: [query](query.md), [BI tools](bi.md)."]
     return "\n".join(parts) + "\n"
 
 
+_ABOUT_OBSERVED = """\
+`lakehouse propose` makes this table below the warehouse, at `_propose/observed_paths` ([proposals](propose.md))."""
 _ABOUT_MATCH_TABLES = """\
 `lakehouse match --into DATABASE` makes these in a Spark schema of that name ([match](match.md)); its own `dictionary` holds this
 part of the page. Rows of events are kept for `match_retention_days` (0, the default: for ever). Texts of events are cut at 120

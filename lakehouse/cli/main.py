@@ -23,6 +23,7 @@ from lakehouse.cli.ingest import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match
 from lakehouse.cli.operators import backup, doctor, maintain, migrate, rebuild, restore
 from lakehouse.cli.printing import log_stderr
+from lakehouse.cli.propose import propose
 from lakehouse.cli.query import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.render import render
 from lakehouse.cli.replicate import replicate
@@ -34,7 +35,7 @@ from lakehouse.version import VERSION
 
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
-    match, render, replicate,
+    match, render, propose, replicate,
     sql, show, search, export, serve, site, serve_sql, sql_user, completion,
     snapshots, label, log, blame, diff, compat, changes,
     doctor, rebuild, migrate, maintain, backup, restore,

@@ -73,6 +73,7 @@ def test_all_dags_are_read_without_spark_and_without_the_product(bag):
         "xregistry_export",
         "xregistry_maintain",
         "xregistry_match",
+        "xregistry_propose",
         "xregistry_replicate",
     }
     assert not [name for name in ("pyspark", "lakehouse", "delta") if name in sys.modules]
@@ -108,6 +109,10 @@ def test_arguments_are_those_of_the_command():
     assert arguments("export", {}, places)[-3:] == ["--replace", "--out", "/x/registries/"]
     assert arguments("export", {"registry": "r"}, places)[-4:] == ["--registry", "r", "--out", "/x/catalog.json"]
     assert arguments("export", {"split": "group", "out": "/mine/"}, places)[-2:] == ["--out", "/mine/"]
+    proposed = {"events": "/e", "no_values": True, "registry": "r"}
+    assert arguments("propose", proposed, places | {"proposals": "/p"})[5:] == [
+        "--registry", "r", "--no-values", "--out", "/p", "--available-now", "--", "/e"
+    ]  # fmt: skip
     copied = {"group": ["a"], "into": "r", "force": True}
     assert arguments("replicate", copied, places | {"source": "https://c.example/"})[5:] == [
         "pull", "--into", "r", "--force", "--exit-zero", "--group", "a", "--", "https://c.example/"

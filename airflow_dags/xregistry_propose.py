@@ -1,0 +1,32 @@
+"""Each day: count the events that no definition describes, and write proposals for review.
+
+`events` of the variable `lakehouse`, or of the run, says where events land, and `proposals` where the documents go. A task may be
+tried again: each micro-batch is counted once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.sdk import DAG, Param
+from xregistry_jobs import SHARED, submit
+
+PARAMS = {
+    "events": Param(
+        None, type=["null", "string"], description="Delta table or folder that events land in; empty: `events` of the variable."
+    ),
+    "out": Param(None, type=["null", "string"], description="Folder for the documents; empty: `proposals` of the variable."),
+    "no_values": Param(False, type="boolean", description="Neither store nor write values of events."),
+    "registry": Param(None, type=["null", "string"], description="Only messages of this registry count as defined; empty: all."),
+}
+
+with DAG(
+    "xregistry_propose",
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    doc_md=__doc__,
+    params=PARAMS,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=6)},
+    **SHARED,
+) as dag:
+    submit("propose")
