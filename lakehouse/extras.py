@@ -16,6 +16,7 @@ EXTRAS: Final = {
     "validate": ("great_expectations",),
     "match": ("fastavro", "google", "grpc_tools", "json_structure", "jsonschema_rs", "re2", "xmlschema"),
     "serve": ("anyio", "httptools", "starlette", "uvicorn", "xxhash"),
+    "mcp": ("mcp",),
     "replicate": ("urllib3",),
     "lineage": ("openlineage",),
 }

@@ -13,6 +13,7 @@ import sys
 
 import click
 
+from lakehouse.cli.agents import mcp
 from lakehouse.cli.brokenrules import violations
 from lakehouse.cli.compat import compat
 from lakehouse.cli.completion import completion
@@ -36,7 +37,7 @@ from lakehouse.version import VERSION
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
     match, render, propose, replicate,
-    sql, show, search, export, serve, site, serve_sql, sql_user, completion,
+    sql, show, search, export, serve, mcp, site, serve_sql, sql_user, completion,
     snapshots, label, log, blame, diff, compat, changes,
     doctor, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip

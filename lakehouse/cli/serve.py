@@ -10,6 +10,7 @@ import click
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable
+from lakehouse.extras import require
 from lakehouse.settings import Settings
 from lakehouse.text.names import RegistryId
 
@@ -18,7 +19,7 @@ from lakehouse.text.names import RegistryId
     "lakehouse serve --port 8080",
     "lakehouse serve --host 0.0.0.0 --users users.txt --tls-cert cert.pem --tls-key key.pem",
     sections={
-        "The server": ("host", "port", "workers", "specification", "base_url", "behind_proxy", "tls_cert", "tls_key"),
+        "The server": ("host", "port", "workers", "specification", "base_url", "behind_proxy", "tls_cert", "tls_key", "mcp"),
         "Who may read": ("users", "allow_anonymous", "allow_origin"),
         "Writing": ("writable", "allow_anonymous_writes"),
         "Events": ("subscriptions", "allow_private_sinks"),
@@ -47,6 +48,7 @@ from lakehouse.text.names import RegistryId
     "`pip install 'xregistry-lakehouse[replicate]'`.",
 )
 @click.option("--allow-private-sinks", is_flag=True, help="Send to receivers on this machine and in private networks too.")
+@click.option("--mcp", is_flag=True, help="Answer agents at /mcp, read only (MCP, streamable HTTP). Needs the extra `mcp`.")
 @click.option("--tls-cert", metavar="FILE", help="Certificate (PEM) for TLS.")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--behind-proxy", is_flag=True, help="Trust X-Forwarded-* headers from a TLS-terminating proxy.")
@@ -79,6 +81,8 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **flags: Any) -> i
     """
     from lakehouse.serve import Options, run_server
 
+    if flags["mcp"]:
+        require("mcp")
     settings = context.settings
     options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **flags)
 

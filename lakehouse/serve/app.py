@@ -19,7 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,6 +42,8 @@ from lakehouse.serve.targets import RequestTarget, read_target
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
+    from lakehouse.serve.agentendpoint import AgentEndpoint
+    from lakehouse.serve.subscriptions.subscriptionapi import Subscriptions
     from lakehouse.serve.writeendpoint import Writes
     from lakehouse.serve.writer.wire import WriterAddress
 
@@ -227,7 +229,7 @@ class App:
             origin = self.origins.of(scope, headers)
             if method == "OPTIONS":
                 return self._options(scope["raw_path"], headers)
-            client, user = await self._client(scope, headers)
+            client, user = await self.client(scope, headers)
             raw_path: bytes = scope["raw_path"]
             query: bytes = scope["query_string"]
             if len(raw_path) + len(query) > self.options.max_url_bytes:
@@ -253,7 +255,7 @@ class App:
         origin = ""
         try:
             origin = self.origins.of(scope, headers)
-            client, _ = await self._client(scope, headers)
+            client, _ = await self.client(scope, headers)
             api_request = self._api_request(scope, origin)
             if api_request.target.parts != ("events",) or api_request.target.at is not None:
                 return await self._answered(scope, headers, "GET", receive)
@@ -262,7 +264,7 @@ class App:
             return self._problem(problem, scope, origin)
         return None
 
-    async def _client(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, str | None]:
+    async def client(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, str | None]:
         """Let a request in; return whose share of the work it takes, a user's or else an address's, and the user."""
         address = self.origins.client(scope, headers)
         user = await self.guard.check(headers, address)
@@ -324,6 +326,12 @@ class App:
         if wanted and _REQUESTED_HEADERS.fullmatch(wanted):
             allowed += [(b"access-control-allow-headers", wanted.encode()), (b"access-control-max-age", b"86400")]
         return CachedResponse(200, allowed, b"", b"", None)
+
+    async def refuse(self, problem: ProblemFound, scope: Scope, send: Send) -> None:
+        """Send a problem as the answer to a request that another part of the server takes."""
+        refused = self._problem(problem, scope, "")
+        content = [*refused.headers, (b"content-length", b"%d" % len(refused.body))]
+        await send_answer(send, refused.status, content, refused.body, self.options.client_seconds)
 
     def refused_by_host(self, scope: Scope) -> CachedResponse | None:
         """Return the answer to a request under a name that this server is not asked as; None: it is."""
@@ -407,18 +415,15 @@ def make_app(
         writes, methods_of_path = writeendpoint.Writes(live, options, pages, writer, bodies), writeendpoint.methods_of_path
     app = App(live, options, pages, guard, metrics, closing or threading.Event(), writes)
 
-    subscriptions = None
-    if options.subscriptions is not None:
-        from lakehouse.serve.subscriptions.subscriptionapi import Subscriptions
-
-        subscriptions = Subscriptions(Path(options.subscriptions), live, options, settings.events_source, guard, app.origins)
+    subscriptions, agents = _subscriptions(app, settings), _agents(app, settings)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
         loading = asyncio.create_task(_load(live, on_ready))
         if subscriptions is not None:
             subscriptions.deliverer.start()
-        yield
+        async with agents.run() if agents is not None else nullcontext():
+            yield
         loading.cancel()
         if subscriptions is not None:
             await anyio.to_thread.run_sync(subscriptions.deliverer.stop)
@@ -433,9 +438,34 @@ def make_app(
         *state_routes(live, metrics, figures, writes.writers.hindrance if writes else None),
         *extraroutes.routes(options.specification, methods_of_path, described, app.origins.cors),
         *(subscriptions.routes() if subscriptions is not None else ()),
+        *((agents.route(),) if agents is not None else ()),
     ]
     below = (b"/subscriptions/",) if subscriptions is not None else ()
     return Dispatcher(Starlette(routes=own, lifespan=lifespan), app, frozenset(route.path.encode() for route in own), below)
+
+
+def _subscriptions(app: App, settings: Settings) -> Subscriptions | None:
+    if app.options.subscriptions is None:
+        return None
+    from lakehouse.serve.subscriptions.subscriptionapi import Subscriptions
+
+    folder = Path(app.options.subscriptions)
+    return Subscriptions(folder, app.live, app.options, settings.events_source, app.guard, app.origins)
+
+
+def _agents(app: App, settings: Settings) -> AgentEndpoint | None:
+    if not app.options.mcp:
+        return None
+    from lakehouse.agents import CatalogQuestions
+    from lakehouse.serve.agentendpoint import AgentEndpoint
+
+    async def admit(scope: Scope) -> str:
+        headers = dict(scope["headers"])
+        app.origins.check_writes(headers)  # pages of other sites may not ask either
+        return (await app.client(scope, headers))[0]
+
+    questions = CatalogQuestions(app.live.model, app.options.registry, settings.max_unpacked_bytes)
+    return AgentEndpoint(questions, app.shares, admit, app.refuse)
 
 
 async def _load(live: SnapshotWatcher, on_ready: Callable[[], None] | None) -> None:

@@ -36,6 +36,7 @@ class Options:
         allow_anonymous_writes: everybody may write, and subscribe, whom a proxy in front or a base URL leads here.
         subscriptions: folder in which subscriptions are kept; None: nobody can subscribe.
         allow_private_sinks: send their events to addresses of this machine and of private networks too.
+        mcp: answer agents at `/mcp`.
         max_response_bytes: of one answer, in bytes.
         max_url_bytes: of a request's target.
         max_header_bytes: of a request's line and headers.
@@ -62,6 +63,7 @@ class Options:
     base_url: str | None = None
     subscriptions: str | None = None
     allow_private_sinks: bool = False
+    mcp: bool = False
     max_response_bytes: int = 64 << 20
     max_url_bytes: int = 16 << 10
     max_header_bytes: int = 64 << 10

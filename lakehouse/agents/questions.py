@@ -1,0 +1,166 @@
+"""What an agent can ask of the catalog; each method is a tool, its docstring the tool's description."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Literal
+
+from lakehouse.agents.boundedsql import run_select
+from lakehouse.errors import MessageNotFound, SettingsError, XidNotFound
+from lakehouse.match.definition.scope import Scope
+from lakehouse.match.explain import match_text
+from lakehouse.match.matcher import Request
+from lakehouse.readmodel import ReadModel, View
+from lakehouse.readmodel.detail import Shown, full_xid, rendered, show
+from lakehouse.readmodel.queries import diff_snapshots
+from lakehouse.readmodel.violationlist import with_reasons
+from lakehouse.readmodel.wordsearch import Filters, search
+from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of
+from lakehouse.render.selected import selected_at
+from lakehouse.rules.declared import explain
+from lakehouse.text.names import RegistryId, Xid
+
+Answer = dict[str, Any]
+Kind = Literal["message", "group", "endpoint", "schema", "document"]
+_MOST_BYTES = 256 << 10  # of an event
+_MOST_COMPARED = 20_000
+
+
+class CatalogQuestions:
+    """Answers out of a read model; threads may share it.
+
+    Args:
+        model: the read model.
+        registry: answers are about this registry; None: about all.
+        max_unpacked_bytes: setting of that name.
+    """
+
+    def __init__(self, model: ReadModel, registry: RegistryId | None, max_unpacked_bytes: int) -> None:
+        self._model = model
+        self._registry = registry
+        self._request = Request(max_unpacked_bytes=max_unpacked_bytes)
+
+    def search(
+        self, words: str, kind: Kind | None = None, protocol: str | None = None, label: str | None = None, limit: int = 20
+    ) -> Answer:
+        """Find messages, groups, endpoints, schemas and documents by words in ids, names, descriptions, fields and labels.
+
+        protocol (KAFKA, HTTP ...) and label (name or name=value) leave messages only. Start here: the other tools need an XID.
+        """
+        kinds = {} if kind is None else {"kinds": (kind,)}
+        filters, most = Filters(protocol=protocol, label=label), max(1, min(limit, 100))
+        return self._answered(
+            lambda view: {
+                "hits": [
+                    hit._asdict()
+                    for hit in search(view, words, registryid=self._registry, limit=most, filters=filters, **kinds)  # type: ignore[arg-type]
+                ]
+            }
+        )
+
+    def show(self, xid: str, at: str | None = None) -> Answer:
+        """Show an entity: of a message the effective definition with the origin of each value, its endpoints and schema.
+
+        xid is an XID or a unique id; at is a snapshot: number, label, date or time.
+        """
+
+        def read(view: View) -> Answer:
+            with with_reasons(view, self._registry):
+                found = show(view, xid, self._registry)
+            first = found[0].as_json()
+            others = {"other_registries": [_registry_of(one) for one in found[1:]]} if len(found) > 1 else {}
+            holder = view.entity(_registry_of(found[0]), Xid("/".join(str(first.get("xid", "")).split("/")[:3])))
+            labels = {"group_labels": holder.attributes.get("labels")} if isinstance(found[0], Shown) and holder else {}
+            return first | labels | others
+
+        return self._answered(read, at)
+
+    def list(self, xid: str = "/", at: str | None = None) -> Answer:
+        """List what an entity holds: groups and endpoints of "/", messages or schemas of a group, Versions of a message."""
+
+        def read(view: View) -> Answer:
+            registries = [self._registry] if self._registry else view.registries()
+            held = [one for registryid in registries for one in view.children(registryid, Xid(xid))]
+            if not held and xid != "/" and not view.entities(Xid(xid), self._registry):
+                raise XidNotFound(xid)
+            rows = [{"registryid": one.registryid, "xid": one.xid, "name": one.attributes.get("name")} for one in held]
+            return {"registries": registries, "members": rows}
+
+        return self._answered(read, at)
+
+    def compare(self, before: str, after: str) -> Answer:
+        """Compare two snapshots (number, label, date, head): what changed, and whether producers or consumers break."""
+        self._model.refresh()
+        found = diff_snapshots(self._model, before, after, _MOST_COMPARED)
+        counts = Counter(one.class_ for one in found)
+        rows = [{name: value for name, value in one.as_json().items() if name != "rule"} for one in found]
+        return {"before": before, "after": after, "counts": dict(counts), "differences": rows}
+
+    def match_event(self, event: str, protocol: str | None = None) -> Answer:
+        """Say which definition a captured event fits, and why others do not: JSON of a CloudEvent or of a captured message."""
+        if len(text := event.encode()) > _MOST_BYTES:
+            raise SettingsError(f"The event is larger than {_MOST_BYTES} bytes: use `lakehouse match`.")
+        scope = Scope(self._registry)
+        return self._answered(
+            lambda view: {
+                "results": [
+                    one.as_json() for one in match_text(text, view, scope, self._request, protocol=protocol, explain=True)
+                ]
+            }
+        )
+
+    def render_example(self, xid: str) -> Answer:
+        """Make up an example of a message over each protocol, and the commands (curl, kcat, mosquitto_pub) that would send it."""
+
+        def read(view: View) -> Answer:
+            with with_reasons(view, self._registry):
+                wanted = Xid(full_xid(view, xid, self._registry))
+                there = view.entities(wanted, self._registry)
+                definition = view.definition(there[0].registryid, wanted) if there else None
+                if definition is None:
+                    raise MessageNotFound(wanted)
+            selected = selected_at(view, definition)
+            renderer = renderer_of(selected, view.committed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+            samples = samples_of(selected, renderer)
+            commands = [one._asdict() for one in commands_of(samples, selected, renderer)]
+            return {"xid": wanted, "examples": examples_of(samples), "commands": commands}
+
+        return self._answered(read)
+
+    def explain_finding(self, rule_id: str) -> Answer:
+        """Explain a rule that findings name, such as MSG-146: what it says, the section of the specification, how to fix it."""
+        return dict(explain(rule_id))
+
+    def sql(self, query: str) -> Answer:
+        """Run a SELECT (SQLite) on the newest snapshot: at most 200 rows, 5 seconds.
+
+        effective: a row per message (registryid, xid, group_xid, messageid, name, labels, envelope, ce_type, protocol, address,
+        schema_xid, datacontenttype, attributes as JSON ...); violations: findings; searched: XIDs of all entities; log: all
+        changes; edges: references.
+        """
+        return self._answered(lambda view: run_select(view, query))
+
+    def document(self, registryid: str, xid: str, at: str | None = None) -> Answer:
+        """Return an entity as a document of xRegistry, for resources.
+
+        Raises:
+            XidNotFound: there is none at the snapshot.
+        """
+
+        def read(view: View) -> Answer:
+            found = rendered(view, RegistryId(registryid), Xid(xid))
+            if found is None:
+                raise XidNotFound(xid)
+            return found
+
+        return self._answered(read, at)
+
+    def _answered(self, read: Any, at: str | None = None) -> Answer:
+        """Answer out of a snapshot; the answer names it."""
+        self._model.refresh()
+        answer: Answer = self._model.answer(lambda view: read(view) | {"snapshot": view.snapshot_id}, at)
+        return answer
+
+
+def _registry_of(shown: Any) -> RegistryId:
+    return RegistryId(shown.as_json()["registryid"])

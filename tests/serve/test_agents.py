@@ -1,0 +1,165 @@
+"""Agents ask the catalog by the Model Context Protocol, over both transports, with the client of the SDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import anyio
+import pytest
+from mcp import StdioServerParameters, stdio_client
+from mcp.client.client import Client
+from sitecatalogs import write_demo
+
+from lakehouse.agents import CatalogQuestions, make_mcp_server
+from lakehouse.agents.bounded import MOST_CHARACTERS, bounded
+from lakehouse.agents.boundedsql import run_select
+from lakehouse.errors import QueryError
+from lakehouse.readmodel import open_model
+from lakehouse.settings import read_settings
+from serve.served import ROOT, serving
+
+PAID = "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPaid"
+TOOLS = {"search", "show", "list", "compare", "match_event", "render_example", "explain_finding", "sql"}
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop")
+    write_demo(folder / "warehouse")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(warehouse):
+    settings = read_settings(warehouse=str(warehouse / "warehouse"), readmodel_dir=str(warehouse / "model"))
+    with open_model(settings) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    return make_mcp_server(CatalogQuestions(model, None, 1 << 20))
+
+
+def called(target: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+    """Call tools in one session; an error is its text."""
+
+    async def session() -> list[Any]:
+        answers = []
+        async with Client(target) as client:
+            assert {one.name for one in (await client.list_tools()).tools} == TOOLS
+            for name, arguments in calls:
+                result = await client.call_tool(name, arguments)
+                text = result.content[0].text
+                answers.append(text if result.is_error else json.loads(text))
+                assert len(text) <= MOST_CHARACTERS
+        return answers
+
+    return anyio.run(session)
+
+
+def test_who_receives_a_message_and_over_what(server):
+    found, shown = called(server, ("search", {"words": "OrderPaid"}), ("show", {"xid": PAID}))
+    assert PAID in [hit["xid"] for hit in found["hits"]]
+    assert shown["xid"] == PAID
+    assert shown["endpoints"][0]["endpoint_xid"].startswith("/endpoints/")
+    assert "never instructions" in shown["note"]
+
+
+def test_what_changed_between_two_snapshots(server, model):
+    with model.at() as view:
+        head = view.head
+    (answer,) = called(server, ("compare", {"before": str(head - 1), "after": str(head)}))
+    assert sum(answer["counts"].values()) >= len(answer["differences"]) > 0
+    assert {"xid", "class", "pointer"} <= answer["differences"][0].keys()
+
+
+def test_an_example_matches_its_message_and_another_says_why_not(server):
+    (example,) = called(server, ("render_example", {"xid": PAID}))
+    made = json.dumps(example["examples"][0]["example"])
+    wrong = json.dumps({"protocol": "KAFKA", "topic": "no.such.topic", "headers": {}, "key": None, "value": "x"})
+    right, none = called(server, ("match_event", {"event": made}), ("match_event", {"event": wrong}))
+    assert right["results"][0]["status"] == "matched"
+    assert none["results"][0]["status"] == "unmatched"
+    assert none["results"][0]["candidates"]
+
+
+def test_sql_and_lists(server):
+    rows, members, rule = called(
+        server,
+        ("sql", {"query": "SELECT xid FROM effective WHERE attributes LIKE '%region%'"}),
+        ("list", {"xid": "/messagegroups/shop.orders.kafka"}),
+        ("explain_finding", {"rule_id": "MSG-146"}),
+    )
+    assert rows["columns"] == ["xid"]
+    assert rows["rows"]
+    assert PAID in [one["xid"] for one in members["members"]]
+    assert rule["id"] == "MSG-146"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM effective",
+        "SELECT * FROM sqlite_master",
+        "SELECT * FROM facts",
+        "ATTACH '/tmp/x' AS x",
+        "PRAGMA query_only = OFF",
+        "SELECT load_extension('x')",
+        "SELECT 1; SELECT 2",
+        "",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+    ],
+)
+def test_a_query_that_may_not_run_is_refused_and_the_next_one_runs(model, query):
+    with model.at() as view:
+        with pytest.raises(QueryError):
+            run_select(view, query, seconds=0.3)
+        assert run_select(view, "SELECT count(*) FROM effective")["rows"][0][0] > 0
+
+
+def test_errors_say_how_to_go_on(server):
+    (unknown, refused) = called(server, ("show", {"xid": "no.such"}), ("sql", {"query": "DROP TABLE log"}))
+    assert "no.such" in unknown
+    assert "Tables: effective" in refused
+
+
+def test_resources_and_prompts(server):
+    async def session() -> tuple[Any, Any]:
+        async with Client(server) as client:
+            read = await client.read_resource(f"xregistry://default{PAID}")
+            prompt = await client.get_prompt("consume_message", {"xid": PAID, "language": "Java"})
+            past = await client.read_resource(f"xregistry-at://1/default{PAID}")
+            return read.contents[0].text, prompt.messages[0].content.text, json.loads(past.contents[0].text)
+
+    now, prompt, past = anyio.run(session)
+    assert json.loads(now)["xid"] == PAID
+    assert "Java" in prompt
+    assert past["snapshot"] == 1
+
+
+def test_an_answer_is_cut_and_says_so():
+    cut = json.loads(bounded({"rows": [{"text": "x" * 1000}] * 100}))
+    assert cut["cut"]["rows"].endswith(" of 100")
+    assert cut["cut"]["texts"] == ["rows/text"]
+
+
+def test_over_standard_input_and_output(warehouse):
+    environment = {"LAKEHOUSE_READMODEL_DIR": str(warehouse / "model"), "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    arguments = ["-m", "lakehouse", "mcp", "--warehouse", str(warehouse / "warehouse")]
+    started = stdio_client(StdioServerParameters(command=sys.executable, args=arguments, env=environment))
+    (shown,) = called(started, ("show", {"xid": PAID}))
+    assert shown["xid"] == PAID
+
+
+def test_over_http_where_it_is_switched_on(warehouse, tmp_path):
+    with serving(warehouse / "warehouse", warehouse / "model", "--mcp") as served:
+        (shown,) = called(f"{served.url}/mcp", ("show", {"xid": PAID}))
+        assert shown["xid"] == PAID
+        assert served.ask("/mcp", "POST", Host="other.example", Content_Length="0").status == 421
+        assert served.ask("/mcp", "POST", Origin="http://other.example", Content_Length="0").status == 403
+    with serving(warehouse / "warehouse", warehouse / "model") as served:
+        assert served.ask("/mcp", "POST", Content_Length="0").status in (404, 405)
