@@ -22,7 +22,7 @@ from lakehouse.cli.helping import group
 from lakehouse.cli.history import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.ingest import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match
-from lakehouse.cli.operators import backup, doctor, maintain, migrate, rebuild, restore
+from lakehouse.cli.operators import backup, ddl, doctor, maintain, migrate, rebuild, restore
 from lakehouse.cli.printing import log_stderr
 from lakehouse.cli.propose import propose
 from lakehouse.cli.query import export, search, serve_sql, show, sql, sql_user
@@ -39,7 +39,7 @@ _COMMANDS = (
     match, render, propose, replicate,
     sql, show, search, export, serve, mcp, site, serve_sql, sql_user, completion,
     snapshots, label, log, blame, diff, compat, changes,
-    doctor, rebuild, migrate, maintain, backup, restore,
+    doctor, ddl, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip
 
 

@@ -70,6 +70,31 @@ def migrate(context: Context) -> int:
     return 0
 
 
+@command("lakehouse ddl > catalog.sql", "lakehouse ddl --location s3a://lake/catalog --catalog main --schema contracts")
+@click.option(
+    "--location", metavar="URI", help="Warehouse as the session that runs the script reaches it (default: --warehouse)."
+)
+@click.option(
+    "--catalog", metavar="NAME", default="", help="Catalog of Spark for the schema (default: the session's current one)."
+)
+@click.option("--schema", metavar="NAME", default="xregistry", help="Schema for tables and views (default xregistry).")
+@with_globals
+@click.pass_obj
+def ddl(context: Context, location: str | None, catalog: str, schema: str) -> int:
+    """Print a SQL script that registers the catalog.
+
+    Any Spark session with Delta Lake runs it, such as `spark-sql -f` or a platform's; it needs nothing of this package.
+    It creates the schema, the tables where the warehouse has them, and the views.
+    """
+    from lakehouse.store.ddlscript import ddl_script
+    from lakehouse.store.session import absolute_location
+
+    settings = context.settings
+    script = ddl_script(settings, absolute_location(location or settings.warehouse), catalog, schema)
+    click.echo(json.dumps({"script": script}) if context.as_json else script, nl=context.as_json)
+    return 0
+
+
 @command("lakehouse maintain --dry-run")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @click.option("--full", is_flag=True, help="Sort all files again, even those that are sorted.")

@@ -11,9 +11,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 
-import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -26,6 +24,7 @@ from lakehouse.log.commits import read_head
 from lakehouse.log.head import Head
 from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.operations.digests import Link, check_chain
+from lakehouse.operations.environment import read_environment
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.log import table_location
 from lakehouse.store.delta.positions import last_transaction
@@ -125,9 +124,7 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
         found.append(_check_ddl(spark, name))
     found.append(_check_stages(spark, settings))
     found = _with_log_first(found)
-    told = f"xRegistry Lakehouse {VERSION}, tables of version {SCHEMA_VERSION}"
-    found.append(Diagnosis("versions", "", "ok", f"{told}, Spark {pyspark.__version__}, Delta Lake {version('delta-spark')}"))
-    return found
+    return found + _check_environment(spark, settings)
 
 
 def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
@@ -166,6 +163,19 @@ def _with_log_first(found: list[Diagnosis]) -> list[Diagnosis]:
     """Where the log itself is broken, tables made anew from it would be too: only a backup helps."""
     is_broken = any(one.state == "error" and (one.table == "changes" or one.mend == _RESTORE) for one in found)
     return [replace(one, mend=_RESTORE) if is_broken and one.mend == _REBUILD else one for one in found]
+
+
+def _check_environment(spark: SparkSession, settings: Settings) -> list[Diagnosis]:
+    """Report versions and extras; what was not tried together is a warning."""
+    here = read_environment(spark)
+    text = f"xRegistry Lakehouse {VERSION}, tables of version {SCHEMA_VERSION}"
+    text += f", Python {here.python}, Java {here.java}, Spark {here.spark}, Delta Lake {here.delta}"
+    extras = f"installed: {', '.join(here.installed) or 'none'}" + (f"; not: {', '.join(here.missing)}" if here.missing else "")
+    return [
+        Diagnosis("versions", "", "ok", text),
+        Diagnosis("extras", "", "ok", extras),
+        *(Diagnosis("environment", "", "warning", untried, fix) for untried, fix in here.untried(settings)),
+    ]
 
 
 def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Diagnosis]]:

@@ -31,7 +31,7 @@ _BODY = re.compile(r"^AS\n", re.MULTILINE)
 _COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
 _STATEMENT = "xregistry.statement"  # property of a view: digest of what created it
 # Spark resolves a step or less of a query in one; its default is 100. A view keeps this for who reads it.
-_ALL_STEPS = ("spark.sql.analyzer.maxIterations", "300")
+ALL_STEPS = ("spark.sql.analyzer.maxIterations", "300")
 # What reads the stored result of flattening, what computes it, and how far that follows bases.
 _FLAT, _COMPUTED, _PATHS = "flat_messages", "computed_messages", "base_paths"
 
@@ -105,10 +105,15 @@ def create_views(
         stored: as for `views`: the schema has `effective_messages`, which is what flattening gives.
     """
     session = open_sibling(spark, schema)
-    session.conf.set(*_ALL_STEPS)
+    session.conf.set(*ALL_STEPS)
     known = _as_created(stored, max_depth=settings.max_chain_depth)
     for name in _with_read(known if names is None else names, known, ()):
         create_view(session, schema, name, known[name].statement)
+
+
+def view_statements(settings: Settings) -> list[str]:
+    """Return what `create_views` runs in the live schema, in that order."""
+    return [view.statement for view in _as_created(True, max_depth=settings.max_chain_depth).values()]
 
 
 def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
@@ -145,7 +150,7 @@ def session_with_views(
         names: the views, with those that they read created too.
     """
     session = open_sibling(spark, schema)
-    session.conf.set(*_ALL_STEPS)
+    session.conf.set(*ALL_STEPS)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
     known = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # nothing of what stands in is stored
