@@ -11,6 +11,8 @@
 # make asyncapi-test  documents that are exported, with the official JSON Schemas and parser of npm, and the examples of AsyncAPI
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
+# make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, without Spark, and
+#            the oldest libraries that pyproject.toml allows
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
 # make quick-bench  the read model and the commands that answer out of it, with N messages; needs no Java
@@ -25,7 +27,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test screenshots cluster-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test screenshots cluster-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -80,6 +82,14 @@ tests/asyncapi/node_modules: tests/asyncapi/package.json
 cluster-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/cluster/pytest.ini tests/cluster
 
+MATRIX ?= 3.10 3.11 3.12 3.13
+ENVIRONMENTS = $(foreach version,$(MATRIX),$(if $(shell python$(version) --version 2>/dev/null),.venv-matrix-$(version))) .venv-matrix-lowest
+
+matrix-test: $(VENV)/installed
+	@for version in $(MATRIX); do python$$version --version >/dev/null 2>&1 || echo "Python $$version is not on the PATH: left out"; done
+	$(MAKE) $(ENVIRONMENTS:=/installed)
+	ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/python -m pytest -c tests/matrix/pytest.ini tests/matrix
+
 s3-test: java $(VENV)/installed .venv-s3/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-s3/bin/python -m pytest -c tests/s3/pytest.ini tests/s3
 
@@ -122,6 +132,17 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 .venv-docs/installed: .ci/docs/requirements.txt
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+.venv-matrix-lowest/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-matrix-lowest
+	.venv-matrix-lowest/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
+	.venv-matrix-lowest/bin/uv pip install --quiet --python .venv-matrix-lowest --resolution lowest-direct --editable '.[serve]'
+	touch $@
+
+.venv-matrix-%/installed: pyproject.toml .ci/constraints.txt
+	python$* -m venv .venv-matrix-$*
+	.venv-matrix-$*/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable '.[serve]'
 	touch $@
 
 .venv-%/installed: tests/%/requirements.txt

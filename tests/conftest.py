@@ -24,7 +24,16 @@ from lakehouse.store.tables import create_tables
 if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__file__ = __file__  # a worker of xdist has none, and PySpark would take it for a doctest and exit
 
-collect_ignore = ["airflow", "asyncapi", "bi", "clients", "cluster", "s3", "ui"]  # in environments of their own: see the Makefile
+collect_ignore = [
+    "airflow",
+    "asyncapi",
+    "bi",
+    "clients",
+    "cluster",
+    "matrix",
+    "s3",
+    "ui",
+]  # in environments of their own: see the Makefile
 
 
 # Half a minute or more each: what is short is left for the end, where the workers wait for each other.

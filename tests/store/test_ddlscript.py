@@ -39,8 +39,7 @@ try:
     refused = False
 except AnalysisException as error:
     refused = "DELTA" in str(error.getCondition())
-for _ in range(2):
-    run(script)
+run(script)
 spark.sql("USE contracts")
 print(json.dumps({
     "refused": refused,
