@@ -439,9 +439,10 @@ _ABOUT_COMPATIBILITY = """\
 How `lakehouse diff` and the view `snapshot_diff` classify a difference: `breaking`, `unknown`, `compatible` or `cosmetic`.
 `make docs` writes this table from `lakehouse/domain/data/compatibility_rules.csv`, which the product reads:
 `SELECT * FROM compatibility_rules` gives the same. Where the document of a schema changed, `lakehouse diff`, the pages and
-Python's `diff` compare [what is in it](#schemas): the row says which fields came, went or became required, with reasons. The view
-is plain SQL, which cannot look into schemas: there the row is `unknown`. `lakehouse diff --breaking` lists what is `unknown`,
-too, and fails for `breaking` alone.
+Python's `diff` compare [what is in it](#schemas): the row says which fields came, went or became required, with reasons. So
+they do where a message leads to another schema or Version, or a schema has another default Version, if the catalog holds both
+documents. The view is plain SQL, which cannot look into schemas: there these rows are `unknown`. `lakehouse diff --breaking`
+lists what is `unknown`, too, and fails for `breaking` alone.
 
 *Effective* definitions are compared, with bases merged in and with what the specifications infer. So an edit of a base
 shows in every message that extends it, and writing down a default is no difference. The first rule that fits applies.
