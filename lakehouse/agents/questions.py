@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, Literal
 
 from lakehouse.agents.boundedsql import run_select
+from lakehouse.domain.diff import Difference, differences_of, in_order
 from lakehouse.errors import MessageNotFound, SettingsError, XidNotFound
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
@@ -89,9 +90,15 @@ class CatalogQuestions:
         return self._answered(read, at)
 
     def compare(self, before: str, after: str) -> Answer:
-        """Compare two snapshots (number, label, date, head): what changed, and whether producers or consumers break."""
+        """Compare two snapshots (number, label, date, head), or two messages, groups, endpoints or schemas by XID or id.
+
+        The answer says what differs, and whether producers or consumers break.
+        """
         self._model.refresh()
-        found = diff_snapshots(self._model, before, after, _MOST_COMPARED)
+        if "/" in before or "/" in after:
+            found = self._model.answer(lambda view: _between(view, before, after, self._registry))
+        else:
+            found = diff_snapshots(self._model, before, after, _MOST_COMPARED)
         counts = Counter(one.class_ for one in found)
         rows = [{name: value for name, value in one.as_json().items() if name != "rule"} for one in found]
         return {"before": before, "after": after, "counts": dict(counts), "differences": rows}
@@ -129,7 +136,7 @@ class CatalogQuestions:
 
     def explain_finding(self, rule_id: str) -> Answer:
         """Explain a rule that findings name, such as MSG-146: what it says, the section of the specification, how to fix it."""
-        return dict(explain(rule_id))
+        return explain(rule_id, with_places=False)
 
     def sql(self, query: str) -> Answer:
         """Run a SELECT (SQLite) on the newest snapshot: at most 200 rows, 5 seconds.
@@ -160,6 +167,22 @@ class CatalogQuestions:
         self._model.refresh()
         answer: Answer = self._model.answer(lambda view: read(view) | {"snapshot": view.snapshot_id}, at)
         return answer
+
+
+def _between(view: View, before: str, after: str, registry: RegistryId | None) -> list[Difference]:
+    """Compare the effective definitions of two entities of one kind, as if the first had become the second."""
+    sides = []
+    for text in (before, after):
+        xid = Xid(full_xid(view, text, registry))
+        entity = next(iter(view.entities(xid, registry)), None)
+        leaves = None if entity is None else view.bodies.leaves_of((entity.registryid, entity.kind, xid))
+        if entity is None or leaves is None:
+            raise SettingsError(f"{text} is no message, group, endpoint or schema: it cannot be compared.")
+        sides.append((entity, leaves))
+    (old, leaves_before), (new, leaves_after) = sides
+    if old.kind != new.kind:
+        raise SettingsError(f"{old.xid} is a {old.kind}, {new.xid} a {new.kind}: compare two of one kind.")
+    return in_order(differences_of((new.registryid, new.kind, new.xid), leaves_before, leaves_after))
 
 
 def _registry_of(shown: Any) -> RegistryId:

@@ -135,8 +135,12 @@ def examples() -> dict[str, Example]:
     return {row.id: Example(row.at, json.loads(row.bad), json.loads(row.good)) for row in rows}
 
 
-def explain(rule_id: str) -> dict[str, Any]:
-    """Tell all that is known about a rule or a requirement, as one JSON value.
+def explain(rule_id: str, *, with_places: bool = True) -> dict[str, Any]:
+    """Return all that is known about a rule or a requirement, as one JSON value.
+
+    Args:
+        rule_id: its id.
+        with_places: look for the lines of code that check it, which takes a second.
 
     Raises:
         UnknownRule: there is none with this id.
@@ -158,7 +162,7 @@ def explain(rule_id: str) -> dict[str, Any]:
             "section": rule.section,
             "hint": rule.hint,
         }
-    places = places_of(name)
+    places = places_of(name) if with_places else []
     if places:
         told["held_in"] = ", ".join(places)
     if name in examples():

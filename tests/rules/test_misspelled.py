@@ -10,7 +10,7 @@ from builders import read
 from lakehouse.dialects.tables import FAMILIES, message_options
 from lakehouse.rules.one.engine import check_entity
 from lakehouse.rules.one.table import Subject
-from lakehouse.rules.published import _Around, _check_row
+from lakehouse.rules.published import Parents, _check_row
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import MISSPELLED
 
@@ -81,7 +81,7 @@ def test_a_name_of_your_own_is_not_reported(written):
 
 def test_a_validation_of_what_is_published_says_the_same():
     # Given a message as it is published
-    around = _Around(RegistryId("r"), "version", Xid(f"{MESSAGE}/versions/1"), "a.json", None, None, None)
+    around = Parents(RegistryId("r"), "version", Xid(f"{MESSAGE}/versions/1"), "a.json", None, None, None)
     known = {"extensions": {"createdAt": "x", "version": 3}, "protocol": "KAFKA", "protocoloptions": {"header": {}}}
     # When
     found = [one["finding"] for one in _check_row("message", around, known)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lakehouse.rules.published import _Around, _check_row
+from lakehouse.rules.published import Parents, _check_row
 from lakehouse.text.names import RegistryId, Xid
 
 
 def broken(protocol):
-    around = _Around(RegistryId("r"), "version", Xid("/messagegroups/g/messages/m/versions/1"), "a.json", None, None, protocol)
+    around = Parents(RegistryId("r"), "version", Xid("/messagegroups/g/messages/m/versions/1"), "a.json", None, None, protocol)
     found = _check_row("message", around, {"protocoloptions": {"qos": {"value": 9}}})
     return [(one["finding"]["rule_id"], one["finding"]["message"]) for one in found]
 

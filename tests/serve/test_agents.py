@@ -8,15 +8,18 @@ import sys
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp import StdioServerParameters, stdio_client
 from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from sitecatalogs import write_demo
 
 from lakehouse.agents import CatalogQuestions, make_mcp_server
 from lakehouse.agents.bounded import MOST_CHARACTERS, bounded
 from lakehouse.agents.boundedsql import run_select
 from lakehouse.errors import QueryError
+from lakehouse.query.sqlserver import write_user
 from lakehouse.readmodel import open_model
 from lakehouse.settings import read_settings
 from serve.served import ROOT, serving
@@ -75,6 +78,20 @@ def test_what_changed_between_two_snapshots(server, model):
     (answer,) = called(server, ("compare", {"before": str(head - 1), "after": str(head)}))
     assert sum(answer["counts"].values()) >= len(answer["differences"]) > 0
     assert {"xid", "class", "pointer"} <= answer["differences"][0].keys()
+
+
+def test_what_differs_between_two_messages(server):
+    rooms = "/endpoints/sensors.coldstore.alarms/messages/sensors.RoomTooWarm"
+    answer, refused, absent = called(
+        server,
+        ("compare", {"before": PAID, "after": rooms}),
+        ("compare", {"before": PAID, "after": "/endpoints/sensors.coldstore.alarms"}),
+        ("compare", {"before": PAID, "after": "/messagegroups/none"}),
+    )
+    assert {one["xid"] for one in answer["differences"]} == {rooms}
+    assert answer["counts"]["breaking"] > 0
+    assert "compare two of one kind" in refused
+    assert "/messagegroups/none is no message" in absent
 
 
 def test_an_example_matches_its_message_and_another_says_why_not(server):
@@ -163,3 +180,27 @@ def test_over_http_where_it_is_switched_on(warehouse, tmp_path):
         assert served.ask("/mcp", "POST", Origin="http://other.example", Content_Length="0").status == 403
     with serving(warehouse / "warehouse", warehouse / "model") as served:
         assert served.ask("/mcp", "POST", Content_Length="0").status in (404, 405)
+
+
+def test_over_http_those_who_may_read_ask_many_at_once(warehouse, tmp_path):
+    users = tmp_path / "users.txt"
+    write_user(str(users), "anna", "secret")
+
+    async def session(url: str) -> list[Any]:
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            async with (
+                httpx2.AsyncClient(auth=("anna", "secret"), timeout=60) as http_client,
+                Client(streamable_http_client(url, http_client=http_client)) as client,
+            ):
+                answers.append(json.loads((await client.call_tool("show", {"xid": PAID})).content[0].text)["xid"])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(ask)
+        return answers
+
+    with serving(warehouse / "warehouse", warehouse / "model", "--mcp", "--users", str(users)) as served:
+        assert anyio.run(session, f"{served.url}/mcp") == [PAID] * 20
+        assert served.ask("/mcp", "POST", Content_Length="0").status == 401
