@@ -54,6 +54,7 @@ class Settings(BaseModel):
     interpreted_rows: int = Field(ge=0)
     interpreted_bytes: int = Field(ge=0)
     max_chain_depth: int = Field(gt=0, le=128)
+    owner_labels: str
     on_conflict: Literal["update", "refuse"]
     duplicate_messageids: Literal["warning", "error"]
     stage_retention_hours: int = Field(gt=0)
@@ -68,6 +69,11 @@ class Settings(BaseModel):
     expectations_dir: str
     readmodel_dir: str
     spark: dict[str, str]
+
+    @property
+    def owner_names(self) -> list[str]:
+        """Return the names of the labels that name an owner, the first one that an entity has counts."""
+        return [name.strip() for name in self.owner_labels.split(",") if name.strip()]
 
 
 def read_settings(conf: str | None = None, **options: Any) -> Settings:

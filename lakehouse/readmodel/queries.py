@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from lakehouse.domain.bodies import compared_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference
 from lakehouse.domain.events import FEEDS, Changed, Commit, cloudevents
@@ -122,6 +124,15 @@ def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
         rows = view.db.execute("SELECT registryid, xid, protocol_family FROM effective")
         return {(registryid, xid): family for registryid, xid, family in rows}
     return {(one["registryid"], one["xid"]): one["protocol_family"] for one in view.definitions()}
+
+
+def labelled_messages(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, Any]]]:
+    """Yield registryid, XID and labels of each message whose effective definition has any."""
+    if view.is_stored():
+        rows = view.db.execute("SELECT registryid, xid, labels FROM effective WHERE labels IS NOT NULL AND labels <> '{}'")
+        yield from ((registryid, xid, orjson.loads(labels)) for registryid, xid, labels in rows)
+        return
+    yield from ((one["registryid"], one["xid"], one["labels"]) for one in view.definitions() if one["labels"])
 
 
 def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[Xid]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.queries import listed_members, protocols_of
+from lakehouse.readmodel.queries import labelled_messages, listed_members, protocols_of
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.readmodel.violationlist import find_violations
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -32,6 +32,7 @@ class Overview:
         findings: rows of `violations` that hold, the worst first.
         documents: registryid and URI to snapshot and facts.
         snapshots: all, oldest first.
+        owners: of registries, groups and messages whose labels name one.
         lag: the snapshot that the definitions are of.
     """
 
@@ -43,6 +44,7 @@ class Overview:
     findings: list[dict[str, Any]] = field(default_factory=list)
     documents: dict[tuple[RegistryId, str], tuple[int, dict[str, Any]]] = field(default_factory=dict)
     snapshots: list[Snapshot] = field(default_factory=list)
+    owners: dict[Key, str] = field(default_factory=dict)
     lag: int = 0
 
     @cached_property
@@ -119,9 +121,19 @@ class Overview:
         """Give the family of a message's protocol; `none`: it names none."""
         return self.protocols.get((registryid, xid)) or NO_PROTOCOL
 
+    def owner(self, registryid: RegistryId, xid: Xid) -> str:
+        """Return the owner that the labels of an entity name, else those of its group, else its registry's; empty: none."""
+        near = (xid_of_resource(xid), xid_of_group(xid), REGISTRY) if xid != REGISTRY else (REGISTRY,)
+        return next((self.owners[registryid, one] for one in near if (registryid, one) in self.owners), "")
 
-def overview_of(view: View) -> Overview:
-    """Look through a snapshot."""
+
+def overview_of(view: View, owner_labels: Sequence[str]) -> Overview:
+    """Look through a snapshot.
+
+    Args:
+        view: the snapshot.
+        owner_labels: names of the labels that name an owner; the first that an entity has counts.
+    """
     made = Overview(view.snapshot_id, view.registries(), snapshots=view.snapshots(), lag=view.definitions_snapshot)
     for registryid in made.registries:
         made.groups |= {(registryid, one.xid): one for one in view.children(registryid, REGISTRY)}
@@ -129,6 +141,19 @@ def overview_of(view: View) -> Overview:
     for key in made.groups:
         made.members.setdefault(key, [])
     made.protocols = protocols_of(view)
+    made.owners = dict(_owners(view, made, owner_labels))
     made.findings = find_violations(view)
     made.documents = {(one, uri): (number, facts) for one, uri, number, facts in view.documents()}
     return made
+
+
+def _owners(view: View, overview: Overview, names: Sequence[str]) -> Iterator[tuple[Key, str]]:
+    """Yield the registries, groups and messages whose labels name an owner, and the owner."""
+    registries = ((one, view.entity(one, REGISTRY)) for one in overview.registries)
+    labelled: list[tuple[Key, Any]] = [((one, REGISTRY), entity.attributes.get("labels")) for one, entity in registries if entity]
+    labelled += [(key, group.attributes.get("labels")) for key, group in overview.groups.items() if '"labels"' in group.body]
+    labelled += [((registryid, xid), labels) for registryid, xid, labels in labelled_messages(view)]
+    for key, labels in labelled:
+        owner = next((labels[name] for name in names if labels.get(name)), None) if isinstance(labels, dict) else None
+        if isinstance(owner, str):
+            yield key, owner

@@ -80,7 +80,7 @@ class Site:
             if found is not None:
                 self._known.move_to_end(key)
                 return found
-            found = self._known[key] = (overview_of(view), {})
+            found = self._known[key] = (overview_of(view, self.model.settings.owner_names), {})
             while len(self._known) > _MOST_SNAPSHOTS:
                 self._known.popitem(last=False)
             return found

@@ -77,7 +77,7 @@ def write_site(
     with model.at(at) as view:
         if at is not None:
             style.at = view.snapshot_id
-        overview = overview_of(view)
+        overview = overview_of(view, model.settings.owner_names)
         book = Book(model, view, overview, style)
         members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
         writer = Writer(folder, known)

@@ -24,6 +24,7 @@ MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
+    "atom": "application/atom+xml; charset=utf-8",
 }
 _OWN = ("style-src", "script-src", "img-src", "connect-src", "form-action")
 POLICY = "default-src 'none'; " + "".join(f"{one} 'self'; " for one in _OWN) + "base-uri 'none'"

@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from urllib.parse import urldefrag, urlencode, urljoin
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from serve.served import Shops, serving
@@ -269,6 +270,31 @@ def test_two_messages_are_shown_side_by_side(site):
     fields = text_of(site, schema, other="shop.orders.OrderCancelledData")
     assert "giftmessage string, optional, maxLength 200" in fields
     assert "shop.orders.OrderPaid names no other schema" in text_of(site, schema, other="shop.orders.OrderPaid")
+
+
+def test_a_comparison_says_whom_it_breaks(site):
+    text = text_of(site, "compare.html", a="spring", b="head")
+    assert "last change · last 7 days · since spring · feed" in text
+    broken = text.partition("Whom it breaks 1")[2].partition("What differs")[0]
+    assert "shop.orders.kafka.producer producer checkout 1 shop.orders.kafka / shop.orders.OrderPlaced" in broken
+    assert "/envelopemetadata/region/required Producers must send an attribute that they could leave out" in broken
+    assert "shop.orders.kafka.consumer" not in broken  # an attribute more breaks nobody who reads
+
+
+def test_the_last_changes_are_a_feed(site, server):
+    answer = server.ask("/ui/changes.atom")
+    assert answer.headers["content-type"] == "application/atom+xml; charset=utf-8"
+    atom = "{http://www.w3.org/2005/Atom}"
+    feed = fromstring(answer.body)
+    entries = feed.findall(f"{atom}entry")
+    titles = [one.findtext(f"{atom}title") for one in entries]
+    assert titles == ["Snapshot 3: 2 breaking differences", "Snapshot 2", "Snapshot 1"]
+    assert entries[0].find(f"{atom}link").get("href") == f"{server.url}/ui/snapshots/3.html"
+    ids = [feed.findtext(f"{atom}id"), *(one.findtext(f"{atom}id") for one in entries)]
+    assert len(set(ids)) == 4
+    assert all(one.startswith("urn:uuid:") for one in ids)
+    breaking = fromstring(server.ask("/ui/changes.atom?breaking").body)
+    assert [one.findtext(f"{atom}title") for one in breaking.findall(f"{atom}entry")] == titles[:1]
 
 
 def test_a_line_of_curl_names_the_api(site):

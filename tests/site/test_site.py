@@ -103,6 +103,25 @@ def test_a_variant_is_compared_with_its_base(demo):
     assert "An attribute that was always there is no longer" in demo.text(path)
 
 
+def test_the_nearest_label_names_the_owner(tmp_path):
+    message = {"name": "M"}
+    document = {
+        "labels": {"team": "platform"},
+        "messagegroups": {
+            "near": {
+                "labels": {"team": "other", "owner": "sales"},
+                "messages": {"m": message, "own": message | {"labels": {"owner": "ana"}}},
+            },
+            "far": {"messages": {"m": message}},
+        },
+    }
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({"file:/owned.json": ("default", document)})
+    site = Site(tmp_path / "site", catalog)
+    for path, owner in (("near/m", "sales"), ("near/own", "ana"), ("far/m", "platform"), ("near", "sales")):
+        assert f"owner: {owner}" in site.text(f"reg-default/messagegroups/{path}.html")
+
+
 def test_attributes_tell_their_origin(demo):
     page = (demo.folder / f"{KAFKA}.html").read_text()
     every = page.split("<tr ")[1:]

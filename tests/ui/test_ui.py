@@ -125,6 +125,17 @@ def test_two_states_are_compared(site, look):
     expect(row.locator("ins")).to_have_text("true")
 
 
+def test_whom_the_last_change_breaks_is_two_clicks_away(site, look):
+    page = look().page
+    page.goto(site)
+    page.get_by_role("link", name="Snapshots", exact=True).click()
+    page.get_by_role("link", name="Compare two of them").click()
+    page.get_by_role("link", name="last change").click()
+    row = page.locator("#broken tbody tr").first
+    expect(row).to_contain_text("shop.orders.kafka.producer")
+    expect(row).to_contain_text("checkout")
+
+
 def test_effective_or_as_declared(site, look):
     page = look().page
     page.goto(site + KAFKA)

@@ -60,7 +60,8 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswe
         return _led_to(api_request, "/")
     if not head.number:
         return ApiAnswer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
-    query = dict(parse_qsl(api_request.query.decode("ascii", "replace"), max_num_fields=_MOST_PARAMETERS, errors="replace"))
+    text = api_request.query.decode("ascii", "replace")
+    query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
         named = unquote(below[1:])
         shown = site.page(named, query, api_request.origin, api_request.target.at)

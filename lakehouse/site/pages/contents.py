@@ -8,7 +8,7 @@ from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site import addresses
 from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document, path_of_rule, path_of_snapshot, read, read_path
 from lakehouse.site.book import PER_PAGE, Book, Page
-from lakehouse.site.pages import entities, lists, map, messages, past, search, sidebyside, snapshots
+from lakehouse.site.pages import consequences, entities, lists, map, messages, past, search, sidebyside, snapshots
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
@@ -35,6 +35,8 @@ def find_page(book: Book, path: str, query: Mapping[str, str] | None = None) -> 
         return missing_page(book)
     if path == search.INDEX:
         return None if book.style.is_served else search.search_index(book)
+    if path == consequences.FEED:
+        return snapshots.feed(book, "breaking" in (query or {})) if book.overview.snapshots else None
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
@@ -168,6 +170,8 @@ def all_paths(book: Book) -> Iterator[str]:
         yield from _numbered(path_of_rule(rule_id), len(findings))
     for one in upto:
         yield from _numbered(path_of_snapshot(one.snapshot_id), sum(book.changes_of(one.snapshot_id).values()))
+    if overview.snapshots:
+        yield consequences.FEED
     yield addresses.COMPARE
     for before, after in snapshots.ready_pairs(book):
         path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
@@ -10,11 +11,13 @@ from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.queries import ChangedRow, TooManyChanges, changed_in, diff_snapshots
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
 from lakehouse.site.book import PER_PAGE, Book, Page, Part
+from lakehouse.site.pages.consequences import broken_endpoints, feed_page
 from lakehouse.site.pages.past import declared_differences
 
 MOST_CHANGED = 20_000  # entities that a page compares
 _MOST_TOLD = 5
-_LAST = 5
+_LAST, _MOST_LABELS = 5, 5
+_MOST_BROKEN = 100
 
 
 class Row(NamedTuple):
@@ -71,8 +74,7 @@ def ready_pairs(book: Book) -> list[tuple[int, int]]:
     """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
     number = book.view.snapshot_id
     found = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
-    labelled = [one.snapshot_id for one in book.overview.snapshots if one.labels and one.snapshot_id < number]
-    found += [(one, number) for one in labelled[::-1][:_LAST]]
+    found += [(one, other) for _, one, other in _presets(book)]
     return list(dict.fromkeys(found))
 
 
@@ -106,6 +108,8 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
     ready = [(one, other, path_of_comparison(COMPARE, str(one), str(other))) for one, other in ready_pairs(book)]
     entities = [(key, list(rows)) for key, rows in groupby(part.rows, lambda one: (one.registryid, one.xid))]
     told: dict[str, Any] = {
+        "broken": broken_endpoints(book, found)[:_MOST_BROKEN],
+        "presets": [(title, path_of_comparison(COMPARE, str(one), str(other))) for title, one, other in _presets(book)],
         "part": part,
         "entities": entities,
         "counts": counts,
@@ -114,6 +118,33 @@ def compare_page(book: Book, before: str, after: str, number: int = 1) -> Page |
         "ready": ready,
     }
     return book.page("compare.html", part.at(number), before=before, after=after, **told)
+
+
+def _presets(book: Book) -> list[tuple[str, int, int]]:
+    """List what people compare most: the last change, the last 7 and 30 days before it, and since the last labels."""
+    number = book.view.snapshot_id
+    upto = [one for one in book.overview.snapshots if one.snapshot_id <= number]
+    if number < 2 or not upto:
+        return []
+    found = [("last change", number - 1)]
+    for days in (7, 30):
+        before = [one.snapshot_id for one in upto if one.committed_at <= upto[-1].committed_at - timedelta(days=days)]
+        found += [(f"last {days} days", before[-1])] if before else []
+    labelled = [one for one in upto[:-1] if one.labels][::-1][:_MOST_LABELS]
+    found += [(f"since {label}", one.snapshot_id) for one in labelled for label in one.labels]
+    return [(title, one, number) for title, one in found]
+
+
+def feed(book: Book, only_breaking: bool) -> Page:
+    """Make the feed of the last snapshots."""
+
+    def compared(before: int, after: int) -> list[Difference] | None:
+        try:
+            return _compared(book, before, after)
+        except TooManyChanges:
+            return None
+
+    return feed_page(book, compared, only_breaking)
 
 
 def _compared(book: Book, before: int, after: int) -> list[Difference]:

@@ -1,0 +1,103 @@
+"""Whom a change breaks, and the changes as a feed: what follows from the differences of two snapshots."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+from lakehouse.domain.diff import CLASSES, Difference
+from lakehouse.log.snapshotfacts import Snapshot
+from lakehouse.readmodel.flattened import carrying
+from lakehouse.readmodel.snapshotview import Entity
+from lakehouse.site.book import Book, Page
+from lakehouse.site.templating import MEDIA_TYPES
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import xid_of_group
+
+FEED = "changes.atom"
+_BREAKING = CLASSES[0]
+_MOST_ENTRIES = 10  # of the feed: each compares two snapshots once
+
+
+class Broken(NamedTuple):
+    """An endpoint that a change breaks.
+
+    Attributes:
+        endpoint: it carries the messages that changed.
+        owner: of it; empty: no label names one.
+        messages: XIDs of the messages by which it breaks.
+        first: the first reason.
+    """
+
+    endpoint: Entity
+    owner: str
+    messages: list[Xid]
+    first: Difference
+
+
+class Entry(NamedTuple):
+    """A snapshot in the feed: `urn` identifies it; differences that break, and messages of these in words."""
+
+    snapshot: Snapshot
+    urn: str
+    breaking: int
+    reasons: list[str]
+
+
+def broken_endpoints(book: Book, differences: Iterable[Difference]) -> list[Broken]:
+    """List the endpoints that differences break: those with most messages first.
+
+    An endpoint of producers breaks by what breaks producers, one of consumers or subscribers by what breaks consumers; one that
+    says no `usage`, by either.
+    """
+    found: dict[tuple[str, Xid], Broken] = {}
+    for one in differences:
+        if one.class_ != _BREAKING or one.kind != "message":
+            continue
+        group = xid_of_group(one.xid)
+        key = ("carrying", one.registryid, group)
+        for endpoint in book.remember(key, partial(carrying, book.view, one.registryid, group), 200):
+            if _breaks(one, endpoint.attributes.get("usage") or []):
+                owner = book.overview.owner(endpoint.registryid, endpoint.xid)
+                broken = found.setdefault((endpoint.registryid, endpoint.xid), Broken(endpoint, owner, [], one))
+                if one.xid not in broken.messages:
+                    broken.messages.append(one.xid)
+    return sorted(found.values(), key=lambda one: (-len(one.messages), one.endpoint.registryid, one.endpoint.xid))
+
+
+def _breaks(one: Difference, usage: list[str]) -> bool:
+    for_producers, for_consumers = (side == _BREAKING for side in (one.for_producers, one.for_consumers))
+    if not usage:
+        return for_producers or for_consumers
+    return (for_producers and "producer" in usage) or (for_consumers and bool({"consumer", "subscriber"} & set(usage)))
+
+
+def feed_page(book: Book, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
+    """Make the feed of the last snapshots, RFC 4287, the newest first.
+
+    Args:
+        book: of the snapshot.
+        compared: returns the differences of two snapshots; None: there are too many.
+        only_breaking: leave out snapshots that break nothing.
+    """
+    upto = [one for one in book.overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_ENTRIES]
+    entries = [book.remember(("entry", one.snapshot_id), partial(_entry, one, compared), 50) for one in upto]
+    kept = [one for one in entries if one.breaking or not only_breaking]
+    site = f"{book.style.api}/ui" if book.style.api else book.style.base_url.rstrip("/")
+    page = book.page("changes.xml", FEED, entries=kept, site=site, urn=_urn("feed", book.overview.snapshots[:1]))
+    return page._replace(media_type=MEDIA_TYPES["atom"])
+
+
+def _entry(snapshot: Snapshot, compared: Callable[[int, int], list[Difference] | None]) -> Entry:
+    number = snapshot.snapshot_id
+    breaking = [one for one in (compared(number - 1, number) or [] if number > 1 else []) if one.class_ == _BREAKING]
+    reasons = [f"{one.xid} {one.pointer}: {one.told}" for one in breaking[:5]]
+    return Entry(snapshot, _urn("snapshot", [snapshot]), len(breaking), reasons)
+
+
+def _urn(kind: str, snapshots: list[Snapshot]) -> str:
+    """Return what identifies a feed or entry wherever the site is served: made of the digest of a snapshot."""
+    digests = "".join(str(one.facts.get("digest", "")) for one in snapshots)
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"{kind} {digests}").urn
