@@ -194,6 +194,10 @@ def found_in_files(told: dict, q: str, **wanted: str) -> set[str]:
         rows = [row for row in rows if kinds[row[0]] == "message" and told["protocols"][row[6]] == wanted["protocol"]]
     if "label" in wanted:
         rows = [row for row in rows if kinds[row[0]] == "message" and wanted["label"] in row[8]]
+    if "owner" in wanted:
+        rows = [row for row in rows if told["owners"][row[13]] == wanted["owner"]]
+    if "state" in wanted:
+        rows = [row for row in rows if row[14] == wanted["state"]]
     if "group" in wanted:
         rows = [row for row in rows if told["groups"][row[7]] == wanted["group"]]
     return {row[2] for row in rows}
@@ -203,7 +207,8 @@ def found_by_server(site: Site, q: str, **wanted: str) -> set[str]:
     found: set[str] = set()
     for number in range(1, 9):
         page, *_ = site.page("search.html", {"q": q, "page": str(number), **wanted}, "http://x")
-        hits = page.body.decode().partition('<section id="results"')[2].partition('<nav class="pager"')[0]
+        hits = page.body.decode().partition('<section id="results"')[2].partition("<aside")[0]
+        hits = hits.partition('<nav class="pager"')[0]
         found |= {link.removeprefix("./") for link in Page(f"<div>{hits}").links}
     return found
 
@@ -229,10 +234,29 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
     ]
     for q in queries:
         assert found_in_files(told, q) == found_by_server(site, q), q
-    some = ({"protocol": "KAFKA"}, {"protocol": "AMQP"}, {"group": "shop.orders"}, {"label": "team=orders"}, {"group": "shop"})
+    some = (
+        {"owner": "checkout"},
+        {"state": "has findings"},
+        {"protocol": "KAFKA"},
+        {"protocol": "AMQP"},
+        {"group": "shop.orders"},
+        {"label": "team=orders"},
+        {"group": "shop"},
+    )
     for wanted in some:
         for q in ("order", "shop", "stock"):
             assert found_in_files(told, q, **wanted) == found_by_server(site, q, **wanted), (q, wanted)
+
+
+def test_facets_count_what_each_choice_would_leave(site):
+    text = text_of(site, "search.html", q="order", kind="message")
+    kinds = text.partition("Kind message ")[2].partition("Protocol")[0]
+    counts = dict(re.findall(r"(group|endpoint|schema) (\d+)", kinds))
+    assert all(len(found_by_server(site, "order", kind=kind)) == int(count) for kind, count in counts.items())
+    assert set(counts) == {"group", "endpoint", "schema"}
+    assert f"{len(found_by_server(site, 'order', kind='message'))} hits" in text
+    assert "49 hits" in text_of(site, "search.html")  # 22 messages, 15 groups and endpoints, 8 schemas, 4 documents
+    assert "22 hits" in text_of(site, "search.html", kind="message")
 
 
 def test_messages_are_found_by_the_fields_of_their_payloads(site):

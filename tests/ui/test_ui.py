@@ -98,6 +98,28 @@ def test_files_and_server_find_the_same(files, server, look):
     assert sum(map(len, found[0].values())) > 50
 
 
+def test_messages_with_a_field_are_a_word_away_and_narrowed_down(site, look):
+    page = look().page
+    page.goto(site + "search.html")
+    page.locator("#find").fill("field:isbn")
+    hits = page.locator("#results .hits > li")
+    expect(hits.first).to_contain_text("payload field")
+    page.locator("#find").fill("order")
+    page.locator(".facets").get_by_role("link", name="message", exact=True).click()
+    page.wait_for_url(re.compile("kind=message"))
+    expect(page.locator("#results .tag.kind").first).to_be_visible()
+    assert set(page.locator("#results .tag.kind").all_inner_texts()) == {"message"}
+    expect(page.locator(".facets [aria-current]")).to_have_text("message")
+
+
+def test_who_owns_a_message_is_on_its_page(site, look):
+    page = look().page
+    page.goto(site + "reg-default/endpoints/shop.orders.kafka.producer.html")
+    page.get_by_role("link", name="owner: checkout").click()
+    page.wait_for_url(re.compile("owner=checkout"))
+    expect(page.locator("#results .hits > li", has_text="shop.orders.kafka.producer")).to_be_visible()
+
+
 def test_three_clicks_to_what_a_variant_needs_and_what_changed_last(site, look):
     page = look().page
     page.goto(site)
@@ -179,8 +201,9 @@ def test_a_command_that_sends_an_example_is_two_clicks_away(site, look):
     looked = look(permissions=["clipboard-read", "clipboard-write"])
     page = looked.page
     page.goto(site)
-    page.keyboard.type("orderplaced ka", delay=20)
-    page.locator(".suggest .hits a").first.click()
+    page.keyboard.type("shop.orders.kafka OrderPlaced", delay=20)
+    expect(page.locator(".suggest .hits > li")).to_have_count(1)
+    page.locator(".suggest .hits a").click()
     page.get_by_role("button", name="Copy kcat").click()
     expect(page.get_by_role("button", name="Copied kcat")).to_be_visible()
     assert " | kcat -P -b kafka-1.example.com:9093 " in page.evaluate("navigator.clipboard.readText()")

@@ -77,17 +77,44 @@
   // As a server does: only messages have a protocol and labels there.
   function fits(row, told, wanted) {
     if ((wanted.protocol || wanted.label) && told.kinds[row[0]] !== "message") return false;
-    return (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
+    return (!wanted.owner || told.owners[row[13]] === wanted.owner) && (!wanted.state || row[14] === wanted.state) && (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
       && (!wanted.protocol || told.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || told.groups[row[7]] === wanted.group)
       && (!wanted.label || row[8].some((one) => one === wanted.label || (!wanted.label.includes("=") && one.startsWith(wanted.label + "="))));
+  }
+
+  // Facets of the rows that have the words: values with counts among what fits the other facets, each a link.
+  const FACETS = {
+    kind: (row, told) => told.kinds[row[0]], protocol: (row, told) => told.protocols[row[6]] && told.kinds[row[0]] === "message" ? told.protocols[row[6]] : "",
+    registry: (row, told) => told.registries[row[1]], owner: (row, told) => told.owners[row[13]], state: (row) => row[14],
+  };
+  function facetsOf(rows, told, wanted) {
+    const made = element("aside", { class: "facets", "aria-label": "Narrow down" });
+    for (const [name, value] of Object.entries(FACETS)) {
+      const counts = new Map();
+      for (const row of rows) {
+        const held = fits(row, told, { ...wanted, [name]: "" }) && value(row, told);
+        if (held) counts.set(held, (counts.get(held) || 0) + 1);
+      }
+      if (counts.size < 2 && !wanted[name]) continue;
+      const list = element("ul", { class: "plain" });
+      for (const [held, count] of [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 12)) {
+        const query = new URLSearchParams(Object.entries({ ...wanted, [name]: held === wanted[name] ? "" : held }).filter(([, one]) => one));
+        const link = element("a", { href: root + "search.html?" + query, ...(held === wanted[name] ? { "aria-current": "true" } : {}) }, element("bdi", {}, held));
+        list.append(element("li", {}, link, " ", element("span", { class: "quiet" }, String(count))));
+      }
+      made.append(element("h2", {}, name[0].toUpperCase() + name.slice(1)), list);
+    }
+    return made.childNodes.length ? [made] : [];
   }
 
   const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
   function hitsOf(told, wanted, most) {
     const parts = partsOf(wanted.q), words = parts.map((one) => one.word), sets = numbersOf(told, parts), found = [], whole = wanted.q.trim();
     const isWhole = (row) => row[3] === whole && !wanted.protocol && !wanted.group && !wanted.label;
-    for (const row of whole ? told.rows : []) {
-      const has = words.length > 0 && sets.every((set, at) => set.size > 0 && [row[parts[at].of[1]]].flat().some((number) => set.has(number)));
+    const having = [];
+    for (const row of whole || isPage ? told.rows : []) {
+      const has = (!whole || words.length > 0) && sets.every((set, at) => set.size > 0 && [row[parts[at].of[1]]].flat().some((number) => set.has(number)));
+      if (has || isWhole(row)) having.push(row);
       if ((has || isWhole(row)) && fits(row, told, wanted)) found.push([(isWhole(row) ? 1000 : 0) + score(row, told, words), row]);
     }
     found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
@@ -103,7 +130,7 @@
       list.append(element("li", {}, first, second));
     }
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
-    return whole ? [list, count] : [];
+    return whole || isPage ? [list, count, ...(isPage ? facetsOf(having, told, wanted) : [])] : [];
   }
 
   const wantedOf = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)]));
@@ -111,7 +138,7 @@
   async function answer(most) {
     const wanted = wantedOf();
     if (body.dataset.index) return hitsOf(await loadIndex(), wanted, most);
-    if (!wanted.q.trim()) return [];
+    if (!wanted.q.trim() && !isPage) return [];
     const response = await fetch(body.dataset.ask + "?" + new URLSearchParams(wanted), { headers: { accept: "text/html" } });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     return [...page.getElementById("results").childNodes];
@@ -157,7 +184,7 @@
     });
     if (isPage && body.dataset.index) {
       for (const [name, value] of new URLSearchParams(location.search)) { const field = form.elements.namedItem(name); if (field) field.value = value; }
-      if (box.value) show();
+      show();
     }
   }
 

@@ -21,7 +21,7 @@ _BREAKING = CLASSES[0]
 _MOST_ENTRIES = 10  # of the feed: each compares two snapshots once
 
 
-class Broken(NamedTuple):
+class BrokenEndpoint(NamedTuple):
     """An endpoint that a change breaks.
 
     Attributes:
@@ -37,7 +37,7 @@ class Broken(NamedTuple):
     first: Difference
 
 
-class Entry(NamedTuple):
+class FeedEntry(NamedTuple):
     """A snapshot in the feed: `urn` identifies it; differences that break, and messages of these in words."""
 
     snapshot: Snapshot
@@ -46,13 +46,13 @@ class Entry(NamedTuple):
     reasons: list[str]
 
 
-def broken_endpoints(book: Book, differences: Iterable[Difference]) -> list[Broken]:
+def broken_endpoints(book: Book, differences: Iterable[Difference]) -> list[BrokenEndpoint]:
     """List the endpoints that differences break: those with most messages first.
 
     An endpoint of producers breaks by what breaks producers, one of consumers or subscribers by what breaks consumers; one that
     says no `usage`, by either.
     """
-    found: dict[tuple[str, Xid], Broken] = {}
+    found: dict[tuple[str, Xid], BrokenEndpoint] = {}
     for one in differences:
         if one.class_ != _BREAKING or one.kind != "message":
             continue
@@ -61,7 +61,7 @@ def broken_endpoints(book: Book, differences: Iterable[Difference]) -> list[Brok
         for endpoint in book.remember(key, partial(carrying, book.view, one.registryid, group), 200):
             if _breaks(one, endpoint.attributes.get("usage") or []):
                 owner = book.overview.owner(endpoint.registryid, endpoint.xid)
-                broken = found.setdefault((endpoint.registryid, endpoint.xid), Broken(endpoint, owner, [], one))
+                broken = found.setdefault((endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], one))
                 if one.xid not in broken.messages:
                     broken.messages.append(one.xid)
     return sorted(found.values(), key=lambda one: (-len(one.messages), one.endpoint.registryid, one.endpoint.xid))
@@ -90,11 +90,11 @@ def feed_page(book: Book, compared: Callable[[int, int], list[Difference] | None
     return page._replace(media_type=MEDIA_TYPES["atom"])
 
 
-def _entry(snapshot: Snapshot, compared: Callable[[int, int], list[Difference] | None]) -> Entry:
+def _entry(snapshot: Snapshot, compared: Callable[[int, int], list[Difference] | None]) -> FeedEntry:
     number = snapshot.snapshot_id
     breaking = [one for one in (compared(number - 1, number) or [] if number > 1 else []) if one.class_ == _BREAKING]
     reasons = [f"{one.xid} {one.pointer}: {one.told}" for one in breaking[:5]]
-    return Entry(snapshot, _urn("snapshot", [snapshot]), len(breaking), reasons)
+    return FeedEntry(snapshot, _urn("snapshot", [snapshot]), len(breaking), reasons)
 
 
 def _urn(kind: str, snapshots: list[Snapshot]) -> str:

@@ -72,7 +72,7 @@ def _of_the_whole(book: Book, address: Address, query: Mapping[str, str]) -> Pag
         return lists.home_page(book)
     if name == addresses.SEARCH:
         number = query.get("page", "1")
-        told = {one: query.get(one, "")[:400] for one in ("q", "kind", "protocol", "registry", "group", "label")}
+        told = {one: query.get(one, "")[:400] for one in ("q", "group", "label", *search.FACETS)}
         return search.search_page(book, search.Wanted(**told, page=int(number) if number.isdigit() and len(number) < 5 else 1))
     if name == addresses.COMPARE:
         number = query.get("page", "1")

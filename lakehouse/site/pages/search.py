@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import category, normalize
+from urllib.parse import urlencode
 
 import orjson
 
 from lakehouse.readmodel.file.payloadfields import payload_fields
 from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, declared_in, words_of_body, words_of_message
-from lakehouse.readmodel.wordsearch import Filters, Hit, declaration, find_ids, search
+from lakehouse.readmodel.queries import labelled_messages
+from lakehouse.readmodel.wordsearch import Filters, Hit, Key, declaration, find_ids, hits_of, ranked
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document
 from lakehouse.site.book import Book, Page
-from lakehouse.site.overview import NO_PROTOCOL
+from lakehouse.site.overview import NO_PROTOCOL, Overview
 from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of_version
 
 INDEX = "search-index.js"
 PER_SEARCH = 30
+FACETS = ("kind", "protocol", "registry", "owner", "state")
+HAS_FINDINGS = "has findings"
+_MOST_RANKED, _MOST_VALUES = 4_000, 12
 _MOST_CHOICES = 60
 _MOST_TEXT = 110
 _MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
+_TABLES = ("registries", "protocols", "groups", "fields", "names", "addresses", "owners")
 _WORDS = 9  # the place of the words in a row
 _WORD = re.compile(r"[^\W_]+")
 
@@ -39,49 +46,109 @@ class Wanted:
     kind: str = ""
     protocol: str = ""
     registry: str = ""
+    owner: str = ""
+    state: str = ""
     group: str = ""
     label: str = ""
     page: int = 1
 
+    def query(self, **other: str) -> str:
+        """Write it as the query of a URL, with other values for some."""
+        values = {name: value for name, value in (vars(self) | {"page": ""} | other).items() if value}
+        return urlencode(values)
+
+
+class FacetValue(NamedTuple):
+    """A value of a facet: how many hits have it, whether it is chosen, and the query that chooses it, or no longer does."""
+
+    value: str
+    hits: int
+    is_chosen: bool
+    query: str
+
 
 def search_page(book: Book, wanted: Wanted) -> Page:
-    """Make the page of a search; of a static site, the empty form."""
-    hits: list[dict[str, Any]] = []
-    is_more = False
-    if book.style.is_served and wanted.q.strip():
-        hits, is_more = _found(book, wanted)
+    """Make the page of a search, or, without words, of all; of a static site, the form that its script fills in."""
+    keys: list[Key] = []
+    facets: dict[str, list[FacetValue]] = {}
+    if book.style.is_served:
+        wanted = replace(wanted, protocol=wanted.protocol.upper())
+        keys, facets = _narrowed(book, wanted, _fitting(book, wanted))
     overview = book.overview
     groups = sorted({last_id(xid) for _, xid in overview.groups})
+    first = (max(1, wanted.page) - 1) * PER_SEARCH
     return book.page(
         "search.html",
         SEARCH,
         wanted=wanted,
-        hits=hits,
-        is_more=is_more,
+        hits=[_told(book, one) for one in hits_of(book.view, wanted.q, keys[first : first + PER_SEARCH])],
+        total=len(keys),
+        is_more=len(keys) > first + PER_SEARCH,
+        facets=facets,
         kinds=KINDS,
         protocols=[family for family, _ in overview.by_protocol if family != NO_PROTOCOL],
         registries=overview.registries[:_MOST_CHOICES],
+        owners=sorted(set(overview.owners.values()))[: _MOST_CHOICES * 3],
         groups=groups[: _MOST_CHOICES * 3],
-        first=(wanted.page - 1) * PER_SEARCH + 1,
+        first=first + 1,
     )
 
 
-def _found(book: Book, wanted: Wanted) -> tuple[list[dict[str, Any]], bool]:
-    """Search: what has exactly that id comes first."""
-    kinds = (wanted.kind,) if wanted.kind in KINDS else KINDS
-    filters = Filters(wanted.protocol or None, wanted.group or None, wanted.label or None)
-    offset = (max(1, wanted.page) - 1) * PER_SEARCH
-    registryid = RegistryId(wanted.registry) or None
-    found = search(
-        book.view, wanted.q, kinds, registryid=registryid, limit=PER_SEARCH + 1, offset=offset, filters=filters, most=4000
-    )
-    if not offset and not any(filters):
-        exact = find_ids(book.view, wanted.q.strip(), kinds, registryid)[:5]
-        first = [one for one in found if (one.registryid, one.kind, one.xid) in exact]
-        known = {(one.registryid, one.kind, one.xid) for one in first}
-        first += [Hit(*one, None, None, ["ids"], []) for one in exact if one not in known]
-        found = first + [one for one in found if (one.registryid, one.kind, one.xid) not in exact]
-    return [_told(book, one) for one in found[:PER_SEARCH]], len(found) > PER_SEARCH
+def _fitting(book: Book, wanted: Wanted) -> list[Key]:
+    """List what has all words, the best first and before it what has exactly that id; without words all, by XID."""
+    filters = Filters(None, wanted.group or None, wanted.label or None)
+    if not wanted.q.strip():
+        keys = book.remember(("every key",), lambda: _every_key(book))
+        if wanted.label:
+            name, has_value, value = wanted.label.partition("=")
+            labelled = {
+                (registryid, "message", xid)
+                for registryid, xid, labels in labelled_messages(book.view)
+                if name in labels and (not has_value or labels[name] == value)
+            }
+            keys = [one for one in keys if one in labelled]
+        return [one for one in keys if not wanted.group or (one[1] != "document" and one[2].split("/")[2] == wanted.group)]
+    keys = ranked(book.view, wanted.q, filters=filters, most=_MOST_RANKED)
+    exact = [] if any(filters) else find_ids(book.view, wanted.q.strip())[:5]
+    return [*exact, *(one for one in keys if one not in exact)]
+
+
+def _every_key(book: Book) -> list[Key]:
+    overview = book.overview
+    keys: list[Key] = [(registryid, group.kind, xid) for (registryid, xid), group in overview.groups.items()]
+    for (registryid, group_xid), members in overview.members.items():
+        kind = "schema" if group_xid.startswith("/schemagroups/") else "message"
+        keys += [(registryid, kind, xid) for xid in members]
+    keys += [(registryid, "document", Xid(uri)) for registryid, uri in overview.documents]
+    return sorted(keys, key=lambda key: (key[2], key[0]))
+
+
+def _narrowed(book: Book, wanted: Wanted, keys: list[Key]) -> tuple[list[Key], dict[str, list[FacetValue]]]:
+    """Return what fits all facets, and of each facet its values: counted among what fits the others."""
+    overview = book.overview
+    rows = [(key, _values(overview, key)) for key in keys]
+    chosen = {name: getattr(wanted, name) for name in FACETS}
+    facets: dict[str, list[FacetValue]] = {}
+    for at, name in enumerate(FACETS):
+        others = [(place, chosen[other]) for place, other in enumerate(FACETS) if other != name and chosen[other]]
+        fitting = (values[at] for _, values in rows if all(values[place] == value for place, value in others))
+        counted = sorted(Counter(value for value in fitting if value).items(), key=lambda one: (-one[1], one[0]))
+        facets[name] = [
+            FacetValue(value, count, value == chosen[name], wanted.query(**{name: "" if value == chosen[name] else value}))
+            for value, count in counted[:_MOST_VALUES]
+        ]
+    left = [key for key, values in rows if all(values[at] == chosen[name] for at, name in enumerate(FACETS) if chosen[name])]
+    return left, {name: choices for name, choices in facets.items() if len(choices) > 1 or chosen[name]}
+
+
+def _values(overview: Overview, key: Key) -> tuple[str, ...]:
+    """Return what an entity has for each of `FACETS`; empty: nothing."""
+    registryid, kind, xid = key
+    if kind == "document":
+        return kind, "", registryid, "", ""
+    family = overview.family(registryid, xid) if kind == "message" else NO_PROTOCOL
+    state = HAS_FINDINGS if (registryid, xid) in overview.findings_by_xid else ""
+    return kind, "" if family == NO_PROTOCOL else family, registryid, overview.owner(registryid, xid), state
 
 
 def _told(book: Book, hit: Hit) -> dict[str, Any]:
@@ -94,12 +161,11 @@ def search_index(book: Book) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
     A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value), words (all by which a server
-    finds it), fields of the payload, names of declarations and address. Names of registries, protocols and groups, fields,
-    declarations (name, TAB, in words), addresses, and words, the most frequent first, are there once; rows have their numbers.
+    finds it), fields of the payload, names of declarations, address, owner and state. Names of registries, protocols, groups and
+    owners, fields, declarations (name, TAB, in words), addresses, and words, the most frequent first, are there once; rows have
+    their numbers.
     """
-    tables: dict[str, dict[str, int]] = {
-        name: {} for name in ("registries", "protocols", "groups", "fields", "names", "addresses")
-    }
+    tables: dict[str, dict[str, int]] = {name: {} for name in _TABLES}
     known: dict[str, int] = {}
     uses = array("I")
 
@@ -118,6 +184,8 @@ def search_index(book: Book) -> Page:
             [number("fields", path) for path in one["fields"]],
             [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in one["names"]],
             number("addresses", one["words"].address or ""),
+            number("owners", book.overview.owner(one["registryid"], one["xid"]) if one["kind"] != "document" else ""),
+            HAS_FINDINGS if (one["registryid"], one["xid"]) in book.overview.findings_by_xid else "",
         ])  # fmt: skip
     order = sorted(range(len(uses)), key=lambda at: (-uses[at], at))
     place = array("I", [0] * len(order))
@@ -146,6 +214,7 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
         yield {
             "kind": kind,
             "registryid": registryid,
+            "xid": xid,
             "path": path_of(registryid, xid),
             "id": last_id(xid),
             "name": _text(told.get("name"))[:_MOST_TEXT],
@@ -159,8 +228,8 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
         }
     for registryid, uri in sorted(book.overview.documents):
         yield {
-            "kind": "document", "registryid": registryid, "path": path_of_document(registryid, uri), "id": uri, "name": "",
-            "description": "", "protocol": "", "group": "", "labels": [], "words": Words(uri),
+            "kind": "document", "registryid": registryid, "xid": uri, "path": path_of_document(registryid, uri), "id": uri,
+            "name": "", "description": "", "protocol": "", "group": "", "labels": [], "words": Words(uri),
             "fields": [], "names": [],
         }  # fmt: skip
 
