@@ -125,20 +125,27 @@ def _every_key(book: Book) -> list[Key]:
 
 def _narrowed(book: Book, wanted: Wanted, keys: list[Key]) -> tuple[list[Key], dict[str, list[FacetValue]]]:
     """Return what fits all facets, and of each facet its values: counted among what fits the others."""
-    overview = book.overview
-    rows = [(key, _values(overview, key)) for key in keys]
-    chosen = {name: getattr(wanted, name) for name in FACETS}
+    known: dict[Key, tuple[str, ...]] = book.remember(("facet values",), dict)
+    chosen = [getattr(wanted, name) for name in FACETS]
+    used = [at for at, value in enumerate(chosen) if value]
+    left: list[Key] = []
+    counts: list[Counter[str]] = [Counter() for _ in FACETS]
+    for key in keys:
+        values = known.get(key) or known.setdefault(key, _values(book.overview, key))
+        unlike = [at for at in used if values[at] != chosen[at]]
+        if not unlike:
+            left.append(key)
+        if len(unlike) < 2:  # of what fits all but one facet, that one counts it
+            for at in unlike or range(len(FACETS)):
+                counts[at][values[at]] += 1
     facets: dict[str, list[FacetValue]] = {}
-    for at, name in enumerate(FACETS):
-        others = [(place, chosen[other]) for place, other in enumerate(FACETS) if other != name and chosen[other]]
-        fitting = (values[at] for _, values in rows if all(values[place] == value for place, value in others))
-        counted = sorted(Counter(value for value in fitting if value).items(), key=lambda one: (-one[1], one[0]))
-        facets[name] = [
-            FacetValue(value, count, value == chosen[name], wanted.query(**{name: "" if value == chosen[name] else value}))
-            for value, count in counted[:_MOST_VALUES]
-        ]
-    left = [key for key, values in rows if all(values[at] == chosen[name] for at, name in enumerate(FACETS) if chosen[name])]
-    return left, {name: choices for name, choices in facets.items() if len(choices) > 1 or chosen[name]}
+    for name, value, counted in zip(FACETS, chosen, counts, strict=True):
+        most = sorted(((one, count) for one, count in counted.items() if one), key=lambda one: (-one[1], one[0]))[:_MOST_VALUES]
+        if len(most) > 1 or value:
+            facets[name] = [
+                FacetValue(one, count, one == value, wanted.query(**{name: "" if one == value else one})) for one, count in most
+            ]
+    return left, facets
 
 
 def _values(overview: Overview, key: Key) -> tuple[str, ...]:
