@@ -15,13 +15,12 @@ from lakehouse.domain.diff import Difference
 from lakehouse.domain.events import FEEDS
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import LakehouseError, WarehouseError
-from lakehouse.expectations.run import warm_up
+from lakehouse.expectations.suiteruns import warm_up
 from lakehouse.expectations.validation import Validation, validate
-from lakehouse.export.run import Exported
-from lakehouse.export.run import Request as ExportRequest
+from lakehouse.export.run import Exported, ExportRequest
 from lakehouse.export.run import export as run_export
-from lakehouse.export.writers import Style
-from lakehouse.ingest.pipeline import Request
+from lakehouse.export.writers import WriteStyle
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.pipeline import ingest as run_ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.log.snapshotfacts import HEAD, Snapshot, check_label
@@ -30,7 +29,7 @@ from lakehouse.match.catalogrules import check_all
 from lakehouse.match.conformance import all_runs
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import match
-from lakehouse.match.matcher import Request as MatchRequest
+from lakehouse.match.matcher import MatchRequest
 from lakehouse.operations.backups import Manifest
 from lakehouse.operations.backups import backup as make_backup
 from lakehouse.operations.doctor import Diagnosis, diagnose
@@ -42,8 +41,8 @@ from lakehouse.propose.proposalruns import ProposeOptions, ProposeSummary, run_p
 from lakehouse.query.audit import Blame, Change, leaves, read_history
 from lakehouse.query.audit import blame as blame_of
 from lakehouse.query.calls import for_python
-from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.records import Records
+from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel.detail import Shown, ShownDocument, ShownEntity
 from lakehouse.readmodel.detail import show as show_one
@@ -56,15 +55,15 @@ from lakehouse.readmodel.violationlist import RuleFindings, find_violations, vio
 from lakehouse.readmodel.wordsearch import Hit
 from lakehouse.readmodel.wordsearch import search as search_for
 from lakehouse.render.onspark import render_table
-from lakehouse.render.rendering import Style as RenderStyle
+from lakehouse.render.rendering import RenderStyle
 from lakehouse.render.renderruns import families_of
 from lakehouse.render.selected import read_selected
 from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings, read_settings
 from lakehouse.site import Written, write_site
-from lakehouse.store.places import local_path
+from lakehouse.store.deltatables import attach_tables
+from lakehouse.store.localpaths import local_path
 from lakehouse.store.session import open_beside, open_session
-from lakehouse.store.tables import attach_tables
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import RegistryId, Xid
 
@@ -87,7 +86,7 @@ def as_method(method: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-class Opened:
+class CatalogHandle:
     """What all states of a catalog share: the read model, and a Spark session as soon as a method needs one."""
 
     def __init__(self, settings: Settings, spark: SparkSession | None) -> None:
@@ -134,7 +133,7 @@ class CatalogReads:
         snapshot: number of the snapshot that reads are as of; None: the newest.
     """
 
-    def __init__(self, opened: Opened, snapshot: str | None = None) -> None:
+    def __init__(self, opened: CatalogHandle, snapshot: str | None = None) -> None:
         self._opened = opened
         self.settings = opened.settings
         self.snapshot = snapshot
@@ -320,7 +319,7 @@ class CatalogState(CatalogReads):
             LakehouseError: the catalog holds several registries and none is named, `out` cannot be written, or something
                 would be lost and `lossy` is not set.
         """
-        style = Style(base_url, source, split, dialect or NORMAL, perspective=perspective)
+        style = WriteStyle(base_url, source, split, dialect or NORMAL, perspective=perspective)
         place = (out, self._registryid, split or out.endswith("/"), style)
         request = ExportRequest(*place, at=self.snapshot, select=tuple(map(Xid, select)), flat=flat, lossy=lossy, replace=replace)
         return run_export(self.spark, self.settings, request)
@@ -355,7 +354,7 @@ class CatalogState(CatalogReads):
         Args:
             rows: events as they landed, such as Kafka's columns with `headers`, or CloudEvents.
             scope: whose messages are candidates (`lakehouse.match.definition.scope.Scope`); None: all.
-            request: how they are matched (`lakehouse.match.Request`); None: as the command does without options.
+            request: how they are matched (`lakehouse.match.MatchRequest`); None: as the command does without options.
 
         Returns:
             One row an event: `status`, `best`, `matches`, `variables`, `reasons`, `deviations`, `unchecked`, `payload_status`.
@@ -376,7 +375,7 @@ class CatalogState(CatalogReads):
             *xids: XIDs of messages, or ids that are unique; none: all of the group.
             group: XID of a message group; None: of all.
             over: protocols as `--as` takes them; None: what each definition or its endpoints say.
-            style: mode, examples, time (`lakehouse.render.Style`); None: as the command does without options.
+            style: mode, examples, time (`lakehouse.render.RenderStyle`); None: as the command does without options.
 
         Returns:
             One row a message: registryid, xid, protocol, mode, line (what `match` reads), payload_status; or `error`, why there
@@ -466,7 +465,7 @@ class Catalog(CatalogUpkeep):
         self, warehouse: str | None = None, spark: SparkSession | None = None, *, conf: str | None = None, **settings: Any
     ) -> None:
         found = read_settings(conf, **({"warehouse": warehouse} if warehouse else {}), **settings)
-        super().__init__(Opened(found, spark))
+        super().__init__(CatalogHandle(found, spark))
 
     def __repr__(self) -> str:
         """Return the warehouse, and the snapshot where it is a past one."""
@@ -539,7 +538,7 @@ class Catalog(CatalogUpkeep):
         self._refuse_the_past("ingest")
         if label is not None:
             check_label(label)
-        request = Request(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
+        request = IngestRequest(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
         return run_ingest(self.spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
 
     @as_method

@@ -91,7 +91,7 @@ def read_settings(conf: str | None = None, **options: Any) -> Settings:
     if user_file:
         in_files |= _read_toml(user_file)
 
-    class Sources(Settings, BaseSettings):
+    class SettingSources(Settings, BaseSettings):
         model_config = SettingsConfigDict(env_prefix="LAKEHOUSE_", frozen=True, extra="forbid")
 
         @classmethod
@@ -107,7 +107,7 @@ def read_settings(conf: str | None = None, **options: Any) -> Settings:
 
     try:
         given = {key: value for key, value in options.items() if value is not None}
-        return Settings(**Sources(**given).model_dump())
+        return Settings(**SettingSources(**given).model_dump())
     except (ValidationError, SettingsSourceError) as error:
         raise SettingsError(_told(error)) from error
 

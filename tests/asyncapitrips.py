@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from builders import stored
 
 from lakehouse.asyncapi.outward import AsyncApi, Perspective, write_asyncapi
-from lakehouse.export.whole import whole_registry
-from lakehouse.ingest.parse.beside import FilesBeside
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.export.writers import whole_registry
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
+from lakehouse.ingest.parse.siblingfiles import FilesBeside
 from lakehouse.text.names import RegistryId
 from lakehouse.text.yamltext import read_text
 
-LIMITS = Limits(bytes=1 << 24, unpacked=1 << 24, depth=100, entities=100_000, stream=1 << 24, strict=False)
+LIMITS = ParseLimits(bytes=1 << 24, unpacked=1 << 24, depth=100, entities=100_000, stream=1 << 24, strict=False)
 
 
 class Trip(NamedTuple):

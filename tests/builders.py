@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from lakehouse.export.lines import path_of
 from lakehouse.export.view import Stored
 from lakehouse.ingest.parse.document import read_document
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.ingest.parse.readings import Reading
-from lakehouse.ingest.parse.rows import Row
+from lakehouse.ingest.parse.rows import NormalRow
 from lakehouse.text.jsontext import read_json
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.redact import redact
@@ -75,7 +75,7 @@ def read(written: dict[str, Any] | str | bytes, *, rules: bool = False) -> Readi
     return read_document(value, problems, rules=rules)
 
 
-def rows(reading: Reading, kind: str | None = None) -> dict[str, Row]:
+def rows(reading: Reading, kind: str | None = None) -> dict[str, NormalRow]:
     """Give the rows of a kind (None: all) by XID."""
     found = [row for row in reading.rows if kind in (None, row.kind)]
     by_xid = {row.xid: row for row in found}
@@ -160,7 +160,7 @@ def stage(
     text: bytes, *, stream: int = 1 << 20, uri: str = "file:/none/a.json", named: bool = False, **limits: Any
 ) -> dict[str, list[dict[str, Any]]]:
     """Parse a document; rows of the stage by their kind, in an order of their own."""
-    limit = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)._replace(**limits)
+    limit = ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)._replace(**limits)
     source = Source(uri, len(text), "0" * 64, "r", False, False, text, None, False, named)
     columns = [pa.array([value]) for value in source]
     batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))

@@ -18,8 +18,8 @@ from soak.sessions import forget, forget_attached, open_quick
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.settings import Settings, read_settings
+from lakehouse.store.deltatables import create_tables
 from lakehouse.store.session import resolve_delta_jars
-from lakehouse.store.tables import create_tables
 
 if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__file__ = __file__  # a worker of xdist has none, and PySpark would take it for a doctest and exit

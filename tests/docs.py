@@ -30,9 +30,9 @@ from lakehouse.propose.observed import TABLE as OBSERVED
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.settings import Settings, data_folder, read_settings
 from lakehouse.store.basepaths import base_paths
+from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, create_tables
 from lakehouse.store.schema import DECLARATIONS, EFFECTIVE_MESSAGES
 from lakehouse.store.session import open_session
-from lakehouse.store.tables import SCHEMA_VERSION, TABLES, create_tables
 from lakehouse.store.views import session_with_views, views
 
 if sys.version_info >= (3, 11):

@@ -15,8 +15,8 @@ from histories import load
 
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.settings import read_settings
+from lakehouse.store.deltatables import SCHEMA_VERSION
 from lakehouse.store.session import open_session
-from lakehouse.store.tables import SCHEMA_VERSION
 
 FOLDER = Path(__file__).parent / "data" / "golden"
 

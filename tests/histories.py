@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.store.schema import ENTITY_TABLES
 
 
@@ -37,7 +37,7 @@ def load(catalog: Any) -> dict[int, dict[str, list[str]]]:
     """Load the releases, and give the rows of all tables after each."""
     then = {}
     catalog.write("a.json", shop("one", "m", "n", "o"))
-    catalog.ingest(request=Request(label="first"))
+    catalog.ingest(request=IngestRequest(label="first"))
     then[1] = contents(catalog, "xregistry")
     catalog.write("a.json", shop("two", "m", "n", "o"))
     catalog.ingest()
@@ -46,7 +46,7 @@ def load(catalog: Any) -> dict[int, dict[str, list[str]]]:
     edited["messagegroups"]["g"]["messages"]["bad"] = {"envelope": 5}
     edited["messagegroups"]["g"]["deprecated"] = {"effective": "2030-01-01T00:00:00Z"}
     catalog.write("a.json", edited)
-    catalog.ingest(request=Request(Policy(prune=True)))
+    catalog.ingest(request=IngestRequest(Policy(prune=True)))
     then[3] = contents(catalog, "xregistry")
     return then
 

@@ -6,19 +6,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.domain.ownership import Policy
+from lakehouse.log.baseline import find_gone, read_baseline
 from lakehouse.log.compare import compare
-from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import find_gone, read_ground
+from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.rules.findings import no_findings
-from lakehouse.store.tables import open_table
+from lakehouse.store.deltatables import open_table
 
 
 def plan_of(spark: SparkSession, head: Head, stage: DataFrame) -> Plan:
     """Plan a stage, columns `model.STAGE`, without the rules between entities."""
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     known = current_documents(log)
-    ground = read_ground(spark, head, stage, Policy(), known, find_gone(known, stage, Policy(), []))
+    ground = read_baseline(spark, head, stage, Policy(), known, find_gone(known, stage, Policy(), []))
     found = no_findings(spark)
     return plan_changes(ground, stage, compare(ground, stage, found), found)

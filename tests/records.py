@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from lakehouse.dialects.detection import dialect_of, marks_of
-from lakehouse.domain.neighbours import EntityState, Limits, violations_of
+from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.xid import xid_of_group, xid_of_resource
@@ -45,7 +45,7 @@ class Records:
         return min(typed, default=None)
 
     def broken(self, before: Records | None = None, **limits):
-        wanted = Limits(
+        wanted = RuleLimits(
             **({"max_chain_depth": 128, "duplicate_messageids": "warning", "first_of_type": self.first_of_type} | limits)
         )
         return {

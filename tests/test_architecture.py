@@ -151,51 +151,6 @@ def _module(name: str) -> str:
 NAMES = {name_of(path) for path in MODULES}
 
 
-# Names that several modules or classes still have. Take a name out when one of them gets a better one; add none.
-SHARED_FILES = {
-    "candidate",
-    "defaults",
-    "diff",
-    "digests",
-    "effective",
-    "events",
-    "flattened",
-    "judged",
-    "limits",
-    "places",
-    "refusals",
-    "relations",
-    "run",
-    "snapshots",
-    "tables",
-}
-SHARED_CLASSES = {
-    "Address",
-    "Broken",
-    "Chosen",
-    "Found",
-    "Steps",
-    "Event",
-    "Limits",
-    "Node",
-    "Opened",
-    "Part",
-    "Request",
-    "Result",
-    "Row",
-    "Rule",
-    "Run",
-    "Shown",
-    "Sources",
-    "Style",
-    "View",
-    "_Declared",
-    "_Known",
-    "_Place",
-    "_Reader",
-}
-
-
 def test_no_file_and_no_class_has_the_name_of_another():
     files, classes = defaultdict(list), defaultdict(list)
     for path in MODULES:
@@ -204,10 +159,8 @@ def test_no_file_and_no_class_has_the_name_of_another():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(name_of(path))
-    for places, shared in ((files, SHARED_FILES), (classes, SHARED_CLASSES)):
-        several = {name: found for name, found in places.items() if len(found) > 1}
-        assert {name: found for name, found in several.items() if name not in shared} == {}
-        assert sorted(shared - several.keys()) == []  # these have one place by now: take them out of the list
+    for places in (files, classes):
+        assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_only_the_command_line_prints():

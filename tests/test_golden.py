@@ -11,7 +11,7 @@ from golden import FOLDER
 
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.doctor import diagnose
-from lakehouse.store.tables import SCHEMA_VERSION, create_tables
+from lakehouse.store.deltatables import SCHEMA_VERSION, create_tables
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.match.conformance import create_conformance
 from lakehouse.settings import read_settings
-from lakehouse.store.tables import check_writers
+from lakehouse.store.deltatables import check_writers
 
 
 def test_command_line_over_environment_over_file_over_default(tmp_path, monkeypatch):

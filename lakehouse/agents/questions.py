@@ -10,7 +10,7 @@ from lakehouse.domain.diff import Difference, differences_of, in_order
 from lakehouse.errors import MessageNotFound, SettingsError, XidNotFound
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
-from lakehouse.match.matcher import Request
+from lakehouse.match.matcher import MatchRequest
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.detail import Shown, full_xid, rendered, show
 from lakehouse.readmodel.queries import diff_snapshots
@@ -39,7 +39,7 @@ class CatalogQuestions:
     def __init__(self, model: ReadModel, registry: RegistryId | None, max_unpacked_bytes: int) -> None:
         self._model = model
         self._registry = registry
-        self._request = Request(max_unpacked_bytes=max_unpacked_bytes)
+        self._request = MatchRequest(max_unpacked_bytes=max_unpacked_bytes)
 
     def search(
         self, words: str, kind: Kind | None = None, protocol: str | None = None, label: str | None = None, limit: int = 20

@@ -19,7 +19,7 @@ from lakehouse.errors import (
     WarehouseError,
     WarehouseTaken,
 )
-from lakehouse.store.places import check_target, holds_table, local_path
+from lakehouse.store.localpaths import check_target, holds_table, local_path
 from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
@@ -99,13 +99,13 @@ def check_label_is_free(context: Context, name: str | None) -> None:
 
 
 def check_export(context: Context, request: Any) -> None:
-    """Check what an export (`export.run.Request`) is asked for, and its target.
+    """Check what an export (`export.run.ExportRequest`) is asked for, and its target.
 
     Raises:
         SnapshotNotFound, NothingToExport: what is asked for is not there.
         TargetError: the target cannot be written.
     """
-    from lakehouse.export.asked import choose_registry, refuse_unknown
+    from lakehouse.export.selection import choose_registry, refuse_unknown
 
     def choose(view: View) -> bool:
         asked, is_selected = request.registry, bool(request.select)

@@ -113,7 +113,7 @@ def session(
     Raises:
         WarehouseError: the warehouse is a folder that does not exist.
     """
-    from lakehouse.store.places import local_path, no_catalog
+    from lakehouse.store.localpaths import local_path, no_catalog
     from lakehouse.store.session import open_session
 
     settings = adapt(context.settings)

@@ -212,8 +212,8 @@ def _diff_snapshots(context: Context, before: str, after: str) -> list[Any]:
 
 def _diff_documents(context: Context, before: str, after: str) -> list[Any]:
     from lakehouse.cli.beforehand import check_sources, is_local
-    from lakehouse.query.diff import read_differences
     from lakehouse.query.documentdiff import can_read, diff_documents, diff_files
+    from lakehouse.query.snapshotdiff import read_differences
 
     check_sources(context, [before, after])
     if is_local(context) and can_read(before) and can_read(after):
@@ -275,8 +275,8 @@ def _spark_changes(context: Context, since: str, until: str | None, feeds: tuple
     from lakehouse.domain.events import FEEDS
     from lakehouse.log.snapshotfacts import HEAD
     from lakehouse.log.snapshots import resolve_snapshot
-    from lakehouse.query.events import change_events
-    from lakehouse.store.tables import attach_tables
+    from lakehouse.query.changeevents import change_events
+    from lakehouse.store.deltatables import attach_tables
 
     spark, settings = open_spark(context)
     attach_tables(spark, settings, ["changes"])

@@ -70,8 +70,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     """
     from lakehouse.cli.beforehand import check_label_is_free, check_sources
     from lakehouse.domain.ownership import Policy
-    from lakehouse.expectations.candidate import read_gates
-    from lakehouse.ingest.pipeline import Request
+    from lakehouse.expectations.gates import read_gates
+    from lakehouse.ingest.pipeline import IngestRequest
     from lakehouse.ingest.pipeline import ingest as run_ingest
 
     settings = context.settings
@@ -79,7 +79,7 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     check_sources(context, sources)
     check_label_is_free(context, flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
-    request = Request(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
+    request = IngestRequest(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
     if flags["watch"] or flags["available_now"]:
         return _watch(context, sources, registry_from, request, flags)
     with session(context, makes_catalog=True) as (spark, settings, watcher):
@@ -146,7 +146,7 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     code 3 if a check fails.
     """
     from lakehouse.cli.beforehand import check_snapshots
-    from lakehouse.expectations.run import warm_up
+    from lakehouse.expectations.suiteruns import warm_up
     from lakehouse.expectations.suites import choose_suites, read_suites
     from lakehouse.expectations.validation import validate as run_validate
     from lakehouse.match.catalogrules import check_all

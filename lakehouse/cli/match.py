@@ -19,7 +19,7 @@ from lakehouse.cli.printing import one_line
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
-    from lakehouse.match.matcher import Request
+    from lakehouse.match.matcher import MatchRequest
     from lakehouse.match.runs import MatchOptions
 
 _FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
@@ -244,13 +244,13 @@ def _match_options(context: Context, sources: tuple[str, ...], flags: dict[str, 
     )
 
 
-def _request(flags: dict[str, Any], settings: Any) -> Request:
+def _request(flags: dict[str, Any], settings: Any) -> MatchRequest:
     from lakehouse.match.evaluation import Tolerance
-    from lakehouse.match.matcher import Request
+    from lakehouse.match.matcher import MatchRequest
 
     tolerance = Tolerance(flags["level"] or "default", flags["placeholders"], flags["native"])
     share = {"all": 1.0, "none": 0.0}.get(flags["payload"])
-    return Request(
+    return MatchRequest(
         tolerance,
         _percent(flags["payload"], "--payload") if share is None else share,
         bool(flags["endpoint"] or flags["group"]),

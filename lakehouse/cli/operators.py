@@ -62,7 +62,7 @@ def migrate(context: Context) -> int:
 
     An ingest does the same before it loads.
     """
-    from lakehouse.store.tables import SCHEMA_VERSION, create_tables
+    from lakehouse.store.deltatables import SCHEMA_VERSION, create_tables
 
     with session(context, makes_catalog=True) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
         create_tables(spark, settings)

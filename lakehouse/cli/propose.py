@@ -66,7 +66,7 @@ def propose(context: Context, /, sources: tuple[str, ...], **flags: Any) -> int:
     """
     from lakehouse.cli.beforehand import check_sources
     from lakehouse.propose.proposalruns import run_propose, watch_proposals, write_proposals
-    from lakehouse.store.places import check_target
+    from lakehouse.store.localpaths import check_target
 
     watched = flags["watch"] or flags["available_now"]
     if watched and len(sources) != 1:

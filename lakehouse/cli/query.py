@@ -201,9 +201,9 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 def export(context: Context, /, out: str, split: str | None, dbt: str | None, **flags: Any) -> int:
     """Write the catalog as xRegistry documents, as AsyncAPI, or as descriptions for other tools."""
     from lakehouse.cli.beforehand import check_export
-    from lakehouse.export.run import Request
+    from lakehouse.export.run import ExportRequest
     from lakehouse.export.run import export as run_export
-    from lakehouse.export.writers import Style
+    from lakehouse.export.writers import WriteStyle
 
     if dbt is not None:
         if out != "-" or flags["dialect"] is not None:
@@ -219,13 +219,15 @@ def export(context: Context, /, out: str, split: str | None, dbt: str | None, **
     if flags["dialect"] == DBT and (flags["select"] or flags["at"] is not None):
         raise click.UsageError("dbt's sources are the tables and views, whatever they hold: they exclude --select and --at.")
     settings = context.settings
-    style = Style(flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"], flags["perspective"])
+    style = WriteStyle(
+        flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"], flags["perspective"]
+    )
     select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
         ways = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
-        request = Request(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **ways)
+        request = ExportRequest(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **ways)
         if flags["dialect"] != DBT:
             check_export(context, request)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):

@@ -69,7 +69,7 @@ def render(context: Context, /, xids: tuple[str, ...], **flags: Any) -> int:
     Exit code 2: values are missing; 3: a message was refused.
     """
     from lakehouse.render.filling import is_file
-    from lakehouse.store.places import check_target
+    from lakehouse.store.localpaths import check_target
 
     _check(xids, flags)
     values = flags["values"]
@@ -96,13 +96,13 @@ def _check(xids: tuple[str, ...], flags: dict[str, Any]) -> None:
 def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> tuple[RenderRun, RenderInput]:
     from lakehouse.readmodel.violationlist import with_reasons
     from lakehouse.render.filling import RenderInput, read_payload, values_of
-    from lakehouse.render.rendering import Style
+    from lakehouse.render.rendering import RenderStyle
     from lakehouse.render.renderruns import RenderRun, families_of
     from lakehouse.render.selected import read_selected
 
     requested = families_of(flags["over"], flags["form"], batch=flags["batch"])
     mode = "structured" if flags["batch"] else flags["mode"]
-    style = Style(mode, flags["example"], flags["seed"], flags["now"], flags["strict"])
+    style = RenderStyle(mode, flags["example"], flags["seed"], flags["now"], flags["strict"])
     pairs = values_of(flags["pairs"])
     payload, payload_type = read_payload(flags["data"]) if flags["data"] else (None, None)
     with read_model(context) as (model, settings):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.compatibility.judgement import Answer, Found, Path
-from lakehouse.compatibility.limits import Malformed, Steps, Unreadable
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
+from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ_AS = {
@@ -70,10 +70,10 @@ def read_avro(document: Any) -> AvroType:
             document = orjson.loads(document)
         except orjson.JSONDecodeError as error:
             raise Malformed(f"the schema is not JSON: {error}") from error
-    return _Reader().read(document, "", 0)
+    return _TypeReader().read(document, "", 0)
 
 
-class _Reader:
+class _TypeReader:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
 
@@ -180,13 +180,13 @@ class AvroComparison:
         steps: count the work.
     """
 
-    def __init__(self, *, is_backward: bool, steps: Steps) -> None:
+    def __init__(self, *, is_backward: bool, steps: StepBudget) -> None:
         self._is_backward, self._steps = is_backward, steps
         self._readable: dict[tuple[AvroType, AvroType], bool] = {}
         self._order: list[tuple[AvroType, AvroType]] = []
         self._seen: set[tuple[AvroType, AvroType]] = set()
 
-    def compare(self, writer: AvroType, reader: AvroType, path: Path = ()) -> Iterator[Found]:
+    def compare(self, writer: AvroType, reader: AvroType, path: Path = ()) -> Iterator[DirectionResult]:
         """Find what differs where one type writes and the other reads."""
         if writer is reader:
             return
@@ -201,7 +201,7 @@ class AvroComparison:
             self._seen.add((writer, reader))
             yield from self._alike(writer, reader, path)
 
-    def _each(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+    def _each(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare each branch that may be written."""
         lost = [one for one in writer.branches if not self._reads(one, reader)]
         for one in writer.branches:
@@ -215,7 +215,7 @@ class AvroComparison:
         if not lost and writer.text != reader.text:
             yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
 
-    def _among(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+    def _among(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare with the branches of a union: the first that reads it decides."""
         into = self._branch(writer, reader)
         if into is not None and _is_alike(writer, into):
@@ -233,7 +233,7 @@ class AvroComparison:
                 return one
         return next((one for one in reader.branches if _is_alike(writer, one)), None)
 
-    def _alike(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+    def _alike(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare two types of the same kind and name, or one that is promoted to the other."""
         if writer.logical != reader.logical:
             yield self._logical(writer, reader, path)
@@ -250,7 +250,7 @@ class AvroComparison:
         elif writer.kind != reader.kind:
             yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
 
-    def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+    def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         taken = set()
         for field in reader.fields.values():
             written = writer.fields.get(field.name)
@@ -269,7 +269,7 @@ class AvroComparison:
             if name not in taken:
                 yield self._alone(field, path, is_read=False)
 
-    def _alone(self, field: AvroField, path: Path, *, is_read: bool) -> Found:
+    def _alone(self, field: AvroField, path: Path, *, is_read: bool) -> DirectionResult:
         """Describe a field that one side alone has: who reads it needs a default."""
         kind = "field-added" if is_read == self._is_backward else "field-removed"
         what = f"{'came' if kind == 'field-added' else 'went'}: {field.type.text}"
@@ -279,7 +279,7 @@ class AvroComparison:
             (*path, field.name), kind, what, Answer.YES if is_read and not field.has_default else Answer.NO, because
         )
 
-    def _symbols(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[Found]:
+    def _symbols(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         symbols = set(reader.symbols)
         missing = [one for one in writer.symbols if one not in symbols]
         kind = "value-removed" if self._is_backward else "value-added"
@@ -289,14 +289,14 @@ class AvroComparison:
             because = f"{{writer}} may write {one}, which {{reader}} does not know, and its enum has no default"
             yield self._found(path, kind, f"value {one} {word}", Answer.YES if is_lost else Answer.NO, because)
 
-    def _logical(self, writer: AvroType, reader: AvroType, path: Path) -> Found:
+    def _logical(self, writer: AvroType, reader: AvroType, path: Path) -> DirectionResult:
         texts = [" ".join(str(one) for one in side.logical if one is not None) or side.kind for side in (writer, reader)]
         is_lost = bool(writer.logical and reader.logical)
         because = "what {writer} writes means another value to {reader}"
         what = _was_is(*self._in_time(*texts))
         return self._found(path, "meaning-changed", what, Answer.YES if is_lost else Answer.NO, because)
 
-    def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> Found:
+    def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> DirectionResult:
         old, new = self._in_time(writer, reader)
         texts = (old.name, new.name) if old.text == new.text else (old.text, new.text)
         why = because or f"{{writer}} writes {writer.text}, which {{reader}} cannot read as {reader.text}"
@@ -305,8 +305,8 @@ class AvroComparison:
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str = "") -> Found:
-        return Found(path, kind, what, answer, answer, because)
+    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str = "") -> DirectionResult:
+        return DirectionResult(path, kind, what, answer, answer, because)
 
     def _reads(self, writer: AvroType, reader: AvroType) -> bool:
         """Return whether one type can be read as the other; what leads back to a pair that is asked for is taken as readable."""

@@ -15,15 +15,15 @@ from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
-from lakehouse.compatibility.judgement import Found, Judgement, SchemaDifference, joined, undecided
-from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, MOST_TEXT, Steps, TooMuchWork, Unreadable, text_of
+from lakehouse.compatibility.judgement import DirectionResult, Judgement, SchemaDifference, joined, undecided
+from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, MOST_TEXT, StepBudget, TooMuchWork, Unreadable, text_of
 from lakehouse.compatibility.protofiles import ProtoFile
 from lakehouse.compatibility.protomessages import ProtoComparison
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
 
 _KEPT = 4_096  # judgements
-Ways = tuple[list[Found], list[Found]]
+Ways = tuple[list[DirectionResult], list[DirectionResult]]
 
 
 def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> list[SchemaDifference]:
@@ -72,16 +72,16 @@ def _judged(before: str, after: str, is_text_before: bool, is_text_after: bool, 
 def _avro(before: Any, after: Any, format: str, most: int) -> Ways:
     old, new = read_avro(before), read_avro(after)
     return (
-        list(AvroComparison(is_backward=True, steps=Steps(most)).compare(old, new)),
-        list(AvroComparison(is_backward=False, steps=Steps(most)).compare(new, old)),
+        list(AvroComparison(is_backward=True, steps=StepBudget(most)).compare(old, new)),
+        list(AvroComparison(is_backward=False, steps=StepBudget(most)).compare(new, old)),
     )
 
 
 def _json(before: Any, after: Any, format: str, most: int) -> Ways:
     old, new = JsonDocument(before, format), JsonDocument(after, format)
     return (
-        JsonComparison(old, new, is_backward=True, steps=Steps(most)).compare(),
-        JsonComparison(new, old, is_backward=False, steps=Steps(most)).compare(),
+        JsonComparison(old, new, is_backward=True, steps=StepBudget(most)).compare(),
+        JsonComparison(new, old, is_backward=False, steps=StepBudget(most)).compare(),
     )
 
 
@@ -90,24 +90,24 @@ def _proto(before: Any, after: Any, format: str, most: int) -> Ways:
         raise Unreadable("a Protobuf schema that is not text is not read")
     old, new = ProtoFile(before), ProtoFile(after)
     return (
-        list(ProtoComparison(old, new, is_backward=True, steps=Steps(most)).compare()),
-        list(ProtoComparison(new, old, is_backward=False, steps=Steps(most)).compare()),
+        list(ProtoComparison(old, new, is_backward=True, steps=StepBudget(most)).compare()),
+        list(ProtoComparison(new, old, is_backward=False, steps=StepBudget(most)).compare()),
     )
 
 
 def _xml(before: Any, after: Any, format: str, most: int) -> Ways:
     old, new = XmlDocument(before), XmlDocument(after)
     return (
-        list(XmlComparison(old, new, is_backward=True, steps=Steps(most)).compare()),
-        list(XmlComparison(new, old, is_backward=False, steps=Steps(most)).compare()),
+        list(XmlComparison(old, new, is_backward=True, steps=StepBudget(most)).compare()),
+        list(XmlComparison(new, old, is_backward=False, steps=StepBudget(most)).compare()),
     )
 
 
 def _structure(before: Any, after: Any, format: str, most: int) -> Ways:
     old, new = read_structure(before), read_structure(after)
     return (
-        list(StructureComparison(old, new, is_backward=True, steps=Steps(most)).compare()),
-        list(StructureComparison(new, old, is_backward=False, steps=Steps(most)).compare()),
+        list(StructureComparison(old, new, is_backward=True, steps=StepBudget(most)).compare()),
+        list(StructureComparison(new, old, is_backward=False, steps=StepBudget(most)).compare()),
     )
 
 

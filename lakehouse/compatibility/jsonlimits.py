@@ -9,8 +9,8 @@ import orjson
 
 from lakehouse.compatibility.jsonshapes import JsonDocument, Shape, texts
 from lakehouse.compatibility.jsonvalues import as_key, type_of
-from lakehouse.compatibility.judgement import Answer, Found, Path
-from lakehouse.compatibility.limits import Steps
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
+from lakehouse.compatibility.limits import StepBudget
 
 _CHECKED_FORMATS = frozenset(
     {"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
@@ -31,11 +31,11 @@ class KeywordComparison:
         steps: count the work.
     """
 
-    def __init__(self, writer: JsonDocument, reader: JsonDocument, *, is_backward: bool, steps: Steps) -> None:
+    def __init__(self, writer: JsonDocument, reader: JsonDocument, *, is_backward: bool, steps: StepBudget) -> None:
         self._writer, self._reader = writer, reader
         self._is_backward, self._steps = is_backward, steps
         self._open: set[Key] = set()
-        self._done: dict[Key, tuple[Path, list[Found]]] = {}
+        self._done: dict[Key, tuple[Path, list[DirectionResult]]] = {}
         self._order: list[Key] = []
         self._is_same_text = writer.text == reader.text
         self._has_references = writer.has_references or reader.has_references
@@ -52,7 +52,7 @@ class KeywordComparison:
             return False
         return text == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)  # 1 and true are equal to Python
 
-    def _numbers(self, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _numbers(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         is_lost = (reader.low is not None and (writer.low is None or writer.low < reader.low)) or (
             reader.high is not None
             and (writer.high is None or (-writer.high[0], writer.high[1]) < (-reader.high[0], reader.high[1]))
@@ -71,7 +71,7 @@ class KeywordComparison:
                 word = "came" if self._is_backward else "went"
                 yield self._found(path, "multiple-changed", f"`multipleOf` {one} {word}", True, because)
 
-    def _strings(self, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _strings(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         yield from self._sizes("string", writer, reader, path)
         for pattern in sorted(reader.tests - writer.tests):
             because = f"patterns are not compared: whether all that {{writer}} may write matches {pattern[:80]}"
@@ -88,7 +88,7 @@ class KeywordComparison:
 
     def _sizes(
         self, kind: str, writer: Shape, reader: Shape, path: Path, *, least: int = 0, most: int | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[DirectionResult]:
         """Compare how long strings, lists and objects may be.
 
         Args:
@@ -111,11 +111,11 @@ class KeywordComparison:
         sizes = [_size_text(*one, what) for one in (ours, theirs)]
         old, new = self._in_time(*sizes)
         because = f"{{writer}} may write {sizes[0]}, and {{reader}} takes {sizes[1]}"
-        yield Found(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
+        yield DirectionResult(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
 
-    def _changed(self, path: Path, kind: str, writer: Shape, reader: Shape, answer: Answer, because: str = "") -> Found:
+    def _changed(self, path: Path, kind: str, writer: Shape, reader: Shape, answer: Answer, because: str = "") -> DirectionResult:
         old, new = self._in_time(self._value_text(writer, self._writer), self._value_text(reader, self._reader))
-        return Found(path, kind, f"was {old}, is {new}", answer, answer, because)
+        return DirectionResult(path, kind, f"was {old}, is {new}", answer, answer, because)
 
     def _value_text(self, shape: Shape, document: JsonDocument) -> str:
         """Return what a value is, as people read it."""
@@ -131,15 +131,15 @@ class KeywordComparison:
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, is_lost: bool, because: str) -> Found:
+    def _found(self, path: Path, kind: str, what: str, is_lost: bool, because: str) -> DirectionResult:
         answer = Answer.YES if is_lost else Answer.NO
-        return Found(path, kind, what, answer, answer, because)
+        return DirectionResult(path, kind, what, answer, answer, because)
 
-    def _strictly(self, path: Path, kind: str, what: str, strict: Answer, because: str) -> Found:
-        return Found(path, kind, what, Answer.NO, strict, because)
+    def _strictly(self, path: Path, kind: str, what: str, strict: Answer, because: str) -> DirectionResult:
+        return DirectionResult(path, kind, what, Answer.NO, strict, because)
 
-    def _unknown(self, path: Path, kind: str, what: str, because: str) -> Found:
-        return Found(path, kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
+    def _unknown(self, path: Path, kind: str, what: str, because: str) -> DirectionResult:
+        return DirectionResult(path, kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
 
 
 def _range(shape: Shape) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakehouse.compatibility.jsonlimits import KeywordComparison
 from lakehouse.compatibility.jsonshapes import Parts, Shape
-from lakehouse.compatibility.judgement import Answer, Found, Path
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
 
 _ANY: Parts = (True,)
 
@@ -17,10 +17,10 @@ class MemberComparison(KeywordComparison):
     """Compares the members of objects in one direction."""
 
     @abstractmethod
-    def _read(self, parts: Parts, schema: Any, path: Path) -> list[Found]:
+    def _read(self, parts: Parts, schema: Any, path: Path) -> list[DirectionResult]:
         """Compare what is written by all of some schemas with the one that reads."""
 
-    def _compare_members(self, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _compare_members(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         countable = not writer.patterns and not writer.unions and not any(one is not False for one in writer.rest())
         most = len(writer.properties) if countable else None
         yield from self._sizes("object", writer, reader, path, least=len(writer.required), most=most)
@@ -42,7 +42,7 @@ class MemberComparison(KeywordComparison):
                 yield from self._undeclared(name, writer, reader, path)
         yield from self._others(writer, reader, path)
 
-    def _required(self, name: str, writer: Shape, reader: Shape, path: Path) -> Found:
+    def _required(self, name: str, writer: Shape, reader: Shape, path: Path) -> DirectionResult:
         """Describe a member that the reader requires and the writer does not."""
         if name in writer.properties:
             kind = "became-required" if self._is_backward else "became-optional"
@@ -62,7 +62,7 @@ class MemberComparison(KeywordComparison):
         needed = "required" if name in side.required else "optional"
         return ("field-added", f"came: {value}, {needed}") if came else ("field-removed", f"went: {value}, was {needed}")
 
-    def _declared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _declared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         """Compare a member that the reader declares."""
         here = (*path, name)
         parts, is_declared, is_matched = writer.member(name)
@@ -85,9 +85,9 @@ class MemberComparison(KeywordComparison):
         else:
             is_written = name in writer.required or writer.opaque
             lenient = min(strict, Answer.UNKNOWN) if is_written else Answer.NO
-            yield Found(here, kind, what, lenient, strict, because)
+            yield DirectionResult(here, kind, what, lenient, strict, because)
 
-    def _undeclared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _undeclared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         """Compare a member that only the writer declares."""
         here = (*path, name)
         wanted, _, is_matched = reader.member(name)
@@ -106,7 +106,7 @@ class MemberComparison(KeywordComparison):
             here, kind, what, strict, "{writer} may write it, and {reader} refuses members that it does not know"
         )
 
-    def _others(self, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _others(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         """Compare members that neither side names: those of a map, or those that match a pattern."""
         ours = writer.rest()
         is_closed = False in ours or (writer.closed and not ours)
@@ -137,7 +137,7 @@ class MemberComparison(KeywordComparison):
             because = "{writer} may write members that it does not declare, and {reader} refuses these"
             yield self._strictly(path, "content-changed", "`unevaluatedProperties` differs", Answer.YES, because)
 
-    def _free(self, writer: Shape, schema: Any, path: Path, *, is_closed: bool) -> Iterator[Found]:
+    def _free(self, writer: Shape, schema: Any, path: Path, *, is_closed: bool) -> Iterator[DirectionResult]:
         """Compare members of any name with the schema that the reader has for them."""
         if is_closed:
             return
@@ -150,7 +150,7 @@ class MemberComparison(KeywordComparison):
         # Conditions declare members, and what is required is written although it is not declared.
         is_written = bool(writer.opaque or writer.required - writer.properties.keys())
         lenient = min(strict, Answer.UNKNOWN) if is_written else Answer.NO
-        yield Found(here, "content-changed", "other members are limited", lenient, strict, because)
+        yield DirectionResult(here, "content-changed", "other members are limited", lenient, strict, because)
 
     def _worst(self, parts: Parts, schema: Any, path: Path) -> Answer:
         return Answer.YES if schema is False else max((one.strict for one in self._read(parts, schema, path)), default=Answer.NO)

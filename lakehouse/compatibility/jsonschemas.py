@@ -15,7 +15,7 @@ from lakehouse.compatibility.jsonlimits import values_text
 from lakehouse.compatibility.jsonmembers import MemberComparison
 from lakehouse.compatibility.jsonshapes import DEPENDENT, Parts, Shape, texts
 from lakehouse.compatibility.jsonvalues import satisfies
-from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
 
 _MOST_ATOMS = 64
 _CONDITIONS = frozenset({"not", "if", "dependentSchemas", "dependencies", "extends", "disallow"})
@@ -27,11 +27,11 @@ _BY_TYPE = {name: {"type": name} for name in ("null", "boolean", "number", "inte
 class JsonComparison(MemberComparison):
     """Compares in one direction."""
 
-    def compare(self) -> list[Found]:
+    def compare(self) -> list[DirectionResult]:
         """Find what differs."""
         return [] if self._is_same_text else self._read((self._writer.root,), self._reader.root, ())
 
-    def _read(self, parts: Parts, schema: Any, path: Path) -> list[Found]:
+    def _read(self, parts: Parts, schema: Any, path: Path) -> list[DirectionResult]:
         """Compare what is written by all of some schemas with the one that reads."""
         if schema is True or (len(parts) == 1 and self._same(parts[0], schema)):
             return []
@@ -56,7 +56,7 @@ class JsonComparison(MemberComparison):
         self._order.append(key)
         return differences
 
-    def _decided(self, parts: Parts, schema: Any, path: Path) -> list[Found]:
+    def _decided(self, parts: Parts, schema: Any, path: Path) -> list[DirectionResult]:
         writer = self._writer.shape(parts, self._steps)
         reader = self._reader.shape((schema,), self._steps)
         quick = list(self._atom(writer, reader, path, writer))
@@ -66,7 +66,7 @@ class JsonComparison(MemberComparison):
         if atoms is None:
             because = "{writer} has more combinations of alternatives than are tried"
             return [self._unknown(path, "alternatives-changed", "alternatives differ", because)]
-        differences: list[Found] = []
+        differences: list[DirectionResult] = []
         for atom in atoms:
             differences += self._atom(self._writer.shape(atom, self._steps), reader, path, writer)
         return differences
@@ -81,7 +81,7 @@ class JsonComparison(MemberComparison):
             return None
         return [_with(writer.parts, *chosen) for chosen in product(*choices)]
 
-    def _atom(self, writer: Shape, reader: Shape, path: Path, whole: Shape) -> Iterator[Found]:
+    def _atom(self, writer: Shape, reader: Shape, path: Path, whole: Shape) -> Iterator[DirectionResult]:
         """Compare without splitting what is written any further; `whole` is what people are shown."""
         if writer.is_impossible:
             return
@@ -92,7 +92,7 @@ class JsonComparison(MemberComparison):
             if not any(kind == name and self._same(branches, other) for kind, other in writer.unions):
                 yield from self._alternatives(writer, reader, name, branches, path)
 
-    def _plain(self, writer: Shape, reader: Shape, path: Path, whole: Shape) -> Iterator[Found]:
+    def _plain(self, writer: Shape, reader: Shape, path: Path, whole: Shape) -> Iterator[DirectionResult]:
         """Compare all but alternatives."""
         for what in reader.unread:
             yield self._unknown(path, "undecided", f"{what} is not followed", f"{what} is not followed")
@@ -125,7 +125,7 @@ class JsonComparison(MemberComparison):
             if name in DEPENDENT or not any(kind == name and self._same(value, other) for kind, other in writer.opaque):
                 yield self._unknown(path, "condition-changed", f"`{name}` differs", f"what `{name}` asks for is not compared")
 
-    def _values(self, values: list[Any], reader: Shape, path: Path, whole: Shape) -> Iterator[Found]:
+    def _values(self, values: list[Any], reader: Shape, path: Path, whole: Shape) -> Iterator[DirectionResult]:
         """Compare the only values that are written, one by one."""
         for value in values:
             self._steps.spend()
@@ -142,7 +142,7 @@ class JsonComparison(MemberComparison):
         if reader.enum is None:
             yield self._changed(path, "values-changed", whole, reader, Answer.NO)
 
-    def _items(self, writer: Shape, reader: Shape, path: Path) -> Iterator[Found]:
+    def _items(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         yield from self._sizes("array", writer, reader, path)
         most = writer.lengths.get("maxItems")
         if "uniqueItems" in reader.lengths and "uniqueItems" not in writer.lengths and (most is None or most > 1):
@@ -158,7 +158,9 @@ class JsonComparison(MemberComparison):
             for one in reader.items:
                 yield from self._read(writer.items or _ANY, one, (*path, "*"))
 
-    def _alternatives(self, writer: Shape, reader: Shape, name: str, branches: list[Any], path: Path) -> Iterator[Found]:
+    def _alternatives(
+        self, writer: Shape, reader: Shape, name: str, branches: list[Any], path: Path
+    ) -> Iterator[DirectionResult]:
         """Compare with `anyOf` or `oneOf`: each type of what is written on its own."""
         for atom in self._by_type(writer):
             shape = self._writer.shape(atom, self._steps)
@@ -176,7 +178,7 @@ class JsonComparison(MemberComparison):
             else:
                 yield from self._several(atom, name, near, path)
 
-    def _several(self, atom: Parts, name: str, near: list[Any], path: Path) -> Iterator[Found]:
+    def _several(self, atom: Parts, name: str, near: list[Any], path: Path) -> Iterator[DirectionResult]:
         """Compare with alternatives of which several may take what is written."""
         all_found = [self._read(atom, one, path) for one in near]
         lenient = min(max((one.lenient for one in branch), default=Answer.NO) for branch in all_found)
@@ -187,7 +189,7 @@ class JsonComparison(MemberComparison):
         elif strict > Answer.NO:
             answers = [min(one, Answer.UNKNOWN) for one in (lenient, strict)]
             because = "whether the alternatives of {reader} together take all that {writer} may write"
-            yield Found(path, "alternatives-changed", "alternatives differ", answers[0], answers[1], because)
+            yield DirectionResult(path, "alternatives-changed", "alternatives differ", answers[0], answers[1], because)
 
     def _by_type(self, writer: Shape) -> list[Parts]:
         """Split what is written by its types, where there are few of them."""
@@ -222,7 +224,7 @@ def _with(parts: Parts, *more: Any) -> Parts:
     return (*parts, *(one for one in more if id(one) not in ids))
 
 
-def _unsure(one: Found) -> Found:
+def _unsure(one: DirectionResult) -> DirectionResult:
     """Return what was found where a condition may have excluded it."""
     return one._replace(lenient=min(one.lenient, Answer.UNKNOWN), strict=min(one.strict, Answer.UNKNOWN))
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import orjson
 
 from lakehouse.compatibility.jsonvalues import as_key, type_of
-from lakehouse.compatibility.limits import Malformed, Steps
+from lakehouse.compatibility.limits import Malformed, StepBudget
 
 TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 # What is compared as a whole: the same, or not decided.
@@ -98,7 +98,7 @@ class JsonDocument:
             left += ((value, is_inner, is_data or name in _VALUES) for name, value in inner)
         return result
 
-    def shape(self, parts: Parts, steps: Steps) -> Shape:
+    def shape(self, parts: Parts, steps: StepBudget) -> Shape:
         """Lay schemas together that all hold for one value."""
         key = tuple(map(id, parts))
         shape = self.shapes.get(key)
@@ -115,7 +115,7 @@ class Shape:
         "opaque", "parts", "patterns", "prefix", "properties", "required", "tests", "types", "unions", "unread",
     )  # fmt: skip
 
-    def __init__(self, document: JsonDocument, parts: Parts, steps: Steps) -> None:
+    def __init__(self, document: JsonDocument, parts: Parts, steps: StepBudget) -> None:
         self.document, self.parts = document, parts  # parts are held, so that their ids stay theirs
         self.types: frozenset[str] = TYPES
         self.enum: list[Any] | None = None
@@ -146,7 +146,7 @@ class Shape:
             self.types = frozenset(map(type_of, values))
         self.is_impossible = self.is_impossible or not self.types
 
-    def _add(self, part: Any, steps: Steps, over: tuple[str, ...]) -> None:
+    def _add(self, part: Any, steps: StepBudget, over: tuple[str, ...]) -> None:
         steps.spend(len(over))
         if part is True:
             return

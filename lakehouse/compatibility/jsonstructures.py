@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
-from lakehouse.compatibility.limits import Malformed, Steps
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
+from lakehouse.compatibility.limits import Malformed, StepBudget
 
 _WIDER = {
     "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
@@ -47,16 +47,16 @@ class StructureComparison:
         steps: count the work.
     """
 
-    def __init__(self, writer: Any, reader: Any, *, is_backward: bool, steps: Steps) -> None:
+    def __init__(self, writer: Any, reader: Any, *, is_backward: bool, steps: StepBudget) -> None:
         self._roots = (writer, reader)
         self._is_backward, self._steps = is_backward, steps
         self._seen: set[tuple[int, int]] = set()
 
-    def compare(self) -> Iterator[Found]:
+    def compare(self) -> Iterator[DirectionResult]:
         """Compare both from their root type."""
         yield from self._read(_root_of(self._roots[0]), _root_of(self._roots[1]), ())
 
-    def _read(self, writer: Any, reader: Any, path: Path) -> Iterator[Found]:
+    def _read(self, writer: Any, reader: Any, path: Path) -> Iterator[DirectionResult]:
         writer, reader = (_followed(one, root) for one, root in zip((writer, reader), self._roots, strict=True))
         key = (id(writer), id(reader))
         if key in self._seen:
@@ -85,7 +85,7 @@ class StructureComparison:
     def _takes(self, kind: str, types: frozenset[str]) -> bool:
         return kind in types or "any" in types or any(one in types for one in _WIDER.get(kind, ()))
 
-    def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[Found]:
+    def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
         ours, theirs = writer.get("properties") or {}, reader.get("properties") or {}
         wanted, always = _required(reader), _required(writer)
         if wanted is None or always is None:
@@ -115,18 +115,18 @@ class StructureComparison:
             answer = Answer.UNKNOWN if isinstance(reader.get("additionalProperties"), dict) else Answer.NO
             strict = Answer.YES if is_closed else answer
             because = "{writer} may write members that it does not declare, and {reader} refuses some"
-            yield Found(path, "content-changed", "`additionalProperties` differs", answer, strict, because)
+            yield DirectionResult(path, "content-changed", "`additionalProperties` differs", answer, strict, because)
 
     def _alone(
         self, path: Path, member: Any, lenient: Answer, strict: Answer, because: str, *, is_reader: bool, is_needed: bool
-    ) -> Found:
+    ) -> DirectionResult:
         came = is_reader == self._is_backward
         value = " or ".join(sorted(_types(_followed(member, self._roots[is_reader]))))
         needed = "required" if is_needed else "optional"
         what = f"came: {value}, {needed}" if came else f"went: {value}, was {needed}"
-        return Found(path, "field-added" if came else "field-removed", what, lenient, strict, because)
+        return DirectionResult(path, "field-added" if came else "field-removed", what, lenient, strict, because)
 
-    def _values(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[Found]:
+    def _values(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
         ours, theirs = (
             [one["const"]] if "const" in one else one.get("enum") if isinstance(one.get("enum"), list) else None
             for one in (writer, reader)
@@ -145,8 +145,8 @@ class StructureComparison:
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> Found:
-        return Found(path, kind, what, answer, answer, because)
+    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
+        return DirectionResult(path, kind, what, answer, answer, because)
 
 
 def read_structure(document: Any) -> dict[str, Any]:

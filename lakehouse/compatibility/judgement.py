@@ -108,7 +108,7 @@ class Judgement(NamedTuple):
         return sorted(grave, key=lambda one: (-one.breaks.worst, one.pointer, one.kind))
 
 
-class Found(NamedTuple):
+class DirectionResult(NamedTuple):
     """What one direction finds: `because` says why, about `{writer}` and `{reader}`."""
 
     path: Path
@@ -128,14 +128,14 @@ class Undecided(NamedTuple):
 _OLD, _NEW = "the old schema", "the new schema"
 
 
-def joined(backward: Iterable[Found], forward: Iterable[Found]) -> tuple[SchemaDifference, ...]:
+def joined(backward: Iterable[DirectionResult], forward: Iterable[DirectionResult]) -> tuple[SchemaDifference, ...]:
     """Join what both directions find: one difference for each place and kind.
 
     Args:
         backward: found where the old schema writes and the new one reads.
         forward: found where the new schema writes and the old one reads.
     """
-    pairs: dict[tuple[Path, str, str], list[Found | None]] = {}
+    pairs: dict[tuple[Path, str, str], list[DirectionResult | None]] = {}
     for at, side in enumerate((backward, forward)):
         for one in side:
             sides = pairs.setdefault((one.path, one.kind, one.what), [None, None])
@@ -145,12 +145,12 @@ def joined(backward: Iterable[Found], forward: Iterable[Found]) -> tuple[SchemaD
     return tuple(_difference(key, *sides) for key, sides in sorted(pairs.items()))
 
 
-def unread_values(path: Path, values: Iterable[str], *, is_backward: bool) -> Iterator[Found]:
+def unread_values(path: Path, values: Iterable[str], *, is_backward: bool) -> Iterator[DirectionResult]:
     """Yield that values, as people read them, may be written and are not read; `is_backward`: the old schema writes."""
     kind, word = ("value-removed", "went") if is_backward else ("value-added", "came")
     for value in values:
         because = f"{{writer}} may write {value}, which {{reader}} does not take"
-        yield Found(path, kind, f"value {value} {word}", Answer.YES, Answer.YES, because)
+        yield DirectionResult(path, kind, f"value {value} {word}", Answer.YES, Answer.YES, because)
 
 
 def undecided(why: str) -> tuple[SchemaDifference, ...]:
@@ -159,7 +159,9 @@ def undecided(why: str) -> tuple[SchemaDifference, ...]:
     return (SchemaDifference(Pointer(""), "undecided", "cannot be compared", both, f"{why[:1].upper()}{why[1:]}.", both),)
 
 
-def _difference(key: tuple[Path, str, str], backward: Found | None, forward: Found | None) -> SchemaDifference:
+def _difference(
+    key: tuple[Path, str, str], backward: DirectionResult | None, forward: DirectionResult | None
+) -> SchemaDifference:
     reasons = []
     for one, writer, reader in ((backward, _OLD, _NEW), (forward, _NEW, _OLD)):
         if one is not None and one.strict > Answer.NO and one.because:

@@ -29,7 +29,7 @@ class Malformed(Unreadable):
     """A schema breaks a rule of its format."""
 
 
-class Steps:
+class StepBudget:
     """Counts the steps of a comparison."""
 
     def __init__(self, most: int = MOST_STEPS) -> None:

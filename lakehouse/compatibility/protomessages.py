@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from lakehouse.compatibility.judgement import Answer, Found, Path
-from lakehouse.compatibility.limits import Steps
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
+from lakehouse.compatibility.limits import StepBudget
 from lakehouse.compatibility.protofiles import SCALARS, ProtoField, ProtoFile, ProtoMessage
 
 # Types that are written alike, as bytes; a value that does not fit is cut off.
@@ -45,17 +45,17 @@ class ProtoComparison:
         steps: count the work.
     """
 
-    def __init__(self, writer: ProtoFile, reader: ProtoFile, *, is_backward: bool, steps: Steps) -> None:
+    def __init__(self, writer: ProtoFile, reader: ProtoFile, *, is_backward: bool, steps: StepBudget) -> None:
         self._writer, self._reader = writer, reader
         self._is_backward, self._steps = is_backward, steps
         self._seen: set[tuple[str, str]] = set()
 
-    def compare(self) -> Iterator[Found]:
+    def compare(self) -> Iterator[DirectionResult]:
         """Compare all messages and enumerations that both declare, by name; one that is gone breaks who sends it."""
         if self._writer.package != self._reader.package:
             old, new = self._in_time(self._writer.package, self._reader.package)
             what = f"was {old or 'none'}, is {new or 'none'}"
-            yield Found((), "package-changed", what, Answer.NO, Answer.NO, "")
+            yield DirectionResult((), "package-changed", what, Answer.NO, Answer.NO, "")
         for name, message in self._writer.messages.items():
             other = self._reader.messages.get(self._moved(name))
             if other is not None:
@@ -65,7 +65,7 @@ class ProtoComparison:
                 what = f"message {name} {'went' if self._is_backward else 'came'}"
                 answer = Answer.YES if name == self._writer.first else Answer.NO
                 because = "{writer} writes this message, which {reader} does not know"
-                yield Found(_path_of(name, self._writer.package), kind, what, answer, answer, because)
+                yield DirectionResult(_path_of(name, self._writer.package), kind, what, answer, answer, because)
         for name, enum in self._writer.enums.items():
             same = self._reader.enums.get(self._moved(name))
             if same is not None:
@@ -76,7 +76,7 @@ class ProtoComparison:
         start = f"{self._writer.package}." if self._writer.package else ""
         return f"{self._reader.package}.{name.removeprefix(start)}" if self._reader.package else name.removeprefix(start)
 
-    def _messages(self, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Iterator[Found]:
+    def _messages(self, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Iterator[DirectionResult]:
         if (writer.name, reader.name) in self._seen:
             return
         self._seen.add((writer.name, reader.name))
@@ -92,22 +92,22 @@ class ProtoComparison:
             if number not in writer.fields:
                 yield self._read(field, writer, reader, path)
 
-    def _written(self, field: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Found:
+    def _written(self, field: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> DirectionResult:
         """Describe a field that only the writer has: as bytes it is passed over, as JSON it is an error."""
         because = "{writer} writes it, and as JSON {reader} refuses a name that it does not know"
         kind, what = self._gone(field, reader) if self._is_backward else self._new(field, reader)
-        return Found((*path, field.name), kind, what, Answer.NO, Answer.YES, because)
+        return DirectionResult((*path, field.name), kind, what, Answer.NO, Answer.YES, because)
 
-    def _read(self, field: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> Found:
+    def _read(self, field: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path) -> DirectionResult:
         """Describe a field that only the reader has: it is missing, unless its number was reserved: earlier writers had one."""
         is_reused = self._is_backward and writer.reserves(field)
         kind, what = self._new(field, writer) if self._is_backward else self._gone(field, writer)
         if is_reused and field.label != "required":
             because = "{writer} reserves the number or the name, so what was written earlier may hold another field there"
-            return Found((*path, field.name), kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
+            return DirectionResult((*path, field.name), kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
         answer = Answer.YES if field.label == "required" else Answer.NO
         because = "{writer} does not write it, and {reader} requires it"
-        return Found((*path, field.name), kind, what, answer, answer, because)
+        return DirectionResult((*path, field.name), kind, what, answer, answer, because)
 
     def _gone(self, field: ProtoField, new: ProtoMessage) -> tuple[str, str]:
         """Return the kind of a field that went, and what is said of it; another field may get a number that is free."""
@@ -121,33 +121,35 @@ class ProtoComparison:
 
     def _fields(
         self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path
-    ) -> Iterator[Found]:
+    ) -> Iterator[DirectionResult]:
         old, new = self._in_time(field, other)
         here = (*path, new.name)
         if field.json_name != other.json_name:
             because = "as JSON {writer} writes another name, which {reader} does not know"
-            yield Found(here, "field-renamed", f"no. {field.number} was called {old.name}", Answer.NO, Answer.YES, because)
+            yield DirectionResult(
+                here, "field-renamed", f"no. {field.number} was called {old.name}", Answer.NO, Answer.YES, because
+            )
         if (field.key, field.label == "repeated") != (other.key, other.label == "repeated"):
             what = f"was {_field_text(old)}, is {_field_text(new)}"
             answer = Answer.YES if field.label == "repeated" or field.key or other.key else Answer.NO
             because = "{writer} writes several values, or other ones, where {reader} takes one"
-            yield Found(here, "type-changed", what, answer, Answer.YES, because)
+            yield DirectionResult(here, "type-changed", what, answer, Answer.YES, because)
             return
         if "required" in (field.label, other.label) and field.label != other.label:
             kind = "became-required" if new.label == "required" else "became-optional"
             answer = Answer.YES if other.label == "required" else Answer.NO
             because = "{writer} may leave it out, and {reader} requires it"
-            yield Found(here, kind, kind.replace("-", " "), answer, answer, because)
+            yield DirectionResult(here, kind, kind.replace("-", " "), answer, answer, because)
         if field.oneof != other.oneof:
             what = f"was in {f'oneof {old.oneof}' if old.oneof else 'no oneof'}, is in {new.oneof or 'none'}"
             answer = Answer.YES if other.oneof else Answer.NO
             because = "{writer} may write several fields, of which {reader} keeps the last"
-            yield Found(here, "oneof-changed", what, answer, answer, because)
+            yield DirectionResult(here, "oneof-changed", what, answer, answer, because)
         yield from self._types(field, other, writer, reader, here)
 
     def _types(
         self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, here: Path
-    ) -> Iterator[Found]:
+    ) -> Iterator[DirectionResult]:
         names = (self._writer.resolve(field.type, writer.name), self._reader.resolve(other.type, reader.name))
         messages = (self._writer.messages.get(names[0]), self._reader.messages.get(names[1]))
         if messages[0] is not None and messages[1] is not None:
@@ -170,9 +172,11 @@ class ProtoComparison:
             wire = json = Answer.UNKNOWN
         old, new = self._in_time(field.type, other.type)
         because = f"{{writer}} writes {field.type}, which {{reader}} cannot read as {other.type} without loss"
-        yield Found(here, "type-changed", f"was {old}, is {new}", wire, max(wire, json), because)
+        yield DirectionResult(here, "type-changed", f"was {old}, is {new}", wire, max(wire, json), because)
 
-    def _enums(self, writer: dict[int, list[str]], reader: dict[int, list[str]], is_closed: bool, path: Path) -> Iterator[Found]:
+    def _enums(
+        self, writer: dict[int, list[str]], reader: dict[int, list[str]], is_closed: bool, path: Path
+    ) -> Iterator[DirectionResult]:
         """Compare numbers: an open enum keeps one that it does not know, a closed one puts it among unknown fields."""
         for number, names in writer.items():
             self._steps.spend()
@@ -181,11 +185,11 @@ class ProtoComparison:
                 kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
                 because = f"{{writer}} may write {names[0]}, which {{reader}} does not know"
                 lenient = Answer.YES if is_closed else Answer.NO
-                yield Found(path, kind, f"value {names[0]} = {number} {word}", lenient, Answer.YES, because)
+                yield DirectionResult(path, kind, f"value {names[0]} = {number} {word}", lenient, Answer.YES, because)
             elif not set(names) <= set(others):
                 old, new = self._in_time(names[0], others[0])
                 because = "as JSON {writer} writes the name, which {reader} does not know"
-                yield Found(path, "value-renamed", f"{number} was {old}, is {new}", Answer.NO, Answer.YES, because)
+                yield DirectionResult(path, "value-renamed", f"{number} was {old}, is {new}", Answer.NO, Answer.YES, because)
 
     def _in_time(self, of_writer: _Side, of_reader: _Side) -> tuple[_Side, _Side]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)

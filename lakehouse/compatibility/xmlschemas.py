@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from lakehouse.compatibility.judgement import Answer, Found, Path, unread_values
-from lakehouse.compatibility.limits import Malformed, Steps, Unreadable
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
+from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
 _PASSED_OVER = frozenset({"annotation", "import", "include", "notation"})
@@ -133,12 +133,12 @@ class XmlComparison:
         steps: count the work.
     """
 
-    def __init__(self, writer: XmlDocument, reader: XmlDocument, *, is_backward: bool, steps: Steps) -> None:
+    def __init__(self, writer: XmlDocument, reader: XmlDocument, *, is_backward: bool, steps: StepBudget) -> None:
         self._writer, self._reader = writer, reader
         self._is_backward, self._steps = is_backward, steps
         self._seen: set[tuple[int, int]] = set()
 
-    def compare(self) -> Iterator[Found]:
+    def compare(self) -> Iterator[DirectionResult]:
         """Compare all global elements; what stands next to them is the same or unknown."""
         for name, node in self._writer.elements.items():
             other = self._reader.elements.get(name)
@@ -162,7 +162,7 @@ class XmlComparison:
                 )
                 yield self._found((), "content-changed", f"{what} differ", answer, because)
 
-    def _types(self, node: Any, other: Any, path: Path) -> Iterator[Found]:
+    def _types(self, node: Any, other: Any, path: Path) -> Iterator[DirectionResult]:
         ours, theirs = self._writer.type_of(node), self._reader.type_of(other)
         if not isinstance(ours, str | None) and not isinstance(theirs, str | None):
             key = (id(ours), id(theirs))
@@ -185,7 +185,7 @@ class XmlComparison:
         because = f"{{writer}} may write {names[0]}, and {{reader}} takes {names[1]}"
         yield self._found(path, "type-changed", f"was {old}, is {new}", answer, because)
 
-    def _declared(self, ours: Any, theirs: Any, path: Path) -> Iterator[Found]:
+    def _declared(self, ours: Any, theirs: Any, path: Path) -> Iterator[DirectionResult]:
         if _kind(ours) != _kind(theirs) or _kind(ours) == "simpleType":
             if _text(ours) != _text(theirs):
                 yield from self._simple(ours, theirs, path)
@@ -217,9 +217,9 @@ class XmlComparison:
                 needed = "required" if part.least else "optional"
                 because = "{writer} may write it, and {reader} refuses what it does not know"
                 what = f"{word}: {'attribute' if name.startswith('@') else 'element'}, {needed}"
-                yield Found((*path, name), kind, what, Answer.NO, Answer.YES, because)
+                yield DirectionResult((*path, name), kind, what, Answer.NO, Answer.YES, because)
 
-    def _occurrence(self, writer: _Part, reader: _Part, path: Path) -> Iterator[Found]:
+    def _occurrence(self, writer: _Part, reader: _Part, path: Path) -> Iterator[DirectionResult]:
         if (writer.least, writer.most) == (reader.least, reader.most):
             return
         old, new = self._in_time(writer, reader)
@@ -229,7 +229,7 @@ class XmlComparison:
         because = "{writer} may write it more or less often than {reader} takes"
         yield self._found(path, kind, f"was there {times[0]}, is there {times[1]}", Answer.YES if is_lost else Answer.NO, because)
 
-    def _simple(self, ours: Any, theirs: Any, path: Path) -> Iterator[Found]:
+    def _simple(self, ours: Any, theirs: Any, path: Path) -> Iterator[DirectionResult]:
         """Compare two simple types that are not the same: by the values that they list, else it is unknown."""
         values = [_listed(one) for one in (ours, theirs)]
         if values[0] is None or values[1] is None:
@@ -241,8 +241,8 @@ class XmlComparison:
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> Found:
-        return Found(path, kind, what, answer, answer, because)
+    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
+        return DirectionResult(path, kind, what, answer, answer, because)
 
 
 def _kind(node: Any) -> str:

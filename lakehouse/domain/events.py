@@ -62,7 +62,7 @@ class Changed(NamedTuple):
     before: JsonText | None
 
 
-class Part(NamedTuple):
+class SubjectChange(NamedTuple):
     """What a change means for a subject.
 
     Attributes:
@@ -87,7 +87,7 @@ class Part(NamedTuple):
         return self.registryid, self.entity, self.subject, self.action == _DEPRECATION
 
 
-class Event(NamedTuple):
+class ChangeEvent(NamedTuple):
     """An event before it is written; time None: that of the commit. Events of a snapshot come in this order."""
 
     registryid: RegistryId
@@ -114,7 +114,7 @@ def cloudevents(commit: Commit, changed: Iterable[Changed], source: str, feeds: 
         source: URL of the registry, setting `events_source`; `{registryid}` stands for its id.
         feeds: which feeds.
     """
-    parts: dict[tuple[RegistryId, str, str, bool], list[Part]] = {}
+    parts: dict[tuple[RegistryId, str, str, bool], list[SubjectChange]] = {}
     for row in changed:
         for part in parts_of(row, feeds):
             parts.setdefault(part.key, []).append(part)
@@ -122,7 +122,7 @@ def cloudevents(commit: Commit, changed: Iterable[Changed], source: str, feeds: 
     return (as_cloudevent(event, commit, source) for event in sorted(events, key=lambda one: one[:3]))
 
 
-def parts_of(row: Changed, feeds: Sequence[str] = FEEDS) -> Iterator[Part]:
+def parts_of(row: Changed, feeds: Sequence[str] = FEEDS) -> Iterator[SubjectChange]:
     """Return the parts of events that a change makes."""
     if row.kind not in ENTITY_OF_KIND:
         return
@@ -136,16 +136,16 @@ def parts_of(row: Changed, feeds: Sequence[str] = FEEDS) -> Iterator[Part]:
         yield _catalog_part(row)
 
 
-def event_of(parts: Sequence[Part]) -> Event:
+def event_of(parts: Sequence[SubjectChange]) -> ChangeEvent:
     """Return the event of parts with one key: the strongest action, all names that changed."""
     registryid, entity, subject, _ = parts[0].key
     action = max((part.action for part in parts), key=_STRONGEST_LAST.index)
     has_list = action in ("updated", _DEPRECATION) and entity not in _WITHOUT_LIST
     names = sorted({name for part in parts for name in part.names}) if has_list else None
-    return Event(registryid, subject, _TYPES.get((entity, action), f"io.xregistry.{entity}.{action}"), parts[0].time, names)
+    return ChangeEvent(registryid, subject, _TYPES.get((entity, action), f"io.xregistry.{entity}.{action}"), parts[0].time, names)
 
 
-def as_cloudevent(event: Event, commit: Commit, source: str) -> JsonText:
+def as_cloudevent(event: ChangeEvent, commit: Commit, source: str) -> JsonText:
     """Write an event as JSON; its id begins with the number of the snapshot, and is the same whenever it is written."""
     digest = hashlib.sha256("\n".join((event.registryid, event.type, event.subject)).encode()).hexdigest()[:32]
     members: dict[str, Any] = {
@@ -162,16 +162,16 @@ def as_cloudevent(event: Event, commit: Commit, source: str) -> JsonText:
     return JsonText(orjson.dumps(members).decode())
 
 
-def _own_parts(row: Changed, names: list[str]) -> Iterator[Part]:
+def _own_parts(row: Changed, names: list[str]) -> Iterator[SubjectChange]:
     """Return that of the entity itself; a Version that only became or ceased to be the default has none."""
     if row.op != "update" or names != ["isdefault"]:
         entity = ENTITY_OF_KIND[row.kind]
         own = [name for name in names if name != "isdefault"] + _DATES
         meta = [f"meta.{name}" for name in own] if entity == "resource" else own
-        yield Part(row.registryid, entity, row.xid, _ACTION[row.op], meta)
+        yield SubjectChange(row.registryid, entity, row.xid, _ACTION[row.op], meta)
 
 
-def _parts_of_holder(row: Changed, names: list[str], after: _Attributes) -> Iterator[Part]:
+def _parts_of_holder(row: Changed, names: list[str], after: _Attributes) -> Iterator[SubjectChange]:
     """Return that of what holds what came or went, and of the Resource whose default Version changed."""
     entity = ENTITY_OF_KIND[row.kind]
     if entity == "registry":
@@ -181,35 +181,37 @@ def _parts_of_holder(row: Changed, names: list[str], after: _Attributes) -> Iter
     of_holder = {"group": "registry", "resource": "group", "version": "resource"}[entity]
     if row.op != "update":
         dates = ["meta.epoch", "meta.modifiedat"] if entity == "version" else _DATES
-        yield Part(row.registryid, of_holder, holder or "/", "updated", [*dates, *listed])
+        yield SubjectChange(row.registryid, of_holder, holder or "/", "updated", [*dates, *listed])
         return
     became = "isdefault" in names
     if entity == "version" and (became or after.get("isdefault") == "true"):
         shown = [*names, *after] if became else names
-        yield Part(row.registryid, of_holder, holder, "updated", [name for name in shown if name != "isdefault"] + _DATES)
+        yield SubjectChange(
+            row.registryid, of_holder, holder, "updated", [name for name in shown if name != "isdefault"] + _DATES
+        )
 
 
-def _parts_of_members(row: Changed, names: list[str], before: _Attributes, after: _Attributes) -> Iterator[Part]:
+def _parts_of_members(row: Changed, names: list[str], before: _Attributes, after: _Attributes) -> Iterator[SubjectChange]:
     """Return those of a registry's model and capabilities, and of deprecations."""
     entity = ENTITY_OF_KIND[row.kind]
     if entity == "registry" and row.op == "update":
         for member in _OF_REGISTRY:
             if member in names:
-                yield Part(row.registryid, member, row.xid, _ACTION[row.op], _differing(before, after, "capabilities"))
+                yield SubjectChange(row.registryid, member, row.xid, _ACTION[row.op], _differing(before, after, "capabilities"))
     if entity in ("group", "resource") and row.op != "delete" and "deprecated" in names:
-        yield Part(row.registryid, entity, row.xid, _DEPRECATION, _differing(before, after, "deprecated"))
+        yield SubjectChange(row.registryid, entity, row.xid, _DEPRECATION, _differing(before, after, "deprecated"))
 
 
-def _catalog_part(row: Changed) -> Part:
+def _catalog_part(row: Changed) -> SubjectChange:
     """Return that of a message group, message or Version of one in the feed of message catalogs, without data (CAT-202)."""
     part = row.xid.split("/")
     subject = f"/messagecatalog/{part[2]}"
     subject += f"/messagedefinitions/{part[4]}" if len(part) > 4 else ""
     subject += f"/versions/{part[6]}" if len(part) > 6 else ""
     if row.op == "delete":
-        return Part(row.registryid, MESSAGE_CATALOG, subject, "deleted", [])
+        return SubjectChange(row.registryid, MESSAGE_CATALOG, subject, "deleted", [])
     name, moment = ("createdat", row.createdat) if row.kind == "version" else ("modifiedat", row.modifiedat)
-    return Part(row.registryid, MESSAGE_CATALOG, subject, "updated", [], _recorded(row.raw, name, moment))
+    return SubjectChange(row.registryid, MESSAGE_CATALOG, subject, "updated", [], _recorded(row.raw, name, moment))
 
 
 def _attributes(body: str | None) -> _Attributes:

@@ -16,7 +16,7 @@ from lakehouse.text.names import JsonText, Pointer
 _METADATA = "/envelopemetadata"
 
 
-class _Declared(NamedTuple):
+class _InferredAttribute(NamedTuple):
     """What is inferred of a CloudEvents attribute: its type, whether it is required, its value."""
 
     type: str
@@ -25,11 +25,11 @@ class _Declared(NamedTuple):
 
 
 _ALWAYS = {
-    "specversion": _Declared("string", required=True, value=JsonText('"1.0"')),
-    "id": _Declared("string", required=True),
-    "source": _Declared("uritemplate", required=True),
-    "type": _Declared("string", required=True),
-    "time": _Declared("timestamp", value=JsonText('"0000-01-01T00:00:00Z"')),
+    "specversion": _InferredAttribute("string", required=True, value=JsonText('"1.0"')),
+    "id": _InferredAttribute("string", required=True),
+    "source": _InferredAttribute("uritemplate", required=True),
+    "type": _InferredAttribute("string", required=True),
+    "time": _InferredAttribute("timestamp", value=JsonText('"0000-01-01T00:00:00Z"')),
 }
 
 
@@ -54,11 +54,11 @@ def _of_cloudevent(attributes: Leaves) -> dict[Pointer, JsonText]:
     content_type = attributes.get(Pointer("/datacontenttype"), None if of_format is None else canonical_text(of_format))
     schema = attributes.get(Pointer("/dataschemauri"))
     declared = dict(_ALWAYS)
-    declared |= {name: _Declared("string") for name in names if name not in ("dataschema", *declared)}
+    declared |= {name: _InferredAttribute("string") for name in names if name not in ("dataschema", *declared)}
     if content_type not in (None, "null"):
-        declared["datacontenttype"] = _Declared("string", value=content_type)
+        declared["datacontenttype"] = _InferredAttribute("string", value=content_type)
     if "dataschema" in names or schema not in (None, "null"):
-        declared["dataschema"] = _Declared("uritemplate", value=None if schema == "null" else schema)
+        declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
     leaves: dict[Pointer, JsonText] = {}
     for name, one in declared.items():
         at = f"{_METADATA}/{name}"  # of a pointer: it is escaped

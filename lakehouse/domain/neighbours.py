@@ -1,7 +1,7 @@
 """The neighbours of an entity, found by look-ups, and the rules of `relations` that it breaks with them.
 
-Spark finds the same neighbours by joins (`rules.between`). Here the way follows one entity that was written: what holds it, what
-it names, what it is merged with, what it carries. Those that name or carry it are entities of their own, and asked for apart.
+Spark finds the same neighbours by joins (`rules.relational`). Here the look-ups follow one entity that was written: its parent,
+what it names, what it is merged with, what it carries. Those that name or carry it are other entities, looked up separately.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Surroundings(Protocol):
         """Return an earlier entity of the same collection whose XID differs in letter case only."""
 
 
-class Limits(NamedTuple):
+class RuleLimits(NamedTuple):
     """Settings that rules follow.
 
     Attributes:
@@ -80,7 +80,7 @@ class Limits(NamedTuple):
     with_published: bool = False
 
 
-def violations_of(entity: EntityState, before: EntityState | None, around: Surroundings, limits: Limits) -> Violations:
+def violations_of(entity: EntityState, before: EntityState | None, around: Surroundings, limits: RuleLimits) -> Violations:
     """Yield the rules between entities that an entity breaks which is new or was changed.
 
     Args:
@@ -118,7 +118,7 @@ def _of_change(entity: EntityState, before: EntityState) -> Violations:
     )
 
 
-def _of_promises(entity: EntityState, before: EntityState | None, around: Surroundings, limits: Limits) -> Violations:
+def _of_promises(entity: EntityState, before: EntityState | None, around: Surroundings, limits: RuleLimits) -> Violations:
     """Compare Versions with those before them, by what `compatibility` promises.
 
     A finding is about the later Version, if that was written, else about the earlier one; about the message or schema if neither
@@ -149,7 +149,7 @@ def _of_promises(entity: EntityState, before: EntityState | None, around: Surrou
             )
 
 
-def _of_alias(entity: EntityState, around: Surroundings, limits: Limits) -> Violations:
+def _of_alias(entity: EntityState, around: Surroundings, limits: RuleLimits) -> Violations:
     xref = entity.known.get("xref")
     if not isinstance(xref, str):
         return
@@ -188,7 +188,7 @@ def _of_holder(message: Xid, known: Attributes, around: Surroundings, *, is_base
 class _Version:
     """A Version of a message, with what it names."""
 
-    def __init__(self, entity: EntityState, around: Surroundings, limits: Limits) -> None:
+    def __init__(self, entity: EntityState, around: Surroundings, limits: RuleLimits) -> None:
         self.entity, self.around, self.limits = entity, around, limits
         self.known = entity.known
         self.message = xid_of_resource(entity.xid)
@@ -268,7 +268,7 @@ class _Version:
 class _Endpoint:
     """An endpoint, with what it names and carries."""
 
-    def __init__(self, entity: EntityState, around: Surroundings, limits: Limits) -> None:
+    def __init__(self, entity: EntityState, around: Surroundings, limits: RuleLimits) -> None:
         self.entity, self.around, self.limits = entity, around, limits
         self.known = entity.known
         named = self.known.get("messagegroups")
@@ -373,7 +373,7 @@ def _carried(holder: Xid, around: Surroundings) -> Iterator[tuple[Xid, EntitySta
             yield message.xid, shown
 
 
-def _flattened(version: Xid, find: FindAttributes, limits: Limits) -> tuple[str, Leaves]:
+def _flattened(version: Xid, find: FindAttributes, limits: RuleLimits) -> tuple[str, Leaves]:
     """Return how a chain of bases ends, and the definition merged with the bases that were found."""
     chain = chain_of(version, find, limits.max_chain_depth)
     followed = chain.versions[:1] if chain.status == "cycle" else chain.versions

@@ -1,8 +1,8 @@
-"""The rules between entities: what a message, its holder, its base, its schema and its earlier self must be to each other.
+"""The rules between entities: what a message, its parent, its base, its schema and its earlier self must be to each other.
 
 Each function is about an entity and one kind of neighbour; it gets the few values that decide and yields the rules that are
-broken. Who finds the neighbours does not matter: Spark by joins (`rules.between`), or look-ups (`domain.neighbours`). What Spark
-leaves out of a case is None. Pointers are those of the normal form, below the entity that shows the attributes.
+broken. Neighbours are found by joins of Spark (`rules.relational`) or by look-ups (`domain.neighbours`). What Spark leaves out of
+a case is None. Pointers are those of the normal form, below the entity that shows the attributes.
 """
 
 from __future__ import annotations

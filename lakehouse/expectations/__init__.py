@@ -10,8 +10,8 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "candidate": ["read_gates"],
-        "run": ["check_expectations"],
+        "gates": ["read_gates"],
+        "suiteruns": ["check_expectations"],
         "suites": ["Suite"],
         "validation": ["validate"],
     },

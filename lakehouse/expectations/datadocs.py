@@ -15,7 +15,7 @@ from importlib.metadata import version
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pyspark.sql import SparkSession
 
-from lakehouse.expectations.run import Outcome, Result
+from lakehouse.expectations.suiteruns import Outcome, SuiteResult
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.settings import Settings
 from lakehouse.store.files import remove_folder, write_text
@@ -41,7 +41,7 @@ class About:
     engine: str = ""
 
 
-def write_pages(spark: SparkSession, settings: Settings, what: str, results: Iterable[Result], folder: str = FOLDER) -> str:
+def write_pages(spark: SparkSession, settings: Settings, what: str, results: Iterable[SuiteResult], folder: str = FOLDER) -> str:
     """Write the pages below the warehouse, over those of the run before.
 
     Args:
@@ -62,7 +62,7 @@ def write_pages(spark: SparkSession, settings: Settings, what: str, results: Ite
     return f"{location}/index.html"
 
 
-def render_pages(what: str, results: list[Result], at: datetime) -> dict[str, str]:
+def render_pages(what: str, results: list[SuiteResult], at: datetime) -> dict[str, str]:
     """Render the pages.
 
     Returns:
@@ -83,5 +83,5 @@ def render_pages(what: str, results: list[Result], at: datetime) -> dict[str, st
     return rendered
 
 
-def _worst_first(result: Result) -> list[Outcome]:
+def _worst_first(result: SuiteResult) -> list[Outcome]:
     return [one for severity in SEVERITIES for one in result.failed(severity)]

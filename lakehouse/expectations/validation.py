@@ -13,21 +13,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.expectations.candidate import read_rows
 from lakehouse.expectations.datadocs import write_pages
-from lakehouse.expectations.run import Result, Rule, check_expectations, specification, validate_counts, validate_rows
+from lakehouse.expectations.gates import read_rows
+from lakehouse.expectations.suiteruns import (
+    RuleExpectation,
+    SuiteResult,
+    check_expectations,
+    specification,
+    validate_counts,
+    validate_rows,
+)
 from lakehouse.expectations.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.log.commits import read_head
 from lakehouse.log.projections import roll_forward
-from lakehouse.log.relations import open_relations
+from lakehouse.log.readable import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.progress import Clock, Watcher
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.rules.violations import Count, count_findings, record_findings, unrecorded
 from lakehouse.settings import Settings
+from lakehouse.store.deltatables import attach_tables, check_writers, is_small
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import interpreted
-from lakehouse.store.tables import attach_tables, check_writers, is_small
 from lakehouse.store.views import views, with_read
 
 EXAMPLES = 3  # told of each rule
@@ -35,7 +42,7 @@ _Check = Callable[[SparkSession, int], DataFrame]
 _Table = Callable[[SparkSession], DataFrame | None]
 
 
-class Broken(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that has findings, with some of them: registryid, xid, message, hint."""
 
     found: Count
@@ -59,8 +66,8 @@ class Validation:
 
     schema: str
     snapshot_id: int
-    results: list[Result]
-    broken: list[Broken]
+    results: list[SuiteResult]
+    broken: list[BrokenRule]
     recorded: int
     skipped: list[str]
     data_docs: str
@@ -104,7 +111,7 @@ def validate(
     spark: SparkSession,
     settings: Settings,
     check: _Check,
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, RuleExpectation],
     *,
     suites: Iterable[str] = (),
     at: str | None = None,
@@ -137,8 +144,8 @@ def validate(
         check_expectations(suite)
     with clock("attach", "tables of the catalog"):
         schema, snapshot_id = _open(spark, settings, chosen.values(), at)
-    results: list[Result] = []
-    broken: list[Broken] = []
+    results: list[SuiteResult] = []
+    broken: list[BrokenRule] = []
     recorded = 0
     with _names_in(spark, schema), interpreted(spark, is_small(spark, settings)):
         if not names or SPECIFICATION in names:
@@ -171,7 +178,7 @@ def _open(spark: SparkSession, settings: Settings, suites: Iterable[Suite], at: 
     return schema, head.snapshot_id if at is None else resolve_snapshot(spark, at)
 
 
-def find_broken(findings: DataFrame, counts: list[Count]) -> list[Broken]:
+def find_broken(findings: DataFrame, counts: list[Count]) -> list[BrokenRule]:
     """Give each rule that has findings with some of them, the worst first."""
     key = [F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")]
     told = [F.coalesce(F.col(f"finding.{name}"), F.lit("")).alias(name) for name in ("message", "hint")]
@@ -183,7 +190,7 @@ def find_broken(findings: DataFrame, counts: list[Count]) -> list[Broken]:
         example = {name: row[name] for name in ("registryid", "xid", "message", "hint")}
         examples.setdefault((row["rule_id"], row["severity"]), []).append(example)
     worst_first = sorted(counts, key=lambda count: (SEVERITIES.index(count.severity), count.rule_id))
-    return [Broken(count, examples.get((count.rule_id, count.severity), [])) for count in worst_first]
+    return [BrokenRule(count, examples.get((count.rule_id, count.severity), [])) for count in worst_first]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakehouse.dialects.writing import layout_of, loss_of_entity
 from lakehouse.export.losses import Losses
 from lakehouse.export.view import Stored
-from lakehouse.export.writers import GroupWriter, Style, group_writer
+from lakehouse.export.writers import GroupWriter, WriteStyle, group_writer
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of, xid_of_resource
 
@@ -27,7 +27,7 @@ _BATCH_BYTES = 4 << 20
 
 
 @dataclass
-class Run:
+class ByteRun:
     """Consecutive bytes of a part that belong together: groups of one collection, or one group.
 
     Attributes:
@@ -65,7 +65,7 @@ class Trailer:
         partly: registries of which whole groups were left out, so that nothing else of them need be here.
     """
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[ByteRun] = field(default_factory=list)
     roots: list[Stored] = field(default_factory=list)
     lost: dict[str, dict[str, Any]] = field(default_factory=dict)
     partly: list[RegistryId] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Trailer:
     def parse(line: bytes) -> Trailer:
         """Read what `text` wrote, without the digits."""
         told = json.loads(line)
-        runs, roots = [Run(**run) for run in told.pop("runs")], [Stored(*root) for root in told.pop("roots")]
+        runs, roots = [ByteRun(**run) for run in told.pop("runs")], [Stored(*root) for root in told.pop("roots")]
         return Trailer(runs, roots, **told)
 
 
@@ -88,7 +88,7 @@ def path_of(xid: Xid) -> tuple[str, ...]:
     return tuple(xid.split("/"))
 
 
-def writer(style: Style) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def writer(style: WriteStyle) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Give the function for `mapInArrow`: columns of `Stored`, sorted by registry and path, each registry's groups whole."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,12 +107,12 @@ def writer(style: Style) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
     return write
 
 
-def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
+def write_lines(rows: Iterable[Stored], style: WriteStyle) -> Iterator[bytes]:
     """Write rows as lines, the trailer last."""
     trailer = Trailer()
     losses = Losses(style.examples)
     known = layout_of(style.dialect).collections
-    run: Run | None = None
+    run: ByteRun | None = None
     held: bytes | None = None  # the last line: whether a comma follows it tells the next group
     offset = 0
     for (registryid, collection, groupid), members in groupby(rows, key=_group_of):
@@ -133,7 +133,7 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
                 run.length = offset - run.offset - 1
                 yield held
             held = None
-            run = Run(registryid, collection, groupid if style.by_group else "", offset)
+            run = ByteRun(registryid, collection, groupid if style.by_group else "", offset)
             trailer.runs.append(run)
         for line in _group_lines(xid, members, style, run, losses):
             if held is not None:
@@ -147,7 +147,7 @@ def write_lines(rows: Iterable[Stored], style: Style) -> Iterator[bytes]:
     yield trailer.text()
 
 
-def _group_lines(xid: Xid, rows: Iterator[Stored], style: Style, run: Run, losses: Losses) -> Iterator[bytes]:
+def _group_lines(xid: Xid, rows: Iterator[Stored], style: WriteStyle, run: ByteRun, losses: Losses) -> Iterator[bytes]:
     """Write a group: its own attributes, each member, and what closes it."""
     first = next(rows)
     own = first if first.xid == xid else None
@@ -175,7 +175,7 @@ def _group_lines(xid: Xid, rows: Iterator[Stored], style: Style, run: Run, losse
         yield group.head() + group.tail(count)
 
 
-def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style: Style, losses: Losses) -> None:
+def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style: WriteStyle, losses: Losses) -> None:
     """Tell that a dialect knows no such group, and nothing of what that holds."""
     loss = loss_of_entity(style.dialect, xid.split("/")[1])
     for lost in dict.fromkeys(xid_of_resource(row.xid) for row in rows):

@@ -14,7 +14,7 @@ from lakehouse.asyncapi.outward import Perspective, write_asyncapi
 from lakehouse.dialects.tables import Loss
 from lakehouse.export.backstage import write_backstage
 from lakehouse.export.odcs import write_contracts
-from lakehouse.export.writers import Style
+from lakehouse.export.writers import WriteStyle
 from lakehouse.text.names import Xid
 from lakehouse.text.yamltext import as_yaml
 
@@ -34,25 +34,25 @@ class TextFiles(NamedTuple):
 class Format(NamedTuple):
     """A format: how a registry in normal form is written, and what names of files end with."""
 
-    write: Callable[[dict[str, Any], Style], TextFiles]
+    write: Callable[[dict[str, Any], WriteStyle], TextFiles]
     suffix: str
 
 
-def _asyncapi(registry: dict[str, Any], style: Style) -> TextFiles:
+def _asyncapi(registry: dict[str, Any], style: WriteStyle) -> TextFiles:
     written = write_asyncapi(registry, _perspective(style))
     return TextFiles({"": orjson.dumps(written.document, option=orjson.OPT_INDENT_2) + b"\n"}, written.losses)
 
 
-def _backstage(registry: dict[str, Any], style: Style) -> TextFiles:
+def _backstage(registry: dict[str, Any], style: WriteStyle) -> TextFiles:
     return TextFiles({"": as_yaml(*write_backstage(registry, _perspective(style)))}, [])
 
 
-def _odcs(registry: dict[str, Any], style: Style) -> TextFiles:
+def _odcs(registry: dict[str, Any], style: WriteStyle) -> TextFiles:
     contracts = write_contracts(registry)
     return TextFiles({xid.replace("/messages/", "/").lstrip("/"): as_yaml(one) for xid, one in contracts.items()}, [])
 
 
-def _perspective(style: Style) -> Perspective:
+def _perspective(style: WriteStyle) -> Perspective:
     return "server" if style.perspective == "server" else "client"
 
 

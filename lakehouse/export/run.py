@@ -23,21 +23,19 @@ from lakehouse.asyncapi.messagewriting import OF_VERSIONS
 from lakehouse.dialects.tables import DBT, DIALECTS, NORMAL, WHOLE_DIALECTS, Loss
 from lakehouse.dialects.writing import layout_of, to_dialect
 from lakehouse.errors import LossyExport
-from lakehouse.export.asked import Chosen, choose_registry
 from lakehouse.export.dbtsources import write_sources
-from lakehouse.export.lines import LINES, TRAILER_DIGITS, Run, Trailer, writer
+from lakehouse.export.lines import LINES, TRAILER_DIGITS, ByteRun, Trailer, writer
 from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.otherformats import FORMATS
-from lakehouse.export.selection import Selection, current_rows, select_units
+from lakehouse.export.selection import ExportChoice, Selection, choose_registry, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
 from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
-from lakehouse.export.whole import stored_row, whole_registry
-from lakehouse.export.writers import Style
-from lakehouse.log.relations import open_relations
+from lakehouse.export.writers import WriteStyle, stored_row, whole_registry
+from lakehouse.log.readable import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.settings import Settings
+from lakehouse.store.deltatables import attach_tables, table_name
 from lakehouse.store.schema import TABLE_OF_KIND
-from lakehouse.store.tables import attach_tables, table_name
 from lakehouse.store.views import with_read
 from lakehouse.store.xids import group_of, id_in, message_of, version_xid
 from lakehouse.text.names import REGISTRY, WHOLE, RegistryId, Xid
@@ -52,13 +50,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-/]")
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """What to export, and how.
 
     Attributes:
         out: file or folder, a path or a URI.
         registry: the registry; None: all of them, which is one file only when there is one registry.
-        to_folder: `out` is a folder with a file for each registry, or with `Style.by_group` for each group; where several
+        to_folder: `out` is a folder with a file for each registry, or with `WriteStyle.by_group` for each group; where several
             registries need one, a name that is not that of a document is a folder, too.
         style: how entities are written.
         at: the catalog as of this snapshot: number, label, date, time or head; None: as it is.
@@ -71,7 +69,7 @@ class Request:
     out: str
     registry: RegistryId | None = None
     to_folder: bool = False
-    style: Style = field(default_factory=Style)
+    style: WriteStyle = field(default_factory=WriteStyle)
     at: str | None = None
     select: tuple[Xid, ...] = ()
     flat: bool = False
@@ -108,7 +106,7 @@ class Exported:
         }
 
 
-def export(spark: SparkSession, settings: Settings, request: Request) -> Exported:
+def export(spark: SparkSession, settings: Settings, request: ExportRequest) -> Exported:
     """Write the catalog as registry documents.
 
     Raises:
@@ -209,7 +207,7 @@ def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | N
     return spark.table(f"{open_relations(spark, settings, with_read(['flat_messages']), at=at)}.flat_messages")
 
 
-def _find_registry(log: DataFrame, request: Request) -> tuple[Chosen, int]:
+def _find_registry(log: DataFrame, request: ExportRequest) -> tuple[ExportChoice, int]:
     """Choose the registry to export; and count how many rows of the log that is.
 
     Raises:
@@ -227,12 +225,12 @@ def _partitions(spark: SparkSession, rows: int) -> int:
     return max(1, rows // _ROWS_PER_TASK, min(spark.sparkContext.defaultParallelism, rows // _FEWEST_ROWS_PER_TASK))
 
 
-def _write_parts(rows: DataFrame, partitions: int, style: Style, target: Target) -> None:
+def _write_parts(rows: DataFrame, partitions: int, style: WriteStyle, target: Target) -> None:
     ordered = sorted_rows(rows, partitions, with_raw=style.source)
     ordered.mapInArrow(writer(style), LINES).write.mode("append").text(target.scratch)
 
 
-def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Request) -> Exported:
+def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: ExportRequest) -> Exported:
     """Write each registry as one value, which the driver holds.
 
     Raises:
@@ -268,7 +266,7 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Reque
     return exported
 
 
-def _write_sources(spark: SparkSession, request: Request) -> Exported:
+def _write_sources(spark: SparkSession, request: ExportRequest) -> Exported:
     """Write the tables and views of the catalog as sources of dbt."""
     exported = Exported(request.out, dialect=DBT)
     with Target(spark, request.out, is_folder=request.to_folder, replace=request.replace, suffix=".yaml") as target:
@@ -290,7 +288,7 @@ class _Parts:
     """What stands in the parts: by registry its runs with the part of each, in order, its root row; and what was lost."""
 
     def __init__(self, target: Target, examples: int) -> None:
-        self.runs: dict[RegistryId, list[tuple[str, Run]]] = {}
+        self.runs: dict[RegistryId, list[tuple[str, ByteRun]]] = {}
         self.roots: dict[RegistryId, Stored] = {}
         counted = Losses(examples)
         partly: set[RegistryId] = set()
@@ -305,7 +303,7 @@ class _Parts:
         self.registries = sorted({*self.runs, *self.roots, *partly})
 
 
-def _join(target: Target, parts: _Parts, request: Request) -> Exported:
+def _join(target: Target, parts: _Parts, request: ExportRequest) -> Exported:
     """Write the files of a target out of the parts."""
     exported = Exported(request.out, registries=parts.registries, dialect=request.style.dialect)
     losses = exported.losses = Losses(request.style.examples)
@@ -319,7 +317,7 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
         for one in _files(registryid, parts.runs.get(registryid, []), request.style, several=len(heads) > 1)
     ]
 
-    def write(one: tuple[bytes, str, list[tuple[str, Run]]]) -> int:
+    def write(one: tuple[bytes, str, list[tuple[str, ByteRun]]]) -> int:
         head, name, runs = one
         with target.file(name) as file:
             _write_document(file, head, runs, request.style)
@@ -334,7 +332,7 @@ def _join(target: Target, parts: _Parts, request: Request) -> Exported:
     return exported
 
 
-def _head(registryid: RegistryId, parts: _Parts, style: Style, losses: Losses) -> bytes:
+def _head(registryid: RegistryId, parts: _Parts, style: WriteStyle, losses: Losses) -> bytes:
     """Write a registry's own attributes, and tell what of them cannot be said."""
     root = parts.roots.get(registryid)
     if style.source:
@@ -350,8 +348,8 @@ def _head(registryid: RegistryId, parts: _Parts, style: Style, losses: Losses) -
 
 
 def _files(
-    registryid: RegistryId, runs: list[tuple[str, Run]], style: Style, *, several: bool
-) -> Iterable[tuple[str, list[tuple[str, Run]]]]:
+    registryid: RegistryId, runs: list[tuple[str, ByteRun]], style: WriteStyle, *, several: bool
+) -> Iterable[tuple[str, list[tuple[str, ByteRun]]]]:
     """Give the files of a registry, one of several or the only one: name and what stands in it."""
     if not style.by_group or not runs:
         return [(_file_name(registryid), runs)]
@@ -365,7 +363,7 @@ def _file_name(path: str, suffix: str = ".json") -> str:
     return re.sub(r"(\A|/)(?=[._])", lambda found: found[0] + "%", safe) + suffix
 
 
-def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, Run]], style: Style) -> None:
+def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, ByteRun]], style: WriteStyle) -> None:
     """Write one document: the root's own attributes, and each collection with its URL and count; or an array of groups."""
     if layout_of(style.dialect).is_array:
         _write_array(file, runs, style)
@@ -387,7 +385,7 @@ def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, Run]], 
     file.write(b"}\n")
 
 
-def _write_array(file: TargetFile, runs: list[tuple[str, Run]], style: Style) -> None:
+def _write_array(file: TargetFile, runs: list[tuple[str, ByteRun]], style: WriteStyle) -> None:
     """Write an array of groups; a group that has a file of its own stands there alone."""
     is_alone = style.by_group and len(runs) == 1
     file.write(b"" if is_alone else b"[")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import TargetError, reason_of
 from lakehouse.store.internals.hadoop import filesystem_of
-from lakehouse.store.places import refuse_target
+from lakehouse.store.localpaths import refuse_target
 from lakehouse.store.session import absolute_location
 
 _BELOW = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]*:(//[^/]+)?/+[^/]")  # there is a name below the root of a filesystem

@@ -6,7 +6,9 @@ behind them. What it cannot say in a dialect it tells.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -21,17 +23,18 @@ from lakehouse.export.view import (
     Urls,
     as_bytes,
     group_view,
+    registry_view,
     resource_view,
     source_of_group,
     source_of_resource,
     with_member,
 )
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.xid import last_id
+from lakehouse.text.xid import last_id, xid_of_resource
 
 
 @dataclass(frozen=True)
-class Style:
+class WriteStyle:
     """How entities are written.
 
     Attributes:
@@ -54,7 +57,7 @@ class Style:
 class GroupWriter:
     """Writes a group in normal form."""
 
-    def __init__(self, registryid: RegistryId, xid: Xid, own: Stored | None, style: Style, losses: Losses) -> None:
+    def __init__(self, registryid: RegistryId, xid: Xid, own: Stored | None, style: WriteStyle, losses: Losses) -> None:
         self.registryid = registryid
         self.xid = xid
         self.own = own
@@ -125,7 +128,7 @@ class _Respelled(GroupWriter):
 class _InDraft(GroupWriter):
     """Writes a message group as one of the CNCF catalog draft, an item of an array."""
 
-    def __init__(self, registryid: RegistryId, xid: Xid, own: Stored | None, style: Style, losses: Losses) -> None:
+    def __init__(self, registryid: RegistryId, xid: Xid, own: Stored | None, style: WriteStyle, losses: Losses) -> None:
         super().__init__(registryid, xid, own, style, losses)
         self.draft = DraftGroup(self.view, self.groupid)
 
@@ -153,10 +156,44 @@ class _InDraft(GroupWriter):
         self.draft.losses.clear()
 
 
-def group_writer(style: Style) -> type[GroupWriter]:
+def group_writer(style: WriteStyle) -> type[GroupWriter]:
     """Choose how groups are written."""
     if style.source:
         return _Source
     if layout_of(style.dialect).is_array:
         return _InDraft
     return GroupWriter if style.dialect == NORMAL else _Respelled
+
+
+def whole_registry(registryid: RegistryId, rows: Iterable[Stored]) -> dict[str, Any]:
+    """Give a registry with all that it holds, in normal form, declarations as objects.
+
+    Args:
+        registryid: the registry.
+        rows: of it, groups before what they hold.
+    """
+    urls = Urls()
+    stored = list(rows)
+    root = next((row for row in stored if row.kind == "registry"), None)
+    document = registry_view(registryid, root, (0, 0), urls)
+    others = (row for row in stored if row.kind != "registry")
+    for xid, held in groupby(others, key=lambda row: xid_of_resource(row.xid)):
+        versions = list(held)
+        tokens = xid[1:].split("/")
+        collection, groupid = tokens[0], tokens[1]
+        groups = document.setdefault(collection, {})
+        if len(tokens) == 2:
+            groups[groupid] = group_view(xid, versions[0], urls)
+            continue
+        group = groups.setdefault(groupid, group_view(Xid(f"/{collection}/{groupid}"), None, urls))
+        own = versions[0] if versions[0].xid == xid else None
+        view = resource_view(xid, own, versions[1:] if own else versions, None, urls, bare=False)
+        group.setdefault(MEMBERS[collection], {})[last_id(xid)] = view
+    return document
+
+
+def stored_row(row: Any, names: Iterable[str]) -> Stored:
+    """Give a row that Spark collected as a row of the log; names: of the columns that it may have."""
+    values = {name: row[name] for name in Stored._fields if name in names and name in row}
+    leaves = values.get("leaves")
+    return Stored(**values | ({"leaves": list(leaves.items())} if isinstance(leaves, dict) else {}))

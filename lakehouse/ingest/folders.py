@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.store.places import local_path
+from lakehouse.store.localpaths import local_path
 from lakehouse.text.documentnames import is_document
 
 HIDDEN_NAME = "Hadoop hides names that start with _ or ."

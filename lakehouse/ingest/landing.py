@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.pipeline import Request, ingest
+from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import Watcher
 from lakehouse.settings import Settings
@@ -40,7 +40,7 @@ _PATHS = StructType([StructField("path", StringType())])
 
 
 @dataclass(frozen=True)
-class Found:
+class FolderEntry:
     """A document in the folder: when it last changed, in nanoseconds since 1970, and its location."""
 
     changed: int
@@ -119,7 +119,7 @@ class LandingReader(DataSourceStreamReader):
             yield (path,)
 
 
-def next_offset(found: list[Found], start: dict[str, Any], most: int | None) -> dict[str, Any]:
+def next_offset(found: list[FolderEntry], start: dict[str, Any], most: int | None) -> dict[str, Any]:
     """Give the offset up to which the next batch goes: past the newest document, or past `most` of those not seen yet."""
     fresh = _fresh(found, start)
     batch = fresh[:most] if most is not None else fresh
@@ -128,12 +128,12 @@ def next_offset(found: list[Found], start: dict[str, Any], most: int | None) -> 
     return {"changed": end, "seen": " ".join(sorted(seen))} if batch else start
 
 
-def between(found: list[Found], start: dict[str, Any], end: dict[str, Any]) -> list[Found]:
+def between(found: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
     """Give the documents of a batch: those since its start and, since one may come late, those shortly before not seen then."""
     return _fresh([one for one in found if one.changed <= end["changed"]], start)
 
 
-def list_documents(folder: str) -> list[Found]:
+def list_documents(folder: str) -> list[FolderEntry]:
     """List the documents below a folder, the oldest change first; what Spark would hide is left out.
 
     A local file tells when its name or its content changed, so one that was moved in with an old date is seen; an object store
@@ -152,7 +152,7 @@ def watch(
     is_stopped: Callable[[], bool] = lambda: False,
     *,
     registry_from: str | None = None,
-    request: Request | None = None,
+    request: IngestRequest | None = None,
     watcher: Watcher | None = None,
 ) -> None:
     """Load what comes into a folder, until stopped.
@@ -209,17 +209,17 @@ def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> st
     return f"{absolute_location(settings.warehouse)}/_watch/{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
-def _fresh(found: list[Found], start: dict[str, Any]) -> list[Found]:
+def _fresh(found: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
     """Give the documents that are not part of what was seen up to an offset."""
     last, seen = start["changed"], set(start["seen"].split(" "))
     return [one for one in found if one.changed > last or (one.changed > last - LOOK_BACK and _identity(one) not in seen)]
 
 
-def _identity(one: Found) -> str:
+def _identity(one: FolderEntry) -> str:
     return hashlib.sha256(f"{one.changed} {one.path}".encode()).hexdigest()[:12]
 
 
-def _list_local(folder: Path) -> Iterator[Found]:
+def _list_local(folder: Path) -> Iterator[FolderEntry]:
     if not folder.is_dir():
         raise SourceNotFound(str(folder), "no such folder. --watch takes one folder.")
     for parent, folders, files in os.walk(folder):
@@ -231,16 +231,16 @@ def _list_local(folder: Path) -> Iterator[Found]:
                 except FileNotFoundError:
                     continue  # it has just been taken away
                 if status.st_size:
-                    yield Found(max(status.st_ctime_ns, status.st_mtime_ns), f"{parent}/{name}")
+                    yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns), f"{parent}/{name}")
 
 
-def _list_remote(folder: str) -> Iterator[Found]:
+def _list_remote(folder: str) -> Iterator[FolderEntry]:
     scheme = urllib.parse.urlsplit(folder).scheme
     store, path = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", folder))
     for info in store.get_file_info(fs.FileSelector(path, recursive=True)):
         inner = info.path[len(path) :].split("/")
         if info.type == fs.FileType.File and info.size and _is_wanted(inner[-1]) and not _is_hidden(inner):
-            yield Found(int(info.mtime_ns or 0), f"{scheme}://{info.path}")
+            yield FolderEntry(int(info.mtime_ns or 0), f"{scheme}://{info.path}")
 
 
 def _is_wanted(name: str) -> bool:

@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.log.ownership.defaults import with_isdefault, with_member
-from lakehouse.store.frames import keep
+from lakehouse.log.ownership.isdefault import with_isdefault, with_member
+from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import no_uris, version_xid
 from lakehouse.text.problems import violation_id_column
@@ -50,12 +50,12 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
     """
     is_draft = F.coalesce("draft", F.lit(False))
     # Each step is kept as rows: a plan that grows over all of them would take longer to look at than to run.
-    staged = keep(stage.filter(is_draft))
-    stored = keep(read_stored(log, staged))
-    refused = keep(find_immutable(staged, stored))
+    staged = materialize(stage.filter(is_draft))
+    stored = materialize(read_stored(log, staged))
+    refused = materialize(find_immutable(staged, stored))
     staged = _without(staged, refused)
-    versions = keep(number_versions(staged, stored))
-    latest = keep(find_latest(versions, stored, staged, prune=prune))
+    versions = materialize(number_versions(staged, stored))
+    latest = materialize(find_latest(versions, stored, staged, prune=prune))
     parts = [
         refused,
         declared_groups(staged, stage, stored),
@@ -65,7 +65,7 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
     ]
     numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     numbered = numbered.withColumns(_about_default()).select(*STAGE.names)
-    return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(keep(numbered)), refused)
+    return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(materialize(numbered)), refused)
 
 
 def read_stored(log: DataFrame, staged: DataFrame) -> DataFrame:

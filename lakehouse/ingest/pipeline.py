@@ -17,22 +17,22 @@ from lakehouse.dialects.detection import DRAFT
 from lakehouse.domain.documents import Uri, needs_no_reading
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken
-from lakehouse.expectations.candidate import read_gates, validate_candidate
-from lakehouse.expectations.run import warm_up
+from lakehouse.expectations.gates import read_gates, validate_candidate
+from lakehouse.expectations.suiteruns import warm_up
 from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
-from lakehouse.ingest.judged import Uris, is_judged, judgement, remember, uris_in, uris_of
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.draft import WITH_FILES
+from lakehouse.ingest.parse.parallel import stage_large
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
-from lakehouse.ingest.parse.shared import stage_large
 from lakehouse.ingest.planner import Planner
-from lakehouse.ingest.settle import Asked, Before, Settled, looked_up, read_known, settle, settle_in_driver
+from lakehouse.ingest.reconcile import Asked, Before, Settled, looked_up, read_known, settle, settle_in_driver
+from lakehouse.ingest.resultcache import Uris, is_judged, judgement, remember, uris_in, uris_of
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path
 from lakehouse.ingest.stagerows import collect_stage
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
 from lakehouse.ingest.unchanged import (
-    Opened,
+    HashedDocuments,
     Reread,
     find_displaced,
     find_followers,
@@ -40,15 +40,15 @@ from lakehouse.ingest.unchanged import (
     needs_no_look,
     without_content_of_unchanged,
 )
-from lakehouse.log.commits import Run, commit, log_rows, read_head
+from lakehouse.log.baseline import find_gone
+from lakehouse.log.commits import CommitInfo, commit, log_rows, read_head
+from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
-from lakehouse.log.facts import current_documents
-from lakehouse.log.ground import find_gone
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
-from lakehouse.log.turns import in_turn
+from lakehouse.log.writerlock import in_turn
 from lakehouse.progress import Clock, Watcher
 from lakehouse.readmodel.lookups import TooManyLookups
 from lakehouse.rules.declared import RULES
@@ -56,18 +56,18 @@ from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.delta.log import sync_table
+from lakehouse.store.deltatables import attach_log, create_tables, is_small, open_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
-from lakehouse.store.frames import is_empty, is_local, keep, no_rows, on_driver
 from lakehouse.store.internals.plans import large_files
+from lakehouse.store.materialize import is_empty, is_local, materialize, no_rows, on_driver
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted
-from lakehouse.store.tables import attach_log, create_tables, is_small, open_table
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
 
 
 @dataclass(frozen=True)
-class Request:
+class IngestRequest:
     """What is asked for beside loading.
 
     Attributes:
@@ -108,7 +108,7 @@ def ingest(
     sources: list[str],
     *,
     registry_from: str | None = None,
-    request: Request | None = None,
+    request: IngestRequest | None = None,
     watcher: Watcher | None = None,
     root: str | None = None,
     located: Located | None = None,
@@ -132,7 +132,7 @@ def ingest(
         DocumentsOvertaken: other ingests loaded the same documents otherwise meanwhile, as often.
     """
     clock = Clock(watcher)
-    request = request or Request()
+    request = request or IngestRequest()
     gates = read_gates(settings)  # before anything is done: they may not be understood
     with clock("attach", "tables of the catalog"):
         _attach(spark, settings, request)
@@ -153,7 +153,7 @@ class _Call(NamedTuple):
 
     sources: list[str]
     registry_from: str | None
-    request: Request
+    request: IngestRequest
     root: str | None
     located: Located | None
     gates: list[Suite]
@@ -236,16 +236,16 @@ class _Given(NamedTuple):
 
     sources: Sources
     call: _Call
-    known: _Known
+    known: _KnownDocuments
     small: bool
 
     @property
-    def request(self) -> Request:
+    def request(self) -> IngestRequest:
         """Give what the ingest may do."""
         return self.call.request
 
 
-def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Given, clock: Clock) -> Summary:
+def _load(spark: SparkSession, settings: Settings, documents: HashedDocuments, given: _Given, clock: Clock) -> Summary:
     """Parse documents into a stage, and publish what it holds."""
     request, ingest_id = given.request, uuid.uuid4().hex
     few = given.small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
@@ -255,7 +255,7 @@ def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Gi
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
-        run = Run(ingest_id, request.command, counted.documents, request.label)
+        run = CommitInfo(ingest_id, request.command, counted.documents, request.label)
         work = _Work(given, run, counted.dialects, counted.uris, counted.rows <= settings.interpreted_rows)
         with interpreted(spark, given.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
@@ -265,7 +265,7 @@ def _load(spark: SparkSession, settings: Settings, documents: Opened, given: _Gi
             remove_folder(spark, location)
 
 
-def _attach(spark: SparkSession, settings: Settings, request: Request) -> None:
+def _attach(spark: SparkSession, settings: Settings, request: IngestRequest) -> None:
     """Attach the log, and make the tables of a new warehouse; a dry run has what stands in for what is missing."""
     if request.dry_run:
         stand_in_missing(spark, settings)
@@ -277,17 +277,17 @@ def _attach(spark: SparkSession, settings: Settings, request: Request) -> None:
         check_label_is_free(spark, request.label)
 
 
-class _Known(NamedTuple):
+class _KnownDocuments(NamedTuple):
     """What is known of each document, as from `current_documents`, at a head."""
 
     head: Head
     documents: DataFrame
 
 
-def _read_known(spark: SparkSession) -> _Known:
+def _read_known(spark: SparkSession) -> _KnownDocuments:
     head = read_head(spark)
     documents = current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id))
-    return _Known(head, keep(documents) if head.snapshot_id else no_rows(spark, documents.schema))
+    return _KnownDocuments(head, materialize(documents) if head.snapshot_id else no_rows(spark, documents.schema))
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class _Work:
     """What an ingest was given, and what its documents turned out to be; few: their rows are."""
 
     given: _Given
-    run: Run
+    run: CommitInfo
     dialects: dict[str, int]
     uris: Uris
     few: bool
@@ -306,7 +306,7 @@ class _Work:
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
 
 
-def _parsed(settings: Settings, documents: Opened, given: _Given, location: str | None) -> DataFrame:
+def _parsed(settings: Settings, documents: HashedDocuments, given: _Given, location: str | None) -> DataFrame:
     """Parse documents into a stage: small ones as they come, each large one in many tasks."""
     request, located = given.request, given.sources.located
     roots = given.sources.roots
@@ -327,7 +327,7 @@ def _parsed(settings: Settings, documents: Opened, given: _Given, location: str 
 def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
     """Write what was parsed, once, and read it from there; without a location Spark holds it, the driver where it is little."""
     if location is None:
-        return keep(parsed)
+        return materialize(parsed)
     parsed.write.parquet(location)
     return parsed.sparkSession.read.schema(STAGE).parquet(location)
 
@@ -489,7 +489,7 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
         entities = None
         if is_local(plan.compared):
             with interpreted(spark, True):
-                entities = keep(log_rows(spark, plan, stage))
+                entities = materialize(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)
         sync_table(spark, settings, "changes")
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):

@@ -13,7 +13,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.documents import (
     Key,
     Refused,
@@ -23,7 +22,7 @@ from lakehouse.domain.documents import (
     known_disputes,
     with_standing,
 )
-from lakehouse.domain.neighbours import Limits
+from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.domain.ownership import (
     Dispute,
     Policy,
@@ -34,7 +33,8 @@ from lakehouse.domain.ownership import (
     with_default,
     without_stale,
 )
-from lakehouse.ingest.planned import PlannedState
+from lakehouse.domain.versions import with_isdefault
+from lakehouse.ingest.plannedcatalog import PlannedState
 from lakehouse.ingest.stagerows import (
     CollectedStage,
     Finding,
@@ -132,7 +132,7 @@ class Planner:
         self.rejected += len(rejections)
         self._go_on_with(stage, rejections)
 
-    def check(self, limits: Limits, *, strict: bool) -> bool:
+    def check(self, limits: RuleLimits, *, strict: bool) -> bool:
         """Apply the rules between entities to what would be published, and take out what they refuse.
 
         Args:

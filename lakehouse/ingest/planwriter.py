@@ -13,7 +13,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
 from lakehouse.domain.bodies import EntityBodies
-from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.documents import (
     Facts,
     Key,
@@ -35,6 +34,7 @@ from lakehouse.domain.ownership import (
     is_reported,
     reports,
 )
+from lakehouse.domain.versions import with_isdefault
 from lakehouse.errors import PruneRefused
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.stagerows import Finding, is_root
@@ -83,7 +83,7 @@ class PlanWriter:
         """Plan what was decided.
 
         Args:
-            known: as from `facts.current_documents`.
+            known: as from `documentfacts.current_documents`.
             uncounted: findings of the stage that the facts of its documents do not count.
             max_depth: how many bases of a message are followed; None: its effective definition is not wanted.
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.domain.documents import Facts, Key, Said, Uri, as_json
 from lakehouse.domain.ownership import Claim
-from lakehouse.ingest.planned import Text
+from lakehouse.ingest.plannedcatalog import Text
 from lakehouse.readmodel.lookups import VERSION_KINDS, facts_of
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FindingSubject, finding_of, missing_parent

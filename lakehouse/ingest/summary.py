@@ -13,10 +13,10 @@ from lakehouse.ingest.folders import Hidden
 from lakehouse.ingest.unchanged import is_unchanged_row
 from lakehouse.log.plan import Plan
 from lakehouse.rules.declared import SEVERITIES
-from lakehouse.store.frames import can_skip, count_if
+from lakehouse.store.deltatables import table_name
 from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import count_if, is_known_empty
 from lakehouse.store.schema import ENTITY_TABLES
-from lakehouse.store.tables import table_name
 
 MAX_CHANGES_TOLD = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
@@ -130,7 +130,7 @@ def summarise(stage: DataFrame, plan: Plan, documents: dict[str, int], *, dry_ru
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
     """Add up a map of counts by table over documents."""
     told = facts.filter(F.size(column or f"facts.{outcome}") > 0)
-    if can_skip(told):
+    if is_known_empty(told):
         return
     counts = told.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
     for row in counts.collect():

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.ingest.judged import Uris, uris_in, uris_of
 from lakehouse.ingest.parse.draft import WITH_FILES
+from lakehouse.ingest.resultcache import Uris, uris_in, uris_of
 from lakehouse.ingest.sources import Sources, read_documents
-from lakehouse.store.frames import can_skip, count, is_empty, keep
+from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
 from lakehouse.store.sessions import is_interpreted
 from lakehouse.text.problems import TOLD_ONLY
 
@@ -156,7 +156,7 @@ def find_displaced(compared: DataFrame, stage: DataFrame) -> list[str]:
     return sorted({row["xid"] for row in both.select("xid").collect()})
 
 
-class Opened(NamedTuple):
+class HashedDocuments(NamedTuple):
     """Documents, of which no unchanged one was opened again once it was hashed.
 
     rows: as from `with_unchanged`; unchanged: how many they are when all of them are, else None; changed_bytes: size of those
@@ -178,7 +178,7 @@ def without_content_of_unchanged(
     stream_bytes: int,
     reread: Reread,
     is_judged: Callable[[Uris], bool] | None = None,
-) -> Opened:
+) -> HashedDocuments:
     """Read the documents, and open no unchanged one again once it was hashed.
 
     Args:
@@ -192,19 +192,19 @@ def without_content_of_unchanged(
     """
     documents = read_documents(spark, sources, stream_bytes)
     every = with_unchanged(documents, known, registry, sources.is_named(), reread)
-    if reread.force or can_skip(known):
-        return Opened(every, None, None)
+    if reread.force or is_known_empty(known):
+        return HashedDocuments(every, None, None)
     told = _without_content(every)
     first = told.filter(~F.col("unchanged")).select("document_uri", "size", "again").limit(_FEW_DOCUMENTS + 1).collect()
     if len(first) > _FEW_DOCUMENTS:
-        return Opened(every, None, None)
+        return HashedDocuments(every, None, None)
     if is_judged is not None and all(row["again"] for row in first):
         uris = uris_of(told.agg(*uris_in(F.col("document_uri"))).collect()[0])
         if is_judged(uris):
-            return Opened(told.withColumn("content", F.lit(None).cast("binary")), uris.number, 0, is_judged=True)
+            return HashedDocuments(told.withColumn("content", F.lit(None).cast("binary")), uris.number, 0, is_judged=True)
     unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
     if not first:
-        return Opened(unchanged, count(told), 0)
+        return HashedDocuments(unchanged, count(told), 0)
     changed = {sources.located.get(row["document_uri"], row["document_uri"]): row["size"] for row in first}
     unreadable = [one for one in sources.unreadable if one[0] in changed]
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
@@ -212,14 +212,14 @@ def without_content_of_unchanged(
     few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
     again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), reread)
     compressed = any(uri.endswith(".gz") for uri in changed)
-    return Opened(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))
+    return HashedDocuments(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))
 
 
 def _without_content(documents: DataFrame) -> DataFrame:
     """Compute what is known of documents once: in the driver where the catalog is small, and they are few."""
     told = documents.drop("content")
     if is_interpreted(documents.sparkSession):
-        first = keep(told.limit(_FEW_DOCUMENTS + 1))
+        first = materialize(told.limit(_FEW_DOCUMENTS + 1))
         if count(first) <= _FEW_DOCUMENTS:
             return first
     return told.localCheckpoint()

@@ -12,12 +12,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "commits": ["commit", "read_head"],
-        "facts": ["current_documents"],
-        "ground": ["Ground", "read_ground"],
+        "documentfacts": ["current_documents"],
+        "baseline": ["Baseline", "read_baseline"],
         "head": ["Head"],
         "plan": ["Plan", "plan_changes"],
         "projections": ["roll_forward"],
-        "relations": ["open_relations"],
+        "readable": ["open_relations"],
         "snapshots": ["open_snapshot", "read_snapshots", "resolve_snapshot"],
     },
 )

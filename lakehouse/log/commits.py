@@ -18,19 +18,19 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
-from lakehouse.log.ground import of_snapshots
+from lakehouse.log.baseline import of_snapshots
 from lakehouse.log.head import APPLICATION, LOGGED, Head
-from lakehouse.log.ownership.defaults import with_isdefault
+from lakehouse.log.ownership.isdefault import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.delta.conflicts import is_conflict
 from lakehouse.store.delta.log import newest_version
 from lakehouse.store.delta.positions import told_by_appends, was_never_written
-from lakehouse.store.frames import can_skip
+from lakehouse.store.deltatables import open_table, table_name
 from lakehouse.store.internals.transactions import append
 from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import is_known_empty
 from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.sessions import is_interpreted
-from lakehouse.store.tables import open_table, table_name
 from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000
@@ -38,7 +38,7 @@ _TOLD_OF_HEAD = ("committed_at", "digest", "tables", "deletions")
 
 
 @dataclass(frozen=True)
-class Run:
+class CommitInfo:
     """Who commits, and what: goes into the snapshot's row and into Delta's commit information.
 
     Attributes:
@@ -110,7 +110,7 @@ class Label:
         return {"snapshot_id": self.snapshot_id} | ({} if self.why is None else {"why": self.why})
 
 
-def commit(spark: SparkSession, plan: Plan, stage: DataFrame | None, run: Run, entities: DataFrame | None = None) -> Head:
+def commit(spark: SparkSession, plan: Plan, stage: DataFrame | None, run: CommitInfo, entities: DataFrame | None = None) -> Head:
     """Append a plan as the next snapshot.
 
     Args:
@@ -136,7 +136,7 @@ def commit(spark: SparkSession, plan: Plan, stage: DataFrame | None, run: Run, e
 
 
 def commit_rows(
-    spark: SparkSession, head: Head, committed_at: datetime, rows: DataFrame, counts: dict[str, dict[str, int]], run: Run
+    spark: SparkSession, head: Head, committed_at: datetime, rows: DataFrame, counts: dict[str, dict[str, int]], run: CommitInfo
 ) -> Head:
     """Append rows that were made without Spark as the next snapshot.
 
@@ -161,14 +161,14 @@ def commit_rows(
     return _append(spark, snapshot_id, every, snapshot, run)
 
 
-def own_bodies(totals: Totals, run: Run) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+def own_bodies(totals: Totals, run: CommitInfo) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
     """Give what a commit tells of itself: its user metadata, and kind, xid and body of the rows that are no entity's."""
     snapshot_id = totals.head.snapshot_id + 1
     snapshot = _snapshot_body(totals, run, snapshot_id, [])
     return _user_metadata(snapshot_id, snapshot, run), _bodies(snapshot, [])
 
 
-def commit_label(spark: SparkSession, head: Head, label: Label, run: Run) -> Head:
+def commit_label(spark: SparkSession, head: Head, label: Label, run: CommitInfo) -> Head:
     """Append a name for a snapshot; the row is a snapshot of its own, in which nothing else changed.
 
     Raises:
@@ -209,7 +209,7 @@ def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any
     return hashlib.sha256(json.dumps([snapshot_id, told, labels], sort_keys=True).encode()).hexdigest()
 
 
-def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: Run) -> Head:
+def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: CommitInfo) -> Head:
     told = json.dumps(_user_metadata(snapshot_id, snapshot, run))
     numbered = rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint")).select(*CHANGES.names)
     crash_point("before_commit")
@@ -236,7 +236,7 @@ def _append_rows(spark: SparkSession, snapshot_id: int, rows: DataFrame, told: s
         writer.saveAsTable(table_name("changes"))
 
 
-def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: Run) -> dict[str, Any]:
+def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: CommitInfo) -> dict[str, Any]:
     told: dict[str, Any] = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
     return told | {"head": {name: snapshot[name] for name in _TOLD_OF_HEAD}}
 
@@ -278,7 +278,7 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame | None) -> DataFr
     text = [*_flipped_texts(), "attributes"]
     rows = staged.join(written, on=[*KEY, "document_uri"], how="inner")
     rows = rows.select(*LOGGED, *text)
-    if can_skip(owned):
+    if is_known_empty(owned):
         return rows
     log = of_snapshots(open_table(spark, "changes"), owned)
     log = log.select(*KEY, F.col("snapshot_id").alias("stored_in"), "body", "raw", "attributes")
@@ -296,7 +296,7 @@ def _head(snapshot_id: int, body: dict[str, Any]) -> Head:
     return Head(snapshot_id, datetime.fromisoformat(body["committed_at"]), body["digest"], body["tables"], body["deletions"])
 
 
-def _who_and_when(run: Run, committed_at: datetime) -> dict[str, Any]:
+def _who_and_when(run: CommitInfo, committed_at: datetime) -> dict[str, Any]:
     several = {} if len(run.users) < 2 else {"changed_by": run.users}
     return several | {
         "ingest_id": run.ingest_id,
@@ -312,7 +312,7 @@ def _sealed(body: dict[str, Any], snapshot_id: int, labels: list[Label]) -> dict
     return body | {"digest": chained_digest(snapshot_id, body, {label.name: label.body for label in labels})}
 
 
-def _snapshot_body(totals: Totals, run: Run, snapshot_id: int, labels: list[Label]) -> dict[str, Any]:
+def _snapshot_body(totals: Totals, run: CommitInfo, snapshot_id: int, labels: list[Label]) -> dict[str, Any]:
     body = _who_and_when(run, totals.committed_at) | {
         "counts": {
             table: {op: n for op, n in ops.items() if op not in ("unchanged", "refused")}

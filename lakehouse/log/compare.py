@@ -7,18 +7,17 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.log.ground import Ground
-from lakehouse.log.ownership.defaults import may_move_default, with_defaults
+from lakehouse.log.baseline import Baseline
 from lakehouse.log.ownership.disputes import (
     at_or_below,
     refused_in,
     standing,
     with_standing,
 )
-from lakehouse.log.ownership.owners import claims_of, gathered, with_verdict
-from lakehouse.log.ownership.staleness import with_declared
-from lakehouse.store.frames import can_skip, count_if, keep
+from lakehouse.log.ownership.isdefault import may_move_default, with_defaults
+from lakehouse.log.ownership.owners import claims_of, gathered, with_declared, with_verdict
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
+from lakehouse.store.materialize import count_if, is_known_empty, materialize
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.text.timestamps import micros_of
 
@@ -26,7 +25,7 @@ from lakehouse.text.timestamps import micros_of
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
-    rows: as from `owners.with_verdict` and `defaults.with_defaults`; is_all_new: every entity is new, stands
+    rows: as from `owners.with_verdict` and `isdefault.with_defaults`; is_all_new: every entity is new, stands
     in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
     been there before.
     """
@@ -36,7 +35,7 @@ class Comparison(NamedTuple):
     moved: tuple[str, ...]
 
 
-def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
+def compare(ground: Baseline, stage: DataFrame, found: DataFrame) -> Comparison:
     """Tell of each entity that documents say or no longer say what happens to it.
 
     Args:
@@ -62,16 +61,16 @@ def compare(ground: Ground, stage: DataFrame, found: DataFrame) -> Comparison:
     now = micros_of(ground.committed_at)
     said = None if ground.said is None or stands is None else with_standing(ground.said, stands)
     entities = gathered(claims_of(stage), dropped, state, deleted, said, protected)
-    compared = keep(with_verdict(entities, policy=policy, now=now))
+    compared = materialize(with_verdict(entities, policy=policy, now=now))
     seen = _look_at(compared)
     moved = seen.moved if head.tables else ()
     if seen.suspects and not policy.force:
-        declared = keep(with_declared(compared.filter("is_suspect").select(*KEY, "stored_modifiedat"), log))
+        declared = materialize(with_declared(compared.filter("is_suspect").select(*KEY, "stored_modifiedat"), log))
         again = with_verdict(entities, policy=policy, now=now, declared=declared)
-        compared = keep(compared.filter("NOT is_suspect").unionByName(again))
+        compared = materialize(compared.filter("NOT is_suspect").unionByName(again))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
         return Comparison(compared.withColumn("flipped", F.lit(False)), seen.all_single_inserts, moved)
-    return Comparison(keep(with_defaults(compared, state, log)), False, moved)
+    return Comparison(materialize(with_defaults(compared, state, log)), False, moved)
 
 
 def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
@@ -79,7 +78,7 @@ def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
     return stage.filter(F.col("row") == "finding").select(*found.columns).unionByName(found)
 
 
-def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame:
+def find_dropped(ground: Baseline, stage: DataFrame, told: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
     A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
@@ -91,7 +90,7 @@ def find_dropped(ground: Ground, stage: DataFrame, told: DataFrame) -> DataFrame
     before = ground.known.select("registryid", "xid")
     gone = documents.select("registryid", "xid").join(before, on=["registryid", "xid"]).unionByName(ground.gone)
     gone = gone.withColumnRenamed("xid", "document_uri")
-    if can_skip(gone):  # all documents are new
+    if is_known_empty(gone):  # all documents are new
         return ground.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
     held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
@@ -113,7 +112,7 @@ class _Seen(NamedTuple):
     """What a comparison shows at a glance.
 
     suspects: updates that may be stale; all_single_inserts: all is new, each entity in one document; may_move_defaults: rows for
-    which `defaults.may_move_default` holds; moved: as of `Comparison`.
+    which `isdefault.may_move_default` holds; moved: as of `Comparison`.
     """
 
     suspects: int

@@ -14,18 +14,18 @@ from typing import Concatenate, ParamSpec, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.log import effective
+from lakehouse.log import effectivetable
 from lakehouse.log.head import Head
 from lakehouse.log.projections import lagging, last_rows, project
 from lakehouse.settings import Settings
-from lakehouse.store.frames import no_rows
+from lakehouse.store.deltatables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
+from lakehouse.store.materialize import no_rows
 from lakehouse.store.migrations import check_not_newer, stored_version
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
-from lakehouse.store.tables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
-_OTHERS = {"violations": VIOLATIONS, effective.NAME: EFFECTIVE_MESSAGES}
+_OTHERS = {"violations": VIOLATIONS, effectivetable.NAME: EFFECTIVE_MESSAGES}
 
 
 def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Given], _Result]) -> Callable[..., _Result]:

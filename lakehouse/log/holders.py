@@ -9,18 +9,18 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.log.baseline import Baseline, of_snapshots
 from lakehouse.log.compare import Comparison
-from lakehouse.log.ground import Ground, of_snapshots
-from lakehouse.log.ownership.defaults import as_compared
-from lakehouse.log.ownership.staleness import with_declared
-from lakehouse.store.frames import can_skip, count, is_empty, keep
+from lakehouse.log.ownership.isdefault import as_compared
+from lakehouse.log.ownership.owners import with_declared
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
+from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
 from lakehouse.store.schema import TABLE_OF_KIND
 
 _FEW_HOLDERS = 1000  # that are named in a query
 
 
-def with_grown(ground: Ground, comparison: Comparison) -> DataFrame:
+def with_grown(ground: Baseline, comparison: Comparison) -> DataFrame:
     """Count the epochs of what holds something that came or went.
 
     Args:
@@ -41,16 +41,16 @@ def with_grown(ground: Ground, comparison: Comparison) -> DataFrame:
     )
     of_kinds = ["registry", "group", "endpoint", *(kind for kind, version in VERSION_KIND.items() if version in comparison.moved)]
     written = compared.filter(_has_op("insert", "update", "delete") & F.col("kind").isin(of_kinds)).select(*KEY)
-    holders = keep(holders.join(written, on=KEY, how="left_anti"))
+    holders = materialize(holders.join(written, on=KEY, how="left_anti"))
     if is_empty(holders):
         return compared
     known = compared.join(holders, on=KEY, how="left_semi")
-    known = keep(known.withColumns({"was_compared": F.lit(True), "has_text": _has_text()}))
+    known = materialize(known.withColumns({"was_compared": F.lit(True), "has_text": _has_text()}))
     if count(known) < count(holders):
-        known = keep(known.unionByName(_unsaid(ground, holders, known), allowMissingColumns=True))
+        known = materialize(known.unionByName(_unsaid(ground, holders, known), allowMissingColumns=True))
     grown = _counted(ground, known)
     rest = compared.join(grown.select(*KEY), on=KEY, how="left_anti")
-    return keep(rest.unionByName(grown.select(*compared.columns)), eager=False)
+    return materialize(rest.unionByName(grown.select(*compared.columns)), eager=False)
 
 
 def _has_op(*ops: str) -> Column:
@@ -76,9 +76,9 @@ def _has_text() -> Column:
     return F.col("refused").isNull() & F.coalesce(says, F.lit(False))
 
 
-def _unsaid(ground: Ground, holders: DataFrame, known: DataFrame) -> DataFrame:
+def _unsaid(ground: Baseline, holders: DataFrame, known: DataFrame) -> DataFrame:
     """Give the published holders that no document said anything of, as rows of a comparison; their text was not read."""
-    left = keep(holders.join(known.select(*KEY), on=KEY, how="left_anti"))
+    left = materialize(holders.join(known.select(*KEY), on=KEY, how="left_anti"))
     state = ground.state.filter(F.col("kind").isin([kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values()]))
     named = left.select("registryid", "xid").limit(_FEW_HOLDERS + 1).collect()
     if len(named) <= _FEW_HOLDERS:  # told by their names, Delta leaves out files
@@ -87,7 +87,7 @@ def _unsaid(ground: Ground, holders: DataFrame, known: DataFrame) -> DataFrame:
     return as_compared(state.join(left, on=KEY, how="left_semi")).withColumn("has_text", F.lit(False))
 
 
-def _counted(ground: Ground, holders: DataFrame) -> DataFrame:
+def _counted(ground: Baseline, holders: DataFrame) -> DataFrame:
     """Count epochs on; what a document declares stays as it is declared (decision 8), and what came over HTTP declares nothing.
 
     Args:
@@ -96,7 +96,7 @@ def _counted(ground: Ground, holders: DataFrame) -> DataFrame:
     """
     is_over_http = F.array_contains("document_uris", OVER_HTTP)
     stored = holders.filter(~F.col("has_text") & ~is_over_http)
-    looked_up = None if can_skip(stored) else _declared(ground, stored)
+    looked_up = None if is_known_empty(stored) else _declared(ground, stored)
     has = {name: F.col("has_text") & F.col(f"declared_{name}").isNotNull() for name in ("epoch", "modifiedat")}
     if looked_up is not None:
         holders = holders.join(looked_up, on=KEY, how="left")
@@ -112,10 +112,10 @@ def _counted(ground: Ground, holders: DataFrame) -> DataFrame:
             "flipped": F.lit(False),
         }
     )
-    return keep(counted)
+    return materialize(counted)
 
 
-def _declared(ground: Ground, stored: DataFrame) -> DataFrame:
+def _declared(ground: Baseline, stored: DataFrame) -> DataFrame:
     """Tell by their stored texts what documents declared of holders; KEY, has_epoch, has_modifiedat.
 
     The text of a message may stand with its default Version.
@@ -127,8 +127,8 @@ def _declared(ground: Ground, stored: DataFrame) -> DataFrame:
         F.concat("xid", F.lit("/versions/"), F.col("stored_defaultversionid")).alias("xid"),
     )
     parts = stored.select("stored_in")
-    if not can_skip(defaults):
+    if not is_known_empty(defaults):
         of_defaults = ground.state.join(defaults, on=KEY, how="left_semi")
         parts = parts.unionByName(of_defaults.select(F.col("snapshot_id").alias("stored_in")))
     told = with_declared(stored.select(*KEY, "stored_modifiedat"), ground.log, of_snapshots(ground.log, parts))
-    return keep(told.select(*KEY, "has_epoch", "has_modifiedat"))
+    return materialize(told.select(*KEY, "has_epoch", "has_modifiedat"))

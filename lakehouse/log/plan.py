@@ -16,20 +16,20 @@ from pyspark.sql import functions as F
 
 from lakehouse.domain.documents import Facts
 from lakehouse.errors import PruneRefused
+from lakehouse.log.baseline import Baseline
 from lakehouse.log.compare import Comparison, findings_told
-from lakehouse.log.facts import document_facts, with_document_op
-from lakehouse.log.ground import Ground
+from lakehouse.log.documentfacts import document_facts, with_document_op
 from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.holders import with_grown
 from lakehouse.log.ownership.disputes import (
     by_document,
     disputes_after,
+    find_refusals,
     refused_in,
     standing,
 )
-from lakehouse.log.ownership.refusals import find_refusals
-from lakehouse.store.frames import is_empty, keep
 from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import is_empty, materialize
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND
 
 
@@ -111,7 +111,7 @@ def changed_rows(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in counts.items()}
 
 
-def plan_changes(ground: Ground, stage: DataFrame, comparison: Comparison, found: DataFrame) -> Plan:
+def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, found: DataFrame) -> Plan:
     """Plan what a comparison tells.
 
     Args:
@@ -133,8 +133,8 @@ def plan_changes(ground: Ground, stage: DataFrame, comparison: Comparison, found
     if more is not None:
         facts = facts.join(more, on=["registryid", "xid"], how="left")
         facts = facts.select("registryid", "xid", F.col("facts").withField("disputes", F.col("disputes")).alias("facts"))
-    facts = keep(facts)
-    documents = keep(with_document_op(facts, ground.known, ground.gone, more))
+    facts = materialize(facts)
+    documents = materialize(with_document_op(facts, ground.known, ground.gone, more))
     if ground.policy.prune and not ground.policy.force:
         _guard_prune(count.by_table, ground.state, compared)
     total = documents.agg(F.count("*").alias("n"), F.coalesce(rows_digest("body"), F.lit(0)).alias("digest")).collect()[0]
@@ -156,17 +156,17 @@ def plan_changes(ground: Ground, stage: DataFrame, comparison: Comparison, found
     )
 
 
-def _disputes(ground: Ground, stage: DataFrame, compared: DataFrame, told: DataFrame, count: _Count) -> DataFrame | None:
+def _disputes(ground: Baseline, stage: DataFrame, compared: DataFrame, told: DataFrame, count: _Count) -> DataFrame | None:
     """Give the disputes of documents as from `disputes.by_document`; None when there are none, and were none."""
     broken = None
-    refused = keep(refused_in(told))
+    refused = materialize(refused_in(told))
     if not is_empty(refused):
         owned = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
-        broken = keep(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
+        broken = materialize(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
     if not count.told and ground.said is None and broken is None:
         return None
-    stands = None if ground.said is None else keep(standing(ground.said, stage, refused))
-    return keep(by_document(disputes_after(compared, stands, broken)))
+    stands = None if ground.said is None else materialize(standing(ground.said, stage, refused))
+    return materialize(by_document(disputes_after(compared, stands, broken)))
 
 
 class _Count(NamedTuple):

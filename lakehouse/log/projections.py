@@ -15,7 +15,7 @@ from pyspark.sql.window import Window
 
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
-from lakehouse.log import effective
+from lakehouse.log import effectivetable
 from lakehouse.log.head import Head
 from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
@@ -23,13 +23,14 @@ from lakehouse.store.delta.conflicts import is_conflict, retries
 from lakehouse.store.delta.positions import (
     as_transaction,
     last_transaction,
+    recorded_position,
     tell_commits,
     told_by_commits,
-    told_position,
     version_at,
     was_never_written,
 )
-from lakehouse.store.frames import hand_over, keep
+from lakehouse.store.deltatables import table_name
+from lakehouse.store.materialize import hand_over, materialize
 from lakehouse.store.merges import ends_of, fill_table, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
@@ -43,7 +44,6 @@ from lakehouse.store.schema import (
     body_schema,
 )
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import table_name
 
 _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows
@@ -77,12 +77,12 @@ def roll_forward(
     with ThreadPoolExecutor(_THREADS) as pool:
         tables = [table for table in ENTITY_TABLES if table.name in needed]
         flattened = None
-        if verified is not None and entities is not None and effective.NAME in needed:
+        if verified is not None and entities is not None and effectivetable.NAME in needed:
             flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, entities, definitions)
         behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, entities), tables)]
         if flattened is not None:
             early = flattened.result()
-    if effective.NAME in needed:
+    if effectivetable.NAME in needed:
         behind.append(early or _roll_effective_forward(spark, head, None if flattened else verified, settings))
     return [name for name in behind if name is not None]
 
@@ -102,11 +102,11 @@ def lagging(spark: SparkSession, head: Head, verified: Head | None = None, setti
     needed = {name: snapshot_id for name, snapshot_id in needed.items() if snapshot_id > since}
     defined = _defined(head)
     if (settings is None or settings.refresh_effective) and defined > (verified.snapshot_id if verified else 0):
-        needed[effective.NAME] = defined
+        needed[effectivetable.NAME] = defined
     if verified is not None:
         return needed
     with ThreadPoolExecutor(_THREADS) as pool:
-        told = dict(zip(needed, pool.map(lambda name: told_position(spark, name), needed), strict=True))
+        told = dict(zip(needed, pool.map(lambda name: recorded_position(spark, name), needed), strict=True))
     return {name: snapshot_id for name, snapshot_id in needed.items() if told[name] < snapshot_id}
 
 
@@ -115,10 +115,10 @@ def effective_is_behind(spark: SparkSession, head: Head) -> bool:
 
     One that is not there has not; a dry run makes none.
     """
-    if not spark.catalog.tableExists(table_name(effective.NAME)):
+    if not spark.catalog.tableExists(table_name(effectivetable.NAME)):
         return True
     needed = _defined(head)
-    return told_position(spark, effective.NAME) < needed and _position(spark, effective.NAME, needed)[1] < needed
+    return recorded_position(spark, effectivetable.NAME) < needed and _position(spark, effectivetable.NAME, needed)[1] < needed
 
 
 def effective_version(spark: SparkSession, past: Head) -> int | None:
@@ -129,7 +129,7 @@ def effective_version(spark: SparkSession, past: Head) -> int | None:
         past: as from `read_head_at`.
     """
     defined = _defined(past)
-    return version_at(spark, effective.NAME, defined, past.snapshot_id) if defined else None
+    return version_at(spark, effectivetable.NAME, defined, past.snapshot_id) if defined else None
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
@@ -144,9 +144,9 @@ def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
 def rebuild_effective(spark: SparkSession, settings: Settings, head: Head) -> None:
     """Compute `effective_messages` anew from the tables, in one commit; what it held is not read."""
     session = open_sibling(spark)
-    rows = effective.compute_all(session, settings, head.snapshot_id)
+    rows = effectivetable.compute_all(session, settings, head.snapshot_id)
     keys = session.table(table_name(MESSAGES.name)).select("registryid", "xid")
-    _overwrite(session, effective.NAME, head, by_key(rows, keys))
+    _overwrite(session, effectivetable.NAME, head, by_key(rows, keys))
 
 
 def last_rows(changes: DataFrame) -> DataFrame:
@@ -215,15 +215,15 @@ def _roll_forward(
 def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | None, settings: Settings | None) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
         if is_new:
-            effective.append_all(session, settings, head.snapshot_id)
+            effectivetable.append_all(session, settings, head.snapshot_id)
         else:
             log = session.table(table_name("changes")).filter(F.col("kind").isin("message", "version"))
             unseen = log.filter((F.col("snapshot_id") > position) & (F.col("snapshot_id") <= head.snapshot_id))
-            effective.refresh(session, settings, unseen, head.snapshot_id)
+            effectivetable.refresh(session, settings, unseen, head.snapshot_id)
 
     needed = _defined(head)
     is_known_new = verified is not None and not any(table in verified.tables for table in _DEFINING)
-    return _bring_forward(spark, effective.NAME, needed, head, verified, is_known_new, bring)
+    return _bring_forward(spark, effectivetable.NAME, needed, head, verified, is_known_new, bring)
 
 
 def _try_effective_forward(
@@ -240,19 +240,21 @@ def _try_effective_forward(
         Its name; None where it had been filled before, or another process was at it too, so that it has to be looked at again.
     """
     session = _open_projecting(spark, head)
-    as_transaction(session, effective.NAME, head.snapshot_id)
+    as_transaction(session, effectivetable.NAME, head.snapshot_id)
     is_new = not any(table in verified.tables for table in _DEFINING)
     try:
         if definitions is not None:
-            effective.take(session, hand_over(definitions, session), is_new=is_new)
+            effectivetable.take(session, hand_over(definitions, session), is_new=is_new)
             return _reached(session, head, is_new=is_new)
         rows = hand_over(entities, session)
         defining = {table: rows.filter(F.col("kind") == table.kind) for table in (MESSAGES, VERSIONS)}
-        fresh = {table.name: keep(project(changed, table, "op")) for table, changed in defining.items()}
+        fresh = {table.name: materialize(project(changed, table, "op")) for table, changed in defining.items()}
         if not is_new:
-            effective.refresh(session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh)
+            effectivetable.refresh(
+                session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh
+            )
         else:
-            effective.append_all(session, settings, head.snapshot_id, fresh)
+            effectivetable.append_all(session, settings, head.snapshot_id, fresh)
         return _reached(session, head, is_new=is_new)
     except Exception as error:
         if is_conflict(error):
@@ -261,10 +263,10 @@ def _try_effective_forward(
 
 
 def _reached(session: SparkSession, head: Head, *, is_new: bool) -> str | None:
-    if is_new and told_position(session, effective.NAME) < head.snapshot_id:
+    if is_new and recorded_position(session, effectivetable.NAME) < head.snapshot_id:
         return None
-    crash_point(f"after_project_{effective.NAME}")
-    return effective.NAME
+    crash_point(f"after_project_{effectivetable.NAME}")
+    return effectivetable.NAME
 
 
 def _bring_forward(
@@ -294,7 +296,7 @@ def _bring_forward(
                 return None
             as_transaction(session, name, transaction)
             bring(session, is_new, position)
-            if is_new and told_position(session, name) < needed:  # it had been filled, up to an earlier snapshot
+            if is_new and recorded_position(session, name) < needed:  # it had been filled, up to an earlier snapshot
                 bring(session, False, _position(session, name, needed)[1])
     crash_point(f"after_project_{name}")
     return name
@@ -342,7 +344,7 @@ def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]
     if position >= needed:
         return False, position
     # After deletions no row of the table tells where it stands.
-    return was_never_written(session, name), max(position, told_position(session, name))
+    return was_never_written(session, name), max(position, recorded_position(session, name))
 
 
 def _part(number: int) -> str:

@@ -17,16 +17,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.errors import LabelTaken, SnapshotNotFound
-from lakehouse.log import effective
-from lakehouse.log.commits import Label, Run, commit_label, read_head, read_head_at
+from lakehouse.log import effectivetable
+from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head, read_head_at
 from lakehouse.log.projections import effective_version, expressions, parsed_body
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, check_label, moment_of
-from lakehouse.log.turns import in_turn
+from lakehouse.log.writerlock import in_turn
 from lakehouse.settings import Settings
 from lakehouse.store.delta.log import sync_table
+from lakehouse.store.deltatables import attach_tables, check_writers, open_table, table_name
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
-from lakehouse.store.tables import attach_tables, check_writers, open_table, table_name
 from lakehouse.store.views import create_views, with_read
 
 # The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.
@@ -171,7 +171,7 @@ def label_snapshot(
         if present is not None and present[0] != snapshot_id and not move:
             raise LabelTaken(name, present[0])
         label = Label(name, snapshot_id, why)
-        commit_label(spark, read_head(spark), label, Run(uuid.uuid4().hex, "label", {}))
+        commit_label(spark, read_head(spark), label, CommitInfo(uuid.uuid4().hex, "label", {}))
         sync_table(spark, settings, "changes")
         return snapshot_id
 
@@ -203,10 +203,10 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, vie
     if wanted is not None and "flat_messages" not in wanted:
         create_views(spark, settings, schema, wanted)
         return schema
-    attach_tables(spark, settings, [effective.NAME])
+    attach_tables(spark, settings, [effectivetable.NAME])
     version = effective_version(spark, read_head_at(spark, snapshot_id))
     if version is not None:
-        spark.sql(_effective_view(snapshot_id, f"{table_name(effective.NAME)} VERSION AS OF {version}"))
+        spark.sql(_effective_view(snapshot_id, f"{table_name(effectivetable.NAME)} VERSION AS OF {version}"))
     create_views(spark, settings, schema, wanted, stored=version is not None)
     if version is None:  # what the stored result was, is what flattening gives
         spark.sql(_effective_view(snapshot_id, f"{schema}.flat_messages"))
@@ -217,7 +217,7 @@ def _effective_view(snapshot_id: int, source: str) -> str:
     """Give the statement that creates a snapshot's `effective_messages`, all of whose rows tell of it."""
     stamped = (f"{snapshot_id}L AS snapshot_id" if name == "snapshot_id" else name for name in EFFECTIVE_MESSAGES.names)
     query = f"SELECT\n  {_listed(stamped)}\nFROM {source}"
-    return _view(schema_at(snapshot_id), effective.NAME, EFFECTIVE_MESSAGES, query)
+    return _view(schema_at(snapshot_id), effectivetable.NAME, EFFECTIVE_MESSAGES, query)
 
 
 def create_view_schema(spark: SparkSession, schema: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.match.event.canonical import events_of as events_of
     from lakehouse.match.index import Index as Index
     from lakehouse.match.matcher import Matcher as Matcher
-    from lakehouse.match.matcher import Request as Request
+    from lakehouse.match.matcher import MatchRequest as MatchRequest
     from lakehouse.match.payload.payloads import Payloads as Payloads
     from lakehouse.match.payload.schemas import Schemas as Schemas
     from lakehouse.match.payload.schemas import SchemaVersion as SchemaVersion
@@ -35,7 +35,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "event.canonical": ["Event", "CapturedEvent", "events_of"],
         "evaluation": ["Tolerance", "evaluate"],
         "index": ["Index"],
-        "matcher": ["Matcher", "Request"],
+        "matcher": ["Matcher", "MatchRequest"],
         "payload.payloads": ["Payloads"],
         "payload.schemas": ["SchemaVersion", "Schemas"],
     },

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.domain.neighbours import Limits
+from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.errors import WarehouseError
-from lakehouse.ingest.planned import PlannedState
+from lakehouse.ingest.plannedcatalog import PlannedState
 from lakehouse.match.definition.definitionchecks import check_definitions, findings_of
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.findings import arrow_schema, no_findings
 from lakehouse.rules.published import Parents, check_catalog, check_published_entity
 from lakehouse.settings import Settings
-from lakehouse.store.tables import is_small
+from lakehouse.store.deltatables import is_small
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_group
 
@@ -71,7 +71,7 @@ def check_lookups(lookups: Lookups, settings: Settings) -> Iterator[dict[str, An
             of_group = (None, None) if group is None else (group.get("envelope"), group.get("protocol"))
             parents = Parents(key.registryid, key.kind, key.xid, held.document, dialect, *of_group)
             yield from check_published_entity(parents, attributes)
-    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
+    limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
     yield from published.findings(limits, keys)
     yield from findings_of(_definitions(lookups, [(key.registryid, key.xid) for key in keys if key.kind == "message"]))
 

@@ -21,16 +21,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.log.relations import open_relations
+from lakehouse.log.readable import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
 from lakehouse.match.event.adapters import LANDED, to_landed
 from lakehouse.match.index import DEFINITION_ROWS, definition_rows, index_of
 from lakehouse.match.indexfiles import open_store, write_store
-from lakehouse.match.matcher import RESULT_COLUMNS, Request
+from lakehouse.match.matcher import RESULT_COLUMNS, MatchRequest
 from lakehouse.match.vectorized.batch import match_batch
 from lakehouse.settings import Settings
-from lakehouse.store.frames import hand_over
+from lakehouse.store.materialize import hand_over
 from lakehouse.store.views import read_view, with_read
 
 # What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors again after each row, and lists that
@@ -125,7 +125,9 @@ def _count_older(definitions: pa.Table) -> int:
     return sum("older" in orjson.loads(body) for body in definitions.column("body").to_pylist())
 
 
-def with_matches(landed: DataFrame, opened: OpenedIndex, request: Request, wanted: Collection[str] = RESULT_COLUMNS) -> DataFrame:
+def with_matches(
+    landed: DataFrame, opened: OpenedIndex, request: MatchRequest, wanted: Collection[str] = RESULT_COLUMNS
+) -> DataFrame:
     """Match landed rows.
 
     Args:
@@ -180,7 +182,7 @@ def match(
     settings: Settings,
     rows: DataFrame,
     scope: Scope | None = None,
-    request: Request | None = None,
+    request: MatchRequest | None = None,
     at: str | None = None,
 ) -> DataFrame:
     """Match a DataFrame of landed rows, of any shape that `adapters` know, with the definitions of the catalog.
@@ -201,11 +203,11 @@ def match(
         WarehouseError: the warehouse holds no catalog.
     """
     landed = to_landed(rows)
-    return with_matches(landed, open_index(spark, settings, scope or Scope(), at), request or Request())
+    return with_matches(landed, open_index(spark, settings, scope or Scope(), at), request or MatchRequest())
 
 
 def _pass(
-    name: str, request: Request, wanted: tuple[str, ...] = tuple(RESULT_COLUMNS)
+    name: str, request: MatchRequest, wanted: tuple[str, ...] = tuple(RESULT_COLUMNS)
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = open_store(SparkFiles.get(name), request)

@@ -18,7 +18,7 @@ from lakehouse.match.evaluation import FAILURES, Evaluation, values_of
 from lakehouse.match.event.canonical import CapturedEvent, Event, events_of, unpacked
 from lakehouse.match.event.captured import landed_of_text, read_lines
 from lakehouse.match.index import CLOSE_TYPES, Index, is_close, last_segment
-from lakehouse.match.matcher import Matcher, Request
+from lakehouse.match.matcher import Matcher, MatchRequest
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import Discriminators, View
@@ -119,7 +119,7 @@ def match_text(
     text: bytes,
     view: View,
     scope: Scope,
-    request: Request,
+    request: MatchRequest,
     *,
     protocol: str | None = None,
     form: str | None = None,
@@ -154,7 +154,7 @@ def match_text(
     return _match(events, read_catalog(view, scope, selection), request, explain=explain)
 
 
-def _match(events: list[Event], catalog: MatchCatalog, request: Request, *, explain: bool) -> list[Explained]:
+def _match(events: list[Event], catalog: MatchCatalog, request: MatchRequest, *, explain: bool) -> list[Explained]:
     matcher = Matcher(
         Index.of(catalog.messages, request.tolerance.placeholders),
         Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),

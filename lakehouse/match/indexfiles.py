@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from lakehouse.match.index import Index, IndexTables, hash_of
-from lakehouse.match.matcher import Matcher, Request
+from lakehouse.match.matcher import Matcher, MatchRequest
 from lakehouse.match.payload.payloads import Payloads
 from lakehouse.match.payload.schemas import Key, Schemas, SchemaVersion
 from lakehouse.text.names import RegistryId
@@ -49,7 +49,7 @@ def write_store(folder: Path, index: IndexTables, schemas: pa.Table) -> Path:
     return made.rename(folder / f"match-{digest.hexdigest()[:16]}")
 
 
-def open_store(folder: str, request: Request) -> Matcher:
+def open_store(folder: str, request: MatchRequest) -> Matcher:
     """Open an index that was written; a process opens each once.
 
     Args:

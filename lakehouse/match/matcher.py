@@ -117,7 +117,7 @@ def _shares_end(one: str, other: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Request:
+class MatchRequest:
     """How events are matched.
 
     Attributes:
@@ -144,7 +144,7 @@ class Matcher:
         request: how.
     """
 
-    def __init__(self, index: Index, payloads: Payloads, request: Request) -> None:
+    def __init__(self, index: Index, payloads: Payloads, request: MatchRequest) -> None:
         self.index, self.payloads, self.request = index, payloads, request
 
     def match(self, event: Event) -> tuple[Match, PayloadVerdict]:

@@ -32,7 +32,7 @@ from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import OpenedIndex, large_batches, open_index, with_matches
 from lakehouse.match.evaluation import AMBIGUOUS, MATCHED, STATUSES
 from lakehouse.match.event.adapters import read_source, read_stream, to_landed
-from lakehouse.match.matcher import COUNTED, LINE_COLUMNS, RESULT_COLUMNS, Request
+from lakehouse.match.matcher import COUNTED, LINE_COLUMNS, RESULT_COLUMNS, MatchRequest
 from lakehouse.progress import Clock, Watcher
 from lakehouse.settings import Settings
 from lakehouse.store.session import absolute_location
@@ -63,7 +63,7 @@ class MatchOptions:
 
     sources: tuple[str, ...]
     scope: Scope = field(default_factory=Scope)
-    request: Request = field(default_factory=Request)
+    request: MatchRequest = field(default_factory=MatchRequest)
     at: str | None = None
     form: str | None = None
     mapping: dict[str, Any] | None = None

@@ -28,16 +28,16 @@ from lakehouse.errors import BackupError, NoBackup, WarehouseTaken
 from lakehouse.log.commits import read_head
 from lakehouse.log.head import APPLICATION
 from lakehouse.log.projections import roll_forward
-from lakehouse.operations.digests import Link, check_chain
+from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings
 from lakehouse.store.delta.log import sync_table
+from lakehouse.store.deltatables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 from lakehouse.store.durable import sync_tree
 from lakehouse.store.files import list_folder, read_text, write_text
-from lakehouse.store.frames import no_rows
-from lakehouse.store.places import local_path
+from lakehouse.store.localpaths import local_path
+from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
-from lakehouse.store.tables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 from lakehouse.version import VERSION
 
 _PART = re.compile(r"changes-[0-9]{9,}-[0-9]{9,}-[0-9a-f]{8}")

@@ -19,15 +19,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType
 
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
-from lakehouse.log import effective
+from lakehouse.log import effectivetable
 from lakehouse.log.commits import read_head
 from lakehouse.log.head import Head
 from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
-from lakehouse.operations.digests import Link, check_chain
+from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.operations.environment import read_environment
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.log import table_location
 from lakehouse.store.delta.positions import last_transaction
+from lakehouse.store.deltatables import (
+    SCHEMA_VERSION,
+    TABLES,
+    attach_tables,
+    create_tables,
+    forget_table,
+    table_name,
+)
 from lakehouse.store.files import list_folder, move_folder, stages_location
 from lakehouse.store.schema import (
     CHANGES,
@@ -41,14 +49,6 @@ from lakehouse.store.schema import (
     Table,
 )
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import (
-    SCHEMA_VERSION,
-    TABLES,
-    attach_tables,
-    create_tables,
-    forget_table,
-    table_name,
-)
 from lakehouse.version import VERSION
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
@@ -144,7 +144,7 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
     except _SPARK_FAULTS as error:
         raise WarehouseError(f"the log cannot be read: {_short(error)}. {_RESTORE}.") from error
     aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-    names = [*(table.name for table in ENTITY_TABLES), effective.NAME]
+    names = [*(table.name for table in ENTITY_TABLES), effectivetable.NAME]
     for name in names:
         log_is_broken = any(one.state == "error" for one in _check_log_folder(spark, name))
         if log_is_broken or _problem_of_opening(spark, settings, name):
@@ -225,7 +225,7 @@ def _check_contents(spark: SparkSession, settings: Settings, readable: list[str]
     for resource, versions in ((MESSAGES, VERSIONS), (SCHEMAS, SCHEMAVERSIONS)):
         if {resource.name, versions.name} <= set(readable):
             found.append(_check_defaults(spark, resource, versions))
-    if settings.refresh_effective and effective.NAME in readable:
+    if settings.refresh_effective and effectivetable.NAME in readable:
         found.append(_check_effective(spark, settings, head, deep=deep))
     if "violations" in readable:
         found.append(_check_violations(spark))
@@ -278,16 +278,16 @@ def _check_effective(spark: SparkSession, settings: Settings, head: Head, *, dee
     check = "against flattening" if deep else "against messages"
     try:
         if effective_is_behind(spark, head):
-            return Diagnosis(check, effective.NAME, "warning", "it has not reached the head of the log", _CATCH_UP)
+            return Diagnosis(check, effectivetable.NAME, "warning", "it has not reached the head of the log", _CATCH_UP)
         names = [name for name in EFFECTIVE_MESSAGES.names if name != "snapshot_id"] if deep else ["registryid", "xid"]
-        rows = effective.compute_all(open_sibling(spark), settings, 0) if deep else spark.table(table_name("messages"))
+        rows = effectivetable.compute_all(open_sibling(spark), settings, 0) if deep else spark.table(table_name("messages"))
         digest = _digest(EFFECTIVE_MESSAGES, names)
-        should, has = (each.agg(*digest).collect()[0] for each in (rows, spark.table(table_name(effective.NAME))))
+        should, has = (each.agg(*digest).collect()[0] for each in (rows, spark.table(table_name(effectivetable.NAME))))
     except _SPARK_FAULTS as error:
-        return Diagnosis(check, effective.NAME, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+        return Diagnosis(check, effectivetable.NAME, "error", f"it cannot be read: {_short(error)}", _REBUILD)
     if should == has:
-        return Diagnosis(check, effective.NAME, "ok", f"{has['n']} rows")
-    return Diagnosis(check, effective.NAME, "error", _difference(has, should), _REBUILD)
+        return Diagnosis(check, effectivetable.NAME, "ok", f"{has['n']} rows")
+    return Diagnosis(check, effectivetable.NAME, "error", _difference(has, should), _REBUILD)
 
 
 def _difference(has: Row, should: Row) -> str:

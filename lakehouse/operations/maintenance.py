@@ -17,17 +17,17 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.log.effective import NAME as EFFECTIVE
+from lakehouse.log.effectivetable import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.delta.log import sync_table, table_location
 from lakehouse.store.delta.positions import tell_commits, told_by_commits
+from lakehouse.store.deltatables import TABLES, attach_tables, check_writers, table_name
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.internals.deltalog import add_statistics, live_files
 from lakehouse.store.internals.guards import print_to_errors
 from lakehouse.store.schema import ENTITY_TABLES
-from lakehouse.store.tables import TABLES, attach_tables, check_writers, table_name
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from lakehouse.match.evaluation import MATCHED, UNMATCHED, UNREADABLE
 from lakehouse.match.event.adapters import LANDED, read_stream
 from lakehouse.match.event.canonical import Event, events_of
 from lakehouse.match.indexfiles import open_store
-from lakehouse.match.matcher import Matcher, Request
+from lakehouse.match.matcher import Matcher, MatchRequest
 from lakehouse.match.runs import MatchOptions, land, read_landed
 from lakehouse.match.vectorized.batch import landed_of_row, match_batch
 from lakehouse.progress import Clock, Watcher
@@ -226,7 +226,7 @@ def _pass(
     index: str | None, keeps_values: bool, sources: list[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher = None if index is None else open_store(SparkFiles.get(index), Request(with_values=False))
+        matcher = None if index is None else open_store(SparkFiles.get(index), MatchRequest(with_values=False))
         counters = [EventCounter(keeps_values) for _ in sources]
         statuses: Counter[str] = Counter()
         for batch in batches:

@@ -7,9 +7,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "audit": ["blame", "history", "read_history"],
-        "diff": ["diff_snapshots"],
+        "snapshotdiff": ["diff_snapshots"],
         "documentdiff": ["diff_documents", "diff_files"],
-        "events": ["change_events", "stream_changes"],
+        "changeevents": ["change_events", "stream_changes"],
         "sql": ["run_query"],
     },
 )

@@ -22,9 +22,9 @@ from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.folders import HIDDEN_NAME, is_hidden, look_into
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
 from lakehouse.ingest.sources import find_sources, read_documents
-from lakehouse.query.diff import COLUMNS
+from lakehouse.query.snapshotdiff import COLUMNS
 from lakehouse.settings import Settings
-from lakehouse.store.places import local_path
+from lakehouse.store.localpaths import local_path
 from lakehouse.text.names import JsonText, RegistryId, Xid
 
 _Row = tuple[RegistryId, str, Xid, JsonText]

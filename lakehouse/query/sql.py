@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
-from lakehouse.log.relations import open_relations
+from lakehouse.log.readable import open_relations
 from lakehouse.log.snapshots import resolve_snapshot
-from lakehouse.query.diff import open_diff
 from lakehouse.query.readonly import Allowed, open_guarded
+from lakehouse.query.snapshotdiff import open_diff
 from lakehouse.settings import Settings
+from lakehouse.store.deltatables import attach_tables, tables_named_in
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.tables import attach_tables, tables_named_in
 from lakehouse.store.views import views_named_in
 
 # A condition of Spark's in the text of an error, but for those of its own faults.
@@ -27,7 +27,7 @@ _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\] .*SQLSTATE: (?!XX)\w{5}")
 
 
 @dataclass(frozen=True)
-class Result:
+class QueryResult:
     """Rows of a query, fetched as they are asked for."""
 
     frame: DataFrame
@@ -62,7 +62,7 @@ def run_query(
     diff: tuple[str, str] | None = None,
     *,
     allowed: Allowed = Allowed.ALL,
-) -> Result:
+) -> QueryResult:
     """Run a query on the catalog.
 
     Args:
@@ -87,7 +87,7 @@ def run_query(
     session.catalog.setCurrentDatabase(schema)
     try:
         with _told():
-            return Result(session.sql(query))
+            return QueryResult(session.sql(query))
     finally:
         session.catalog.setCurrentDatabase(SCHEMA)
 

@@ -16,7 +16,7 @@ from lakehouse.domain.bases import base_of
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.readmodel.snapshotview import Entity, View
-from lakehouse.rules.one.constraints import constraints
+from lakehouse.rules.entity.constraints import constraints
 from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 

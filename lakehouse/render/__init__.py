@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.render.protocolbinding import bindings_of as bindings_of
     from lakehouse.render.rendering import Rendered as Rendered
     from lakehouse.render.rendering import Renderer as Renderer
-    from lakehouse.render.rendering import Style as Style
+    from lakehouse.render.rendering import RenderStyle as RenderStyle
     from lakehouse.render.unrenderable import MissingValues as MissingValues
     from lakehouse.render.unrenderable import Need as Need
     from lakehouse.render.unrenderable import Refusal as Refusal
@@ -28,7 +28,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "filling": ["RenderInput"],
         "protocolbinding": ["Endpoint", "ProtocolBinding", "bindings_of"],
-        "rendering": ["Rendered", "Renderer", "Style"],
+        "rendering": ["Rendered", "Renderer", "RenderStyle"],
         "unrenderable": ["MissingValues", "Need", "Refusal", "RenderRefused"],
     },
 )

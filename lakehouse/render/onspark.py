@@ -13,7 +13,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
 from lakehouse.render.protocolbinding import bindings_of
-from lakehouse.render.rendering import Renderer, Style
+from lakehouse.render.rendering import Renderer, RenderStyle
 from lakehouse.render.selected import Selected
 
 RENDERED_COLUMNS = "registryid STRING, xid STRING, protocol STRING, mode STRING, line STRING, payload_status STRING, error STRING"
@@ -24,7 +24,7 @@ _NUMBER = "__number"
 def render_table(
     values: DataFrame,
     selected: Selected,
-    style: Style | None = None,
+    style: RenderStyle | None = None,
     requested: tuple[str, ...] = (),
     common: RenderInput | None = None,
 ) -> DataFrame:
@@ -48,11 +48,11 @@ def render_table(
     bindings = [binding for row in selected.messages for binding in bindings_of(row, selected.endpoints, requested)]
     check_names(bindings, [*(name for name in values.columns if name != PAYLOAD), *given.values])
     numbered = values.withColumn(_NUMBER, F.monotonically_increasing_id())
-    return numbered.mapInArrow(_pass(selected, style or Style(), requested, given), RENDERED_COLUMNS)
+    return numbered.mapInArrow(_pass(selected, style or RenderStyle(), requested, given), RENDERED_COLUMNS)
 
 
 def _pass(
-    selected: Selected, style: Style, requested: tuple[str, ...], common: RenderInput
+    selected: Selected, style: RenderStyle, requested: tuple[str, ...], common: RenderInput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         renderer = Renderer(Schemas(selected.schemas), style)

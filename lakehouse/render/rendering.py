@@ -154,7 +154,7 @@ def _batch(members: list[Rendered]) -> Rendered:
 
 
 @dataclass(frozen=True)
-class Style:
+class RenderStyle:
     """How messages are rendered.
 
     Attributes:
@@ -184,8 +184,8 @@ class Renderer:
         style: how.
     """
 
-    def __init__(self, schemas: Schemas, style: Style | None = None) -> None:
-        self.style = style or Style()
+    def __init__(self, schemas: Schemas, style: RenderStyle | None = None) -> None:
+        self.style = style or RenderStyle()
         self._payloads = Payloads(schemas)
         self._examples = Examples(schemas, self._payloads)
         self._tolerance = Tolerance("strict" if self.style.strict else "default")

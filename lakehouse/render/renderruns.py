@@ -23,7 +23,7 @@ from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
 from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Endpoint, ProtocolBinding, bindings_of
-from lakehouse.render.rendering import Rendered, Renderer, Style, batched
+from lakehouse.render.rendering import Rendered, Renderer, RenderStyle, batched
 from lakehouse.render.selected import Selected, selected_at
 from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
 from lakehouse.text.jsontext import pointer_of
@@ -241,7 +241,7 @@ class RenderRun:
     """
 
     selected: Selected
-    style: Style = field(default_factory=Style)
+    style: RenderStyle = field(default_factory=RenderStyle)
     requested: tuple[str, ...] = ()
     form: str = "json"
     failures: list[Failure] = field(default_factory=list)
@@ -441,7 +441,7 @@ def _command(client: str, line: Callable[[Rendered], str], message: Rendered) ->
 
 def renderer_of(selected: Selected, now: str | None = None) -> Renderer:
     """Make what renders examples; now: RFC 3339 timestamp that stands for the current time, None: the clock's."""
-    return Renderer(Schemas(selected.schemas), Style(example=True, seed=_SEED, now=now))
+    return Renderer(Schemas(selected.schemas), RenderStyle(example=True, seed=_SEED, now=now))
 
 
 def examples_in(view: View, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:

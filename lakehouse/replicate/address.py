@@ -17,7 +17,7 @@ DRAFT_ROOT = "messagecatalog"
 
 
 @dataclass(frozen=True)
-class Address:
+class CatalogAddress:
     """A catalog's address.
 
     Attributes:
@@ -49,7 +49,7 @@ class Address:
         return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
 
 
-def read_address(text: str, role: str, environment: Mapping[str, str] = os.environ) -> Address:
+def read_address(text: str, role: str, environment: Mapping[str, str] = os.environ) -> CatalogAddress:
     """Read the URL of a catalog.
 
     Args:
@@ -79,7 +79,7 @@ def read_address(text: str, role: str, environment: Mapping[str, str] = os.envir
     path = path.removesuffix(DRAFT_ROOT).rstrip("/") if is_draft else path
     user = (unquote(parts.username or ""), unquote(parts.password or "")) if parts.username else None
     url = f"{scheme}://{at}/" + (f"{path}/" if path else "")
-    return Address(url, _authorization(user, f"LAKEHOUSE_{role}", environment), is_draft, role)
+    return CatalogAddress(url, _authorization(user, f"LAKEHOUSE_{role}", environment), is_draft, role)
 
 
 def _authorization(user: tuple[str, str] | None, prefix: str, environment: Mapping[str, str]) -> str | None:

@@ -20,7 +20,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 from urllib3.exceptions import HTTPError
 
 from lakehouse.errors import ReplicationError
-from lakehouse.replicate.address import Address
+from lakehouse.replicate.address import CatalogAddress
 from lakehouse.serve.subscriptions.wholeanswers import LimitedPools
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.blanking import blank_text
@@ -119,7 +119,7 @@ class Client:
         received: bytes of bodies, unpacked.
     """
 
-    def __init__(self, address: Address, limits: RequestLimits | None = None) -> None:
+    def __init__(self, address: CatalogAddress, limits: RequestLimits | None = None) -> None:
         self.address = address
         self.limits = limits or RequestLimits()
         self.requests = 0

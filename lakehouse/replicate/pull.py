@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from lakehouse.errors import SettingsError
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.place import is_remote, location_of
-from lakehouse.replicate.address import Address
+from lakehouse.replicate.address import CatalogAddress
 from lakehouse.replicate.client import Client, RequestLimits
 from lakehouse.replicate.crawler import Unit, Walk
 from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
@@ -52,7 +52,7 @@ class Pull:
         limits: what the source may ask of us.
     """
 
-    source: Address
+    source: CatalogAddress
     scope: tuple[Xid, ...] = ()
     protocol: Literal["auto", "xregistry", "messagecatalog"] = "auto"
     authority: str | None = None
@@ -172,14 +172,14 @@ class Puller:
             LakehouseError: what an ingest raises.
         """
         from lakehouse.domain.ownership import Policy  # noqa: PLC0415
-        from lakehouse.ingest.pipeline import Located, Request, ingest  # noqa: PLC0415  Spark is wanted from here on
+        from lakehouse.ingest.pipeline import IngestRequest, Located, ingest  # noqa: PLC0415  Spark is wanted from here on
         from lakehouse.log.commits import read_head  # noqa: PLC0415
-        from lakehouse.log.facts import find_refused  # noqa: PLC0415
+        from lakehouse.log.documentfacts import find_refused  # noqa: PLC0415
 
         files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
         # A fetch that is forced may delete more than half; what is stale stays stale.
         policy = Policy(self.options.force, prune=True, on_conflict=self.settings.on_conflict)
-        request = Request(policy, strict=self.options.strict, command="replicate pull")
+        request = IngestRequest(policy, strict=self.options.strict, command="replicate pull")
         located = Located(files, fetched.scope)
         summary = ingest(spark, self.settings, list(files.values()), request=request, watcher=watcher, located=located)
         crash_point("after_load")

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.readmodel import ReadModel, View, open_model
-from lakehouse.replicate.address import Address
+from lakehouse.replicate.address import CatalogAddress
 from lakehouse.replicate.client import Client, RequestLimits, RequestRefused
 from lakehouse.replicate.outbox import Outbox, Reached, body_of, is_held_group, is_held_resource, meta_of
 from lakehouse.replicate.sourcedocuments import COLLECTIONS, MEMBERS, Json
 from lakehouse.replicate.state import PeerState
 from lakehouse.settings import Settings
+from lakehouse.text.duplicatekeys import without
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.twins import without
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 _DIALECTS = ("1.0-rc2", "1.0-rc4")
@@ -41,7 +41,7 @@ class Push:
         limits: what the target may ask of us.
     """
 
-    target: Address
+    target: CatalogAddress
     scope: tuple[Xid, ...] = ()
     authority: str | None = None
     limits: RequestLimits = field(default_factory=RequestLimits)

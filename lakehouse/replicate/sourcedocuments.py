@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, NamedTuple
 from lakehouse.errors import ReplicationError
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.blanking import blank_text
+from lakehouse.text.duplicatekeys import members, object_of, values_of, with_member, without
 from lakehouse.text.jsontext import BOM, NotJson, as_read, read_json
-from lakehouse.text.streams import Part, split_groups
-from lakehouse.text.twins import members, object_of, values_of, with_member, without
+from lakehouse.text.streams import DocumentPart, split_groups
 
 Json = dict[str, Any]
 # What a server computes of the others, relative to the answer that it is in.
@@ -222,7 +222,7 @@ class _Settled:
             else:
                 self._add_root(read_json(part.text, self.depth)[0])
 
-    def _add_part(self, part: Part, collection: str) -> None:
+    def _add_part(self, part: DocumentPart, collection: str) -> None:
         value = read_json(part.text, self.depth)[0][collection]  # strictly: half a body must not pass
         if part.opens:
             self.writer.close()

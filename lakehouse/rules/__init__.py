@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "declared": ["RULES", "Rule", "explain"],
         "gate": ["check_stage"],
-        "one.engine": ["Subject", "check_entity"],
+        "entity.engine": ["Subject", "check_entity"],
         "published": ["check_catalog"],
         "violations": ["count_findings"],
     },

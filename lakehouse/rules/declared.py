@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
-from lakehouse.rules.places import places_of
+from lakehouse.rules.rulelocations import places_of
 from lakehouse.text.csvtables import read_rows
 from lakehouse.text.problems import ICON
 
@@ -74,7 +74,7 @@ class Example(NamedTuple):
     good: Any
 
 
-class _Declared(NamedTuple):
+class _RuleRow(NamedTuple):
     """A row of `rules.csv`."""
 
     id: str
@@ -96,8 +96,8 @@ class _Fragments(NamedTuple):
     good: str
 
 
-def _declared() -> list[_Declared]:
-    return read_rows("lakehouse.rules", "rules", _Declared)
+def _declared() -> list[_RuleRow]:
+    return read_rows("lakehouse.rules", "rules", _RuleRow)
 
 
 def _of_words() -> set[str]:

@@ -16,8 +16,8 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from lakehouse.dialects.tables import severity_in, spelled_in
 from lakehouse.domain.relations import RuleViolation
 from lakehouse.rules.declared import RULES
-from lakehouse.store.frames import can_skip, no_rows
 from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import is_known_empty, no_rows
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import message_of
 from lakehouse.text.names import Pointer, RegistryId, Xid
@@ -126,7 +126,7 @@ def shown_at(rows: DataFrame, flag: str) -> Column:
 
 def without_doubles(findings: DataFrame) -> DataFrame:
     """Keep one finding of what two documents hold in common, or two ways lead to."""
-    if can_skip(findings):
+    if is_known_empty(findings):
         return no_findings(findings.sparkSession)
     ids = findings.withColumn("_id", F.col("finding.violation_id")).dropDuplicates(["_id"])
     return ids.drop("_id")

@@ -1,6 +1,6 @@
 """The gate: rules between entities are applied to a stage, and what breaks them is taken out before anything is planned.
 
-The rules about one entity were applied while it was parsed (`rules.one`). An error takes the staged entity out, with what
+The rules about one entity were applied while it was parsed (`rules.entity`). An error takes the staged entity out, with what
 cannot live without it; what is published stays.
 """
 
@@ -15,16 +15,16 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import DIALECTS, has_rule
 from lakehouse.domain.relations import ABOUT_CHANGE
-from lakehouse.rules.between.candidate import candidate
-from lakehouse.rules.between.compatible import check_promises
-from lakehouse.rules.between.flattened import check_flattened, flattened_candidate
-from lakehouse.rules.between.judged import judged
-from lakehouse.rules.between.relations import check_entities
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FOUND, dependents, no_findings, without_doubles
+from lakehouse.rules.relational.candidaterows import candidate
+from lakehouse.rules.relational.compatible import check_promises
+from lakehouse.rules.relational.inherited import check_flattened, flattened_candidate
+from lakehouse.rules.relational.joins import check_entities
+from lakehouse.rules.relational.pairs import judged
 from lakehouse.settings import Settings
-from lakehouse.store.frames import can_skip, count_if, is_empty, keep
 from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import count_if, is_empty, is_known_empty, materialize
 from lakehouse.store.schema import DOCUMENT_BODY, FINDING
 from lakehouse.store.xids import message_of
 from lakehouse.text.problems import STRICT, violation_id_column
@@ -80,12 +80,12 @@ def check_stage(
     cores = spark.sparkContext.defaultParallelism
     compare = any(has_rule(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
     what = candidate(spark, stage, used, compared, compare=compare, known=known)
-    what = what._replace(things=keep(what.things.coalesce(cores)))
+    what = what._replace(things=materialize(what.things.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
     merged = partial(flattened_candidate, spark, settings, what, used)
     pairs = check_entities(what.things, settings.duplicate_messageids, merged).unionByName(flattened)
     pairs = pairs.unionByName(check_promises(spark, what, used))
-    found = keep(without_doubles(keep(judged(pairs.coalesce(cores)))))
+    found = materialize(without_doubles(materialize(judged(pairs.coalesce(cores)))))
     if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, found, 0, True)
     return reject_documents(stage, found, known) if strict else _take_out(stage, found)
@@ -108,10 +108,10 @@ def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
     """
     keys = ["document_uri", *KEY]
     refused = stage.filter((F.col("row") == "finding") & (F.col("finding.action") == "quarantined") & F.col("xid").isNotNull())
-    if can_skip(refused):
+    if is_known_empty(refused):
         return Checked(stage, no_findings(spark), 0, True)
     both = stage.filter(F.col("row") == "entity").join(refused.select(*keys).distinct(), on=keys, how="left_semi")
-    found = keep(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
+    found = materialize(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
     if is_empty(found):
         return Checked(stage, no_findings(spark), 0, True)
     taken = _take_out(stage, found)
@@ -144,8 +144,8 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)
-    every = keep(every)
-    out = keep(every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct())
+    every = materialize(every)
+    out = materialize(every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct())
     kept = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
     about = every.join(F.broadcast(out), on=keys, how="left_semi").select(*FOUND)
     return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
@@ -159,7 +159,7 @@ def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None
     Args:
         stage: columns `schema.STAGE`.
         found: findings, columns `FOUND`.
-        known: as from `facts.current_documents`; None: nothing is.
+        known: as from `documentfacts.current_documents`; None: nothing is.
     """
     errors = found.filter(F.col("finding.action") == "quarantined")
     one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
@@ -169,7 +169,7 @@ def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None
     reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
     stays = F.col("registryid") if known is None else F.coalesce("_before", "registryid")
     by_document = by_document if known is None else by_document.join(_where_loaded(stage, known), on="document_uri", how="left")
-    rejected = keep(by_document.select("document_uri", "registryid", stays.alias("stays"), reason.alias("reason")))
+    rejected = materialize(by_document.select("document_uri", "registryid", stays.alias("stays"), reason.alias("reason")))
     rule = RULES[STRICT]
     no_xid = pointer = F.lit("")
     action = F.lit("quarantined")

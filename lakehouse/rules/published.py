@@ -16,18 +16,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import family_of
-from lakehouse.log.facts import current_documents
-from lakehouse.rules.between.compatible import check_published_promises
-from lakehouse.rules.between.flattened import check_published, flattened_published
-from lakehouse.rules.between.judged import judged
-from lakehouse.rules.between.lookedat import COLUMNS, TABLES, published_rows
-from lakehouse.rules.between.relations import check_entities
+from lakehouse.log.documentfacts import current_documents
 from lakehouse.rules.declared import RULES
+from lakehouse.rules.entity.constraints import Subject
+from lakehouse.rules.entity.engine import check_entity
 from lakehouse.rules.findings import FOUND, without_doubles
-from lakehouse.rules.one.engine import check_entity
-from lakehouse.rules.one.table import Subject
+from lakehouse.rules.relational.candidaterows import COLUMNS, TABLES, published_rows
+from lakehouse.rules.relational.compatible import check_published_promises
+from lakehouse.rules.relational.inherited import check_published, flattened_published
+from lakehouse.rules.relational.joins import check_entities
+from lakehouse.rules.relational.pairs import judged
 from lakehouse.settings import Settings
-from lakehouse.store.frames import keep
+from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
 from lakehouse.store.xids import group_of
 from lakehouse.text.jsontext import below
@@ -81,12 +81,12 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
     # Computed once: each rule reads them.
     with ThreadPoolExecutor(1) as pool:
         # Rows go through Python while the driver plans the many small queries of the other rules.
-        alone = pool.submit(lambda: keep(_check_alone(spark, documents)))
+        alone = pool.submit(lambda: materialize(_check_alone(spark, documents)))
         things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
         merged = partial(flattened_published, spark, settings)
         between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
         between = between.unionByName(check_published(spark, settings, things))
-        found = without_doubles(keep(judged(between.unionByName(check_published_promises(spark, things)))))
+        found = without_doubles(materialize(judged(between.unionByName(check_published_promises(spark, things)))))
         return found.unionByName(alone.result())
 
 

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.frames import can_skip, is_empty
+from lakehouse.store.deltatables import table_name
+from lakehouse.store.materialize import is_empty, is_known_empty
 from lakehouse.store.schema import VIOLATIONS
-from lakehouse.store.tables import table_name
 
 
 @retries(8).wraps
@@ -57,7 +57,7 @@ def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
 
 def count_findings(findings: DataFrame) -> list[Count]:
     """Count findings by rule and severity."""
-    if can_skip(findings):
+    if is_known_empty(findings):
         return []
     rows = findings.groupBy(F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")).count()
     return sorted(Count(row["rule_id"], row["severity"], row["count"]) for row in rows.collect())

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from lakehouse.site.book import Page as Page
+    from lakehouse.site.pagecontext import Page as Page
     from lakehouse.site.served import Site as Site
     from lakehouse.site.static import Written as Written
     from lakehouse.site.static import write_site as write_site
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submod_attrs={"book": ["Page"], "served": ["Site"], "static": ["Written", "write_site"]}
+    __name__, submod_attrs={"pagecontext": ["Page"], "served": ["Site"], "static": ["Written", "write_site"]}
 )

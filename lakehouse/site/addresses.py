@@ -32,7 +32,7 @@ _NAME = re.compile(
 )
 
 
-class Address(NamedTuple):
+class PageAddress(NamedTuple):
     """What a path names.
 
     Attributes:
@@ -142,13 +142,13 @@ def page_of_list(path: str, number: int) -> str:
     return path if number == 1 else f"{path.removesuffix('.html')}~p{number}.html"
 
 
-def read_path(path: str) -> Address | None:
+def read_path(path: str) -> PageAddress | None:
     """Take a path apart; None: no page has such a path."""
     *folder, last = path.split("/")
     found = _NAME.match(last)
     if found is None:
         return None
-    return Address(tuple(folder), found["name"], found["part"] or "", found["of"] or "", found["ending"])
+    return PageAddress(tuple(folder), found["name"], found["part"] or "", found["of"] or "", found["ending"])
 
 
 def _character(one: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.site.addresses import HOME
-from lakehouse.site.book import Book, Page, Style
 from lakehouse.site.overview import Overview, overview_of
+from lakehouse.site.pagecontext import Page, PageContext, PageStyle
 from lakehouse.site.pages.contents import find_page, missing_page
 from lakehouse.site.templating import POLICY
 
@@ -22,7 +22,7 @@ HEADERS = {
 _MOST_SNAPSHOTS = 3
 
 
-class Shown(NamedTuple):
+class ServedPage(NamedTuple):
     """A page, whether it is the one that was asked for, and the snapshot that it shows."""
 
     page: Page
@@ -44,7 +44,7 @@ class Site:
         self._known: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
         self._guard = threading.Lock()
 
-    def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> Shown:
+    def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> ServedPage:
         """Make a page.
 
         Args:
@@ -65,12 +65,12 @@ class Site:
         """Look through the newest snapshot, for which the first page would wait else."""
         self.model.answer(self._overview)
 
-    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> Shown:
+    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
         overview, kept = self._overview(view)
-        style = Style(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
-        book = Book(self.model, view, overview, style, kept=kept)
+        style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
+        book = PageContext(self.model, view, overview, style, kept=kept)
         found = find_page(book, path, query)
-        return Shown(found or missing_page(book, path), found is not None, view.snapshot_id)
+        return ServedPage(found or missing_page(book, path), found is not None, view.snapshot_id)
 
     def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")

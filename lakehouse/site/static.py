@@ -21,8 +21,8 @@ import orjson
 from lakehouse.errors import SettingsError
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.settings import Settings
-from lakehouse.site.book import Book, Style
 from lakehouse.site.overview import Key, Overview, overview_of
+from lakehouse.site.pagecontext import PageContext, PageStyle
 from lakehouse.site.pages.contents import all_paths, find_page, paths_of_member
 
 MANIFEST = "site.json"
@@ -73,12 +73,12 @@ def write_site(
     """
     folder = Path(out)
     known = _read_manifest(folder)
-    style = Style(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
+    style = PageStyle(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
     with model.at(at) as view:
         if at is not None:
             style.at = view.snapshot_id
         overview = overview_of(view, model.settings.owner_names)
-        book = Book(model, view, overview, style)
+        book = PageContext(model, view, overview, style)
         members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
         writer = Writer(folder, known)
         try:
@@ -100,7 +100,7 @@ class Writer:
         self.found: dict[str, str] = {}
         self.written = 0
 
-    def write(self, book: Book, path: str) -> None:
+    def write(self, book: PageContext, path: str) -> None:
         """Make a page, and write it when it is another one than before."""
         page = find_page(book, path)
         if page is None:
@@ -156,7 +156,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
 
 
 def _write_members(
-    writer: Writer, book: Book, settings: Settings, members: list[Key], progress: Progress, processes: int
+    writer: Writer, book: PageContext, settings: Settings, members: list[Key], progress: Progress, processes: int
 ) -> None:
     """Write the pages of messages and schemas: in several processes where there are many."""
     total, done = len(members), 0
@@ -184,14 +184,14 @@ def _begin(
     settings: Settings,
     snapshot_id: int,
     overview: Overview,
-    style: Style,
+    style: PageStyle,
     folder: Path,
     known: dict[str, str],
 ) -> None:
     model = ReadModel(settings)
     opened = model.at(snapshot_id)
     view: View = opened.__enter__()  # open as long as the process lives
-    _MINE.update(model=model, opened=opened, book=Book(model, view, overview, style), folder=folder, known=known)
+    _MINE.update(model=model, opened=opened, book=PageContext(model, view, overview, style), folder=folder, known=known)
 
 
 def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:

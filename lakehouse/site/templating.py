@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lakehouse.site.twotexts import parts_apart, unquoted
+from lakehouse.site.textdiff import parts_apart, unquoted
 
 T = TypeVar("T")
 MEDIA_TYPES = {

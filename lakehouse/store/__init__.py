@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "schema": ["ENTITY_TABLES", "SCHEMA"],
         "session": ["open_session"],
-        "tables": ["attach_tables", "create_tables", "open_table"],
+        "deltatables": ["attach_tables", "create_tables", "open_table"],
         "views": ["create_views"],
     },
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from lakehouse.settings import Settings
-from lakehouse.store.places import local_path
+from lakehouse.store.localpaths import local_path
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*")

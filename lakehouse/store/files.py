@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import WarehouseError
 from lakehouse.settings import Settings
 from lakehouse.store.internals.hadoop import filesystem_of
-from lakehouse.store.places import STAGES
+from lakehouse.store.localpaths import STAGES
 from lakehouse.store.session import absolute_location
 
 

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.basepaths import MOST_BASES, base_paths, sees
-from lakehouse.store.frames import hand_over
 from lakehouse.store.internals.plans import view_made_by
+from lakehouse.store.materialize import hand_over
 from lakehouse.store.sessions import open_sibling
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
@@ -36,7 +36,7 @@ ALL_STEPS = ("spark.sql.analyzer.maxIterations", "300")
 _FLAT, _COMPUTED, _PATHS = "flat_messages", "computed_messages", "base_paths"
 
 
-class View(NamedTuple):
+class ViewFile(NamedTuple):
     """A file of `ddl/views`: the view's name, the tables and views that it reads, the statement that creates it."""
 
     name: str
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 
 @cache
-def views(stored: bool = True, max_depth: int = MOST_BASES, seen: int = MOST_BASES) -> dict[str, View]:
+def views(stored: bool = True, max_depth: int = MOST_BASES, seen: int = MOST_BASES) -> dict[str, ViewFile]:
     """Read the views by name, each after those that it reads.
 
     Args:
@@ -63,11 +63,11 @@ def views(stored: bool = True, max_depth: int = MOST_BASES, seen: int = MOST_BAS
     for name, text in texts.items():
         reads = _READS.search(text)
         names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
-        result[name] = View(name, names, text.rstrip().removesuffix(";"))
+        result[name] = ViewFile(name, names, text.rstrip().removesuffix(";"))
     if not stored:
         head, _ = _BODY.split(result[_FLAT].statement, 1)
         columns = ", ".join(_COLUMN.findall(head))
-        result[_FLAT] = View(_FLAT, (_COMPUTED,), f"{head}AS\nSELECT {columns} FROM {_COMPUTED}")
+        result[_FLAT] = ViewFile(_FLAT, (_COMPUTED,), f"{head}AS\nSELECT {columns} FROM {_COMPUTED}")
     order = TopologicalSorter({view.name: sorted(set(view.reads) & set(result)) for view in result.values()})
     return {name: result[name] for name in order.static_order()}
 
@@ -179,17 +179,17 @@ def read_view(
 
 
 @cache
-def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth: int = MOST_BASES) -> dict[str, View]:
+def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth: int = MOST_BASES) -> dict[str, ViewFile]:
     """Give `views` as they are created: what computes flattening holds all views that it reads, but those with a stand-in."""
     known = views(stored, max_depth)
     head, _ = _BODY.split(known[_COMPUTED].statement, 1)
     statement = f"{head}AS\n{_in_one(_COMPUTED, known, stand_ins)}"
     steps = _with_read([_COMPUTED], known, stand_ins)
     read = dict.fromkeys(name for step in steps for name in known[step].reads if name not in steps)
-    return known | {_COMPUTED: View(_COMPUTED, tuple(read), statement)}
+    return known | {_COMPUTED: ViewFile(_COMPUTED, tuple(read), statement)}
 
 
-def _in_one(name: str, known: dict[str, View], stand_ins: Iterable[str]) -> str:
+def _in_one(name: str, known: dict[str, ViewFile], stand_ins: Iterable[str]) -> str:
     """Give the query of a view with the views that it reads in its WITH: Spark analyses the text of each once."""
     steps = []
     for one in _with_read([name], known, stand_ins):
@@ -198,7 +198,7 @@ def _in_one(name: str, known: dict[str, View], stand_ins: Iterable[str]) -> str:
     return f"WITH {', '.join(steps)}\nSELECT * FROM {name}"
 
 
-def _with_read(names: Iterable[str], known: dict[str, View], stand_ins: Iterable[str]) -> list[str]:
+def _with_read(names: Iterable[str], known: dict[str, ViewFile], stand_ins: Iterable[str]) -> list[str]:
     """Give views and what they read, without looking behind what something stands in for."""
     wanted, behind = set(names), set(known) - set(stand_ins)
     for name in reversed(known):

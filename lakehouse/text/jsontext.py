@@ -21,9 +21,9 @@ import numpy as np
 import orjson
 
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
+from lakehouse.text.duplicatekeys import Duplicated, members, object_of
 from lakehouse.text.names import WHOLE, JsonText, Pointer
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
-from lakehouse.text.twins import Duplicated, members, object_of
 
 BOM = b"\xef\xbb\xbf"
 # Plain functions, of which mypy knows what they make: each leaf goes through them, and the call of a NewType would cost.

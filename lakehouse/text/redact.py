@@ -57,7 +57,7 @@ _USERINFO_TEXT = re.compile(rb":(?:\\?/){2}[^/@\s:]*:[^/\s]+@")
 _ESCAPED_ASCII = b"\\u00"
 
 
-class _Place(Enum):
+class _ValuePlace(Enum):
     """Where a value stands, which tells what is looked for."""
 
     ELSEWHERE = auto()  # secrets that tell themselves: passwords in URIs, `Bearer …`
@@ -70,13 +70,13 @@ class _Place(Enum):
     OPTIONS_AUTHORIZATION = auto()
 
 
-_ABOVE_ENTITIES = {_Place.COLLECTION: _Place.ELSEWHERE, _Place.ENDPOINTS: _Place.ENDPOINT}
-_TO_THE_BOTTOM = {_Place.SCHEMA, _Place.ENDPOINT_AUTHORIZATION, _Place.OPTIONS_AUTHORIZATION}
+_ABOVE_ENTITIES = {_ValuePlace.COLLECTION: _ValuePlace.ELSEWHERE, _ValuePlace.ENDPOINTS: _ValuePlace.ENDPOINT}
+_TO_THE_BOTTOM = {_ValuePlace.SCHEMA, _ValuePlace.ENDPOINT_AUTHORIZATION, _ValuePlace.OPTIONS_AUTHORIZATION}
 _NAMES = {
-    _Place.ENDPOINT: _HEADER,
-    _Place.OPTIONS: _HEADER,
-    _Place.ENDPOINT_AUTHORIZATION: _BELOW_AUTHORIZATION,
-    _Place.OPTIONS_AUTHORIZATION: _BELOW_AUTHORIZATION,
+    _ValuePlace.ENDPOINT: _HEADER,
+    _ValuePlace.OPTIONS: _HEADER,
+    _ValuePlace.ENDPOINT_AUTHORIZATION: _BELOW_AUTHORIZATION,
+    _ValuePlace.OPTIONS_AUTHORIZATION: _BELOW_AUTHORIZATION,
 }
 
 
@@ -96,7 +96,7 @@ def redact(document: Any, text: bytes | None = None) -> list[Problem]:
     lower = None if text is None or _ESCAPED_ASCII in text else text.lower()
     walk = _Walk(_may_name_secrets(lower), [replace for is_there, replace in _TELLING if lower is None or is_there(lower)])
     if isinstance(document, dict | list) and (walk.named or walk.telling):
-        walk.members(document, _Place.ELSEWHERE)
+        walk.members(document, _ValuePlace.ELSEWHERE)
     return walk.found
 
 
@@ -118,7 +118,7 @@ class _Walk:
         self.path: list[str | int] = []
         self.found: list[Problem] = []
 
-    def members(self, holder: Any, place: _Place) -> None:
+    def members(self, holder: Any, place: _ValuePlace) -> None:
         """Look at the members of an object or array."""
         is_object = isinstance(holder, dict)
         names = _NAMES.get(place) if self.named and is_object else None
@@ -140,28 +140,28 @@ class _Walk:
                     holder[key] = clean
                     self._tell(key)
 
-    def _below(self, key: str | int, place: _Place) -> _Place:
+    def _below(self, key: str | int, place: _ValuePlace) -> _ValuePlace:
         """Tell the place of the members of what stands under a key."""
         if place in _ABOVE_ENTITIES:
             return _ABOVE_ENTITIES[place]
         if isinstance(key, int) or place in _TO_THE_BOTTOM:
             return place
         if key in _SCHEMAS:
-            return _Place.SCHEMA
-        if place is _Place.ELSEWHERE or (place is _Place.ENDPOINT and key in ("messages", "definitions", "labels")):
+            return _ValuePlace.SCHEMA
+        if place is _ValuePlace.ELSEWHERE or (place is _ValuePlace.ENDPOINT and key in ("messages", "definitions", "labels")):
             if key == "endpoints" and len(self.path) == 1:
-                return _Place.ENDPOINTS
+                return _ValuePlace.ENDPOINTS
             if key in _COLLECTIONS or key in _OPTIONS:
-                return _Place.COLLECTION if key in _COLLECTIONS else _Place.OPTIONS
-            return _Place.OPTIONS_AUTHORIZATION if _AUTHORIZATION.fullmatch(key) else _Place.ELSEWHERE
+                return _ValuePlace.COLLECTION if key in _COLLECTIONS else _ValuePlace.OPTIONS
+            return _ValuePlace.OPTIONS_AUTHORIZATION if _AUTHORIZATION.fullmatch(key) else _ValuePlace.ELSEWHERE
         if _AUTHORIZATION.fullmatch(key):
-            return _Place.ENDPOINT_AUTHORIZATION if place is _Place.ENDPOINT else _Place.OPTIONS_AUTHORIZATION
+            return _ValuePlace.ENDPOINT_AUTHORIZATION if place is _ValuePlace.ENDPOINT else _ValuePlace.OPTIONS_AUTHORIZATION
         return place
 
-    def _replaces_named(self, holder: dict[str, Any], key: str, member: Any, place: _Place) -> bool:
+    def _replaces_named(self, holder: dict[str, Any], key: str, member: Any, place: _ValuePlace) -> bool:
         """Replace a member whose name tells a secret, or its `value`; True when nothing of it is left."""
         is_authorization = _AUTHORIZATION.fullmatch(key) is not None
-        if place is _Place.ENDPOINT_AUTHORIZATION or (place is _Place.ENDPOINT and is_authorization):
+        if place is _ValuePlace.ENDPOINT_AUTHORIZATION or (place is _ValuePlace.ENDPOINT and is_authorization):
             # 1.0-rc4 has a list of objects; what is secret in them is looked for below.
             is_declared = isinstance(member, dict) or (isinstance(member, list) and all(isinstance(one, dict) for one in member))
             return not (is_authorization and is_declared) and self._replace(holder, key, _is_no_placeholder)

@@ -38,7 +38,7 @@ class NotReadable(Exception):
     """A document cannot be opened or read where it stands; the message tells why."""
 
 
-class Part(NamedTuple):
+class DocumentPart(NamedTuple):
     """A piece of a document: `collection` is None for the root's own attributes, which come last.
 
     `start` and `end` tell where the groups of a part stand in the text of the document; `opens`: the member of the root begins
@@ -94,7 +94,7 @@ def read_chunk(stream: BinaryIO, size: int = _CHUNK) -> bytes:
         raise NotReadable(f"it cannot be read: {error}") from error
 
 
-def split_groups(stream: BinaryIO, part_size: int, collections: Collection[str]) -> Iterator[Part]:
+def split_groups(stream: BinaryIO, part_size: int, collections: Collection[str]) -> Iterator[DocumentPart]:
     """Cut a document between its groups.
 
     Args:
@@ -158,7 +158,7 @@ class _Cutter:
     closed: bool = False
     fed: int = 0  # bytes of the text that were looked at
 
-    def feed(self, chunk: bytes) -> Iterator[Part]:
+    def feed(self, chunk: bytes) -> Iterator[DocumentPart]:
         text = self.carried + chunk
         kept = text.rstrip(b"\\")
         self.carried = text[len(kept) :]
@@ -187,10 +187,10 @@ class _Cutter:
             before = min(depth, _GROUP_DEPTH)
         self.pending += kept[begin:]
 
-    def finish(self) -> Iterator[Part]:
+    def finish(self) -> Iterator[DocumentPart]:
         if self.depth or self.in_string or self.carried:
             raise NotJson("not JSON: the text ends inside an object, an array or a string")
-        yield Part(None, self.root + self.pending)
+        yield DocumentPart(None, self.root + self.pending)
 
     def _brackets(self, text: bytes) -> list[tuple[int, int]]:
         """Give the brackets outside strings at which groups may begin or end: position, and depth behind it; go on to the end."""
@@ -218,7 +218,7 @@ class _Cutter:
         self.collection = key.group(1) if key and key.group(1) in self.collections else None
         self.cut_before = False
 
-    def _cut(self, end: int) -> Part:
+    def _cut(self, end: int) -> DocumentPart:
         text = self.pending.lstrip()
         self.pending = b""
         if self.cut_before:
@@ -227,9 +227,9 @@ class _Cutter:
             text = text[1:]
         opens, self.cut_before = not self.cut_before, True
         assert self.collection is not None
-        return Part(_told(self.collection), part_of(self.collection, text), end - len(text), end, opens)
+        return DocumentPart(_told(self.collection), part_of(self.collection, text), end - len(text), end, opens)
 
-    def _leave(self, end: int) -> Iterator[Part]:
+    def _leave(self, end: int) -> Iterator[DocumentPart]:
         """The member of the root ends: what is left of it is a part, or stays with the root when nothing was cut out."""
         if not self.cut_before:
             self.root += self.pending

@@ -16,26 +16,26 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.neighbours import Limits
-from lakehouse.export.run import Request, export
+from lakehouse.domain.neighbours import RuleLimits
+from lakehouse.export.run import ExportRequest, export
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.ingest.planned import PlannedState
+from lakehouse.ingest.plannedcatalog import PlannedState
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.ingest.unchanged import with_unchanged
 from lakehouse.log.commits import read_head
-from lakehouse.log.facts import current_documents
+from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.projections import roll_forward
-from lakehouse.log.relations import open_relations
+from lakehouse.log.readable import open_relations
 from lakehouse.match.catalogrules import check_all
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.gate import check_stage
 from lakehouse.settings import Settings
+from lakehouse.store.deltatables import is_small
 from lakehouse.store.schema import STAGE
 from lakehouse.store.sessions import interpreted
-from lakehouse.store.tables import is_small
 from tests.bench.export import write_raw
 from tests.bench.generator import Shape
 from tests.bench.pairs import Case, to_nowhere
@@ -141,7 +141,7 @@ class CatalogBench:
         _expect("documents refused", checked.rejected, 0)
 
     def _findings_by_lookups(self) -> int:
-        limits = Limits(self.settings.max_chain_depth, self.settings.duplicate_messageids)
+        limits = RuleLimits(self.settings.max_chain_depth, self.settings.duplicate_messageids)
         with ReadModel(self.settings) as model:
             model.refresh()
             with model.at(read_head(self.spark).snapshot_id) as view:
@@ -188,7 +188,7 @@ class CatalogBench:
 
     def _export(self, at: str | None = None) -> None:
         out = self.work / "export.json"
-        exported = export(self.spark, self.settings, Request(str(out), at=at))
+        exported = export(self.spark, self.settings, ExportRequest(str(out), at=at))
         _expect("messages exported", exported.members["messages"], self.shape.messages)
         out.unlink()
 

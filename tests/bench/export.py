@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.export.lines import Style
-from lakehouse.export.run import Request, export
+from lakehouse.export.lines import WriteStyle
+from lakehouse.export.run import ExportRequest, export
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_session
@@ -41,10 +41,10 @@ class Bench:
         self.work = work
         self.cases: dict[str, Callable[[Path], object]] = {
             FLOOR: lambda out: write_raw(spark, out),
-            "export, normal form": lambda out: export(spark, settings, Request(str(out))),
-            "export --source": lambda out: export(spark, settings, Request(str(out), style=Style(source=True))),
+            "export, normal form": lambda out: export(spark, settings, ExportRequest(str(out))),
+            "export --source": lambda out: export(spark, settings, ExportRequest(str(out), style=WriteStyle(source=True))),
             "export --split group": lambda out: export(
-                spark, settings, Request(str(out), to_folder=True, style=Style(by_group=True))
+                spark, settings, ExportRequest(str(out), to_folder=True, style=WriteStyle(by_group=True))
             ),
         }
         self.seconds: dict[str, list[float]] = {name: [] for name in self.cases}

@@ -24,7 +24,7 @@ from lakehouse.match.distributed import OpenedIndex, large_batches, with_matches
 from lakehouse.match.event.adapters import to_landed
 from lakehouse.match.index import definition_rows, index_of
 from lakehouse.match.indexfiles import schema_table, write_store
-from lakehouse.match.matcher import Request
+from lakehouse.match.matcher import MatchRequest
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.settings import read_settings
 from lakehouse.store.session import open_session
@@ -71,7 +71,7 @@ class MatchBench:
         """Check that all events match, by the definition for Kafka, and that all payloads are valid."""
         with large_batches(self.spark):
             for rows in (self.landed, self.enveloped):
-                matched = with_matches(to_landed(rows), self.opened, Request())
+                matched = with_matches(to_landed(rows), self.opened, MatchRequest())
                 found = matched.groupBy("status", "payload_status", F.split("xid", "/")[2].alias("group")).count().collect()
                 assert [tuple(row) for row in found] == [("matched", "valid", "kafka", self.events)], found
 
@@ -80,7 +80,7 @@ class MatchBench:
         return self.spark.read.parquet(str(place))
 
     def _match(self, rows: DataFrame, share: float) -> Callable[[], None]:
-        return lambda: to_nowhere(with_matches(to_landed(rows), self.opened, Request(payload_share=share)))
+        return lambda: to_nowhere(with_matches(to_landed(rows), self.opened, MatchRequest(payload_share=share)))
 
     def _floor(self, rows: DataFrame, loop: Any, schema: Any) -> Callable[[], None]:
         return lambda: to_nowhere(rows.mapInArrow(loop, schema))
@@ -101,7 +101,7 @@ def match_once(spark: SparkSession, work: Path, events: int, types: int, definit
     opened = open_bench(spark, work, definitions)
     with large_batches(spark, landed):
         begun = time.perf_counter()
-        to_nowhere(with_matches(landed, opened, Request()))
+        to_nowhere(with_matches(landed, opened, MatchRequest()))
         return time.perf_counter() - begun
 
 

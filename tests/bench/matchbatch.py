@@ -18,7 +18,7 @@ import jsonschema_rs
 import orjson
 import pyarrow as pa
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, SchemaVersion
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, SchemaVersion
 from lakehouse.match.vectorized.batch import match_batch
 from tests.bench.match import SCHEMA
 from tests.bench.matchindex import SCHEMA_XID, definitions_of
@@ -85,8 +85,8 @@ def measure(types: int, mode: str, rounds: int, rows: int) -> dict[str, float]:
     batches = [kafka_batch(number * rows, rows, types, mode) for number in range(2)]
     is_valid = jsonschema_rs.validator_for(SCHEMA, validate_formats=True).is_valid
     ways: dict[str, Callable[[pa.RecordBatch], int]] = {
-        "metadata": _matched(Matcher(index, payloads, Request(payload_share=0.0)), "not_checked"),
-        "payloads": _matched(Matcher(index, payloads, Request()), "valid"),
+        "metadata": _matched(Matcher(index, payloads, MatchRequest(payload_share=0.0)), "not_checked"),
+        "payloads": _matched(Matcher(index, payloads, MatchRequest()), "valid"),
         "bare": lambda batch: _bare(is_valid, batch, mode),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -21,7 +21,7 @@ from rich.console import Console
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.index import definition_rows, index_of
 from lakehouse.match.indexfiles import open_store, schema_table, write_store
-from lakehouse.match.matcher import Request
+from lakehouse.match.matcher import MatchRequest
 
 SCHEMA_XID = "/schemagroups/bench/schemas/S"
 _AT_A_TIME = 50_000
@@ -85,7 +85,7 @@ def told_index(found: dict[str, float]) -> str:
 def _ask(folder: str, definitions: int) -> dict[str, float]:
     """Open an index and ask for the candidates of some events."""
     before, begun = _own_mib(), time.perf_counter()
-    matcher = open_store(folder, Request())
+    matcher = open_store(folder, MatchRequest())
     opened = time.perf_counter()
     step = max(1, definitions // 2 // _ASKED)
     asked = range(0, definitions // 2, step)

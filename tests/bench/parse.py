@@ -31,7 +31,7 @@ import pyarrow as pa
 import yaml
 
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import DOCUMENTS, Source, parser
 from tests.bench.generator import Shape, make_documents
 
@@ -39,9 +39,9 @@ _STREAM = 64 << 20
 _DEPTH = 64
 
 
-def limits_of(*, stream: int = _STREAM, strict: bool = False, dialect: str | None = None) -> Limits:
+def limits_of(*, stream: int = _STREAM, strict: bool = False, dialect: str | None = None) -> ParseLimits:
     """Give the limits of a run: wide, but for those that are named."""
-    return Limits(4 << 30, 4 << 30, _DEPTH, 50_000_000, stream, strict, dialect)
+    return ParseLimits(4 << 30, 4 << 30, _DEPTH, 50_000_000, stream, strict, dialect)
 
 
 def source_of(uri: str, text: bytes) -> pa.RecordBatch:
@@ -51,7 +51,7 @@ def source_of(uri: str, text: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([source._asdict()], schema=DOCUMENTS)
 
 
-def parse(uri: str, text: bytes, limits: Limits) -> list[pa.RecordBatch]:
+def parse(uri: str, text: bytes, limits: ParseLimits) -> list[pa.RecordBatch]:
     """Parse one document."""
     return list(parser(limits)([source_of(uri, text)]))
 
@@ -69,7 +69,7 @@ def make_shape(name: str, messages: int, seed: int = 1) -> tuple[str, bytes]:
 
 def dump(uri: str, text: bytes, into: TextIO) -> None:
     """Write the rows of a document in each way that it can be read: whole, streamed, packed, strictly."""
-    ways: dict[str, tuple[str, bytes, Limits]] = {
+    ways: dict[str, tuple[str, bytes, ParseLimits]] = {
         "whole": (uri, text, limits_of()),
         "streamed": (uri, text, limits_of(stream=500)),
         "packed": (f"{uri}.gz", gzip.compress(text, mtime=0), limits_of()),
@@ -81,7 +81,7 @@ def dump(uri: str, text: bytes, into: TextIO) -> None:
                 into.write(json.dumps([uri, way, row], default=str, ensure_ascii=False) + "\n")
 
 
-def measure(texts: list[tuple[str, bytes]], limits: Limits) -> list[float]:
+def measure(texts: list[tuple[str, bytes]], limits: ParseLimits) -> list[float]:
     """Give CPU seconds of the parse of each document."""
     found = []
     for uri, text in texts:

@@ -34,8 +34,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.log.commits import Run, Totals, own_bodies, read_head
-from lakehouse.log.facts import current_documents
+from lakehouse.log.commits import CommitInfo, Totals, own_bodies, read_head
+from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.head import Head
 from lakehouse.log.projections import project
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
@@ -43,12 +43,12 @@ from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.delta.log import newest_version, table_bytes
 from lakehouse.store.delta.positions import tell_commits
+from lakehouse.store.deltatables import TABLES, attach_tables, create_tables, table_name
 from lakehouse.store.internals.jvm import java_class
 from lakehouse.store.merges import fill_table
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.session import open_session
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import TABLES, attach_tables, create_tables, table_name
 from tests.bench.generator import Shape, write_documents
 from tests.bench.ingest import leave_catalog
 from tests.bench.memory import Memory
@@ -98,7 +98,7 @@ def commits(scale: Scale) -> list[tuple[dict[str, Any], str]]:
         of = op[snapshot_id <= scale.documents]
         counts = {"groups": {of: 1}, "messages": {of: scale.messages}, "versions": {of: scale.messages}}
         totals = Totals(head, BEGAN + BETWEEN * snapshot_id, counts, 1, f"{snapshot_id:016x}")
-        metadata, rows = own_bodies(totals, Run(f"scale-{snapshot_id}", "ingest", {"read": 1}))
+        metadata, rows = own_bodies(totals, CommitInfo(f"scale-{snapshot_id}", "ingest", {"read": 1}))
         body = json.loads(rows[0][2])
         head = Head(snapshot_id, totals.committed_at, body["digest"], body["tables"], body["deletions"])
         told.append((metadata, rows[0][2]))

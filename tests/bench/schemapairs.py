@@ -19,7 +19,7 @@ from lakehouse.compatibility import judge
 from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
-from lakehouse.compatibility.limits import Steps
+from lakehouse.compatibility.limits import StepBudget
 from lakehouse.compatibility.protofiles import ProtoFile
 from lakehouse.compatibility.protomessages import ProtoComparison
 
@@ -58,15 +58,18 @@ def both_ways(format_: str, before: Any, after: Any) -> tuple[Compare, Compare]:
 
     def compare() -> object:
         if format_ == "Avro":
-            one, other = AvroComparison(is_backward=True, steps=Steps()), AvroComparison(is_backward=False, steps=Steps())
+            one, other = (
+                AvroComparison(is_backward=True, steps=StepBudget()),
+                AvroComparison(is_backward=False, steps=StepBudget()),
+            )
             return list(one.compare(old, new)), list(other.compare(new, old))
         if format_ == "Protobuf":
-            forward = ProtoComparison(new, old, is_backward=False, steps=Steps())
-            return list(ProtoComparison(old, new, is_backward=True, steps=Steps()).compare()), list(forward.compare())
+            forward = ProtoComparison(new, old, is_backward=False, steps=StepBudget())
+            return list(ProtoComparison(old, new, is_backward=True, steps=StepBudget()).compare()), list(forward.compare())
         old.shapes.clear()
         new.shapes.clear()
-        forward = JsonComparison(new, old, is_backward=False, steps=Steps())
-        return JsonComparison(old, new, is_backward=True, steps=Steps()).compare(), forward.compare()
+        forward = JsonComparison(new, old, is_backward=False, steps=StepBudget())
+        return JsonComparison(old, new, is_backward=True, steps=StepBudget()).compare(), forward.compare()
 
     return compare, lambda: (read(before), read(after))
 

@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.log.snapshots import open_snapshot, schema_at
 from lakehouse.settings import Settings, read_settings
+from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import open_session
-from lakehouse.store.tables import attach_tables
 from lakehouse.store.views import create_views
 from tests.bench.generator import Shape, write_documents
 

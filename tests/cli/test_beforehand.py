@@ -10,7 +10,7 @@ from called import Caller
 from deltas import unpack
 from warehouses import CHANGES, Written
 
-from lakehouse.expectations import run
+from lakehouse.expectations import suiteruns
 from lakehouse.store import session
 
 
@@ -24,7 +24,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Started
 
     monkeypatch.setattr(session, "open_session", refuse)
-    monkeypatch.setattr(run, "warm_up", lambda: None)
+    monkeypatch.setattr(suiteruns, "warm_up", lambda: None)
     for name in ("PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
 

@@ -10,7 +10,7 @@ import pytest
 from lakehouse.compatibility import Answer, compare, judge
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
-from lakehouse.compatibility.limits import Steps
+from lakehouse.compatibility.limits import StepBudget
 from tests.compatibility.jsonsamples import Instances, JsonSchemas, opened
 
 PAIRS = 400
@@ -31,7 +31,7 @@ def test_no_instance_refutes_what_is_called_compatible(mode):
         after = made.edited(before)
         for writer, reader in ((before, after), (after, before)):
             sides = JsonDocument(writer), JsonDocument(reader)
-            found = JsonComparison(*sides, is_backward=True, steps=Steps()).compare()
+            found = JsonComparison(*sides, is_backward=True, steps=StepBudget()).compare()
             if any(getattr(one, mode) for one in found):
                 continue
             claims += 1

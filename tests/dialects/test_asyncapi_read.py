@@ -17,16 +17,16 @@ from lakehouse.asyncapi.headerschemas import declaration_of, property_of
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
-from lakehouse.ingest.parse.beside import FilesBeside
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
+from lakehouse.ingest.parse.siblingfiles import FilesBeside
 from lakehouse.rules.declared import RULES, TOLD, examples
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text
 
 DATA = Path(__file__).parents[1] / "data" / "asyncapi"
-LIMITS = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=1 << 20, strict=False)
+LIMITS = ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=1 << 20, strict=False)
 KAFKA = {"bus": {"host": "bus.example:9092", "protocol": "kafka"}}
 
 

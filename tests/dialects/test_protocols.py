@@ -8,7 +8,7 @@ import re
 from lakehouse.dialects.tables import FAMILIES, places_of, shared_options, shorthands, table
 from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.render.protocolbinding import FAMILIES as RENDERED
-from lakehouse.rules.one.constraints import constraints
+from lakehouse.rules.entity.constraints import constraints
 from lakehouse.settings import data_folder
 
 

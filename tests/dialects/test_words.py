@@ -10,7 +10,7 @@ from builders import body, document, errors, group, law, message, read, rows, wa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.problems import ICON
 
@@ -116,7 +116,7 @@ def test_no_word_takes_anything_out(name, value):
 def facts(strict: bool) -> dict[str, Any]:
     text = json.dumps(document({"g": group({"m": {}})}, documentation={"a": "b"})).encode()
     source = Source("file:/none/a.json", len(text), "0" * 64, None, False, False, text, None, False, False)
-    limits = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=1 << 20, strict=strict)
+    limits = ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=1 << 20, strict=strict)
     import pyarrow as pa
 
     batch = pa.RecordBatch.from_arrays([pa.array([one]) for one in source], names=list(Source._fields))

@@ -19,7 +19,7 @@ from builders import MAX_DEPTH, document, group, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.jsontext import as_written, read_json
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
@@ -28,7 +28,7 @@ SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"
 PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", ".cereg"))
 LONG = 60_000  # bytes: more of the same as shorter ones say, in two thirds of the time
 LARGE = 1 << 30
-LIMITS = Limits(bytes=LARGE, unpacked=LARGE, depth=MAX_DEPTH, entities=100_000, stream=LARGE, strict=False)
+LIMITS = ParseLimits(bytes=LARGE, unpacked=LARGE, depth=MAX_DEPTH, entities=100_000, stream=LARGE, strict=False)
 OF_THE_TEXT = (DUPLICATE_KEY, BYTE_ORDER_MARK)
 
 

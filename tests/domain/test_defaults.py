@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse.domain.defaults import Chosen, choose_default, with_isdefault
-from lakehouse.log.ownership.defaults import with_isdefault as column_with_isdefault
+from lakehouse.domain.versions import DefaultChoice, choose_default, with_isdefault
+from lakehouse.log.ownership.isdefault import with_isdefault as column_with_isdefault
 from lakehouse.text.jsontext import canonical, decoded
 
 VALUES: list[Any] = [
@@ -25,8 +25,11 @@ NAMES = ["a", "dataschema", "isdefaults", "z", 'q"', 'x"isdefault', "labels"]
 @pytest.mark.parametrize(
     ("named", "chosen"),
     [
-        ([None, None], Chosen("3")), (["2", "1"], Chosen("2")), ([None, "1"], Chosen("1")), (["9", "1"], Chosen("1", ("9",))),
-        (["9", None, "8"], Chosen("3", ("9", "8"))), ([], Chosen("3")),
+        ([None, None], DefaultChoice("3")),
+        (["2", "1"], DefaultChoice("2")),
+        ([None, "1"], DefaultChoice("1")),
+        (["9", "1"], DefaultChoice("1", ("9",))),
+        (["9", None, "8"], DefaultChoice("3", ("9", "8"))), ([], DefaultChoice("3")),
     ],
 )  # fmt: skip
 def test_the_first_that_is_named_and_exists_is_the_default_else_the_newest(named, chosen):
@@ -34,7 +37,7 @@ def test_the_first_that_is_named_and_exists_is_the_default_else_the_newest(named
 
 
 def test_without_versions_there_is_no_default():
-    assert choose_default(["1"], (), None) == Chosen(None, ("1",))
+    assert choose_default(["1"], (), None) == DefaultChoice(None, ("1",))
 
 
 def bodies(count: int) -> list[tuple[str, bool]]:

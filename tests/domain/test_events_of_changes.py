@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lakehouse.domain.events import CORE, MESSAGE_CATALOG, Changed, Commit, Event, cloudevents, event_of, parts_of
+from lakehouse.domain.events import CORE, MESSAGE_CATALOG, Changed, ChangeEvent, Commit, cloudevents, event_of, parts_of
 
 G, M, V = "/messagegroups/g", "/messagegroups/g/messages/m", "/messagegroups/g/messages/m/versions/"
 NOON = 1_772_366_400_000_000  # 2026-03-01T12:00:00Z
@@ -21,7 +21,7 @@ def log(*rows) -> list[tuple[int, Changed]]:
     return changes
 
 
-def events_of(changes: list[tuple[int, Changed]], feed: str) -> dict[tuple, Event]:
+def events_of(changes: list[tuple[int, Changed]], feed: str) -> dict[tuple, ChangeEvent]:
     """Return the events of a feed by snapshot and what makes them one event."""
     parts = {}
     for number, row in changes:

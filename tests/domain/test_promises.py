@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.domain.neighbours import EntityState, Limits, violations_of
+from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
 from lakehouse.domain.promises import ComparedVersion, broken_promise, compared_version, earlier_versions
 from lakehouse.text.names import Xid
 
 SCHEMA = "/schemagroups/g/schemas/s"
-LIMITS = Limits(8, "warning")
+LIMITS = RuleLimits(8, "warning")
 
 
 def schema(*fields: dict, ancestor: str = "1", format_: str = "Avro/1.11") -> dict:

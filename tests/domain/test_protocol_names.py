@@ -16,10 +16,10 @@ from lakehouse.domain.protocols import (
     is_other_protocol,
     nearer_envelope,
 )
-from lakehouse.log.relations import open_relations
+from lakehouse.log.readable import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.flattened import messages_of
-from lakehouse.rules.between.options import family
+from lakehouse.rules.relational.options import family
 from lakehouse.store.views import with_read
 
 PROTOCOLS = [

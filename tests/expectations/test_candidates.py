@@ -10,8 +10,8 @@ from planning import plan_of
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, SettingsError
-from lakehouse.expectations.candidate import only_published, validate_candidate
-from lakehouse.ingest.pipeline import Request
+from lakehouse.expectations.gates import only_published, validate_candidate
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.commits import read_head
 from lakehouse.rules.violations import Count, count_findings, record_findings
 from lakehouse.store.schema import STAGE
@@ -88,7 +88,7 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
         catalog.ingest(settings=settings)
     assert raised.value.exit_code == 1
     with pytest.raises(CandidateRefused):
-        catalog.ingest(settings=settings, request=Request(dry_run=True))
+        catalog.ingest(settings=settings, request=IngestRequest(dry_run=True))
     assert state(catalog) == before
     assert catalog.spark.catalog.getTable("xregistry.versions").isTemporary is False
 
@@ -100,7 +100,7 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
         catalog.ingest(settings=settings)
     del group["m"]
     catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})
-    assert catalog.ingest(settings=settings, request=Request(Policy(prune=True, force=True))).snapshot_id == 2
+    assert catalog.ingest(settings=settings, request=IngestRequest(Policy(prune=True, force=True))).snapshot_id == 2
 
 
 def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
@@ -133,7 +133,9 @@ def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
 
 def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}}}}})
-    assert catalog.ingest(settings=house_rule(catalog, severity="warning"), request=Request(dry_run=True)).snapshot_id is None
+    assert (
+        catalog.ingest(settings=house_rule(catalog, severity="warning"), request=IngestRequest(dry_run=True)).snapshot_id is None
+    )
     assert catalog.ingest(settings=house_rule(catalog, severity="error", when="validate")).snapshot_id == 1
 
 

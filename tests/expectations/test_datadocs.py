@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.expectations.datadocs import render_pages, write_pages
-from lakehouse.expectations.run import Outcome, Result
+from lakehouse.expectations.suiteruns import Outcome, SuiteResult
 from lakehouse.expectations.suites import Expectation, Suite
 from lakehouse.settings import read_settings
 
@@ -23,7 +23,7 @@ def outcome(name, *, success=True, severity="error", unexpected=0, observed="", 
 
 
 def result(*outcomes, name="messages", table="messages"):
-    return Result(Suite(name, table, None, tuple(one.expectation for one in outcomes)), outcomes)
+    return SuiteResult(Suite(name, table, None, tuple(one.expectation for one in outcomes)), outcomes)
 
 
 def test_a_page_a_suite_and_one_that_leads_to_them():

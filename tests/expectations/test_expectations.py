@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from lakehouse.errors import SettingsError
-from lakehouse.expectations.run import check_expectations, specification, validate_counts, validate_rows
+from lakehouse.expectations.suiteruns import check_expectations, specification, validate_counts, validate_rows
 from lakehouse.expectations.suites import Expectation, Suite
 from lakehouse.rules.violations import Count
 

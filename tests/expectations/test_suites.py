@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import SettingsError
-from lakehouse.expectations.run import check_expectations
+from lakehouse.expectations.suiteruns import check_expectations
 from lakehouse.expectations.suites import SPECIFICATION, choose_suites, read_suites
 from lakehouse.settings import read_settings
 from lakehouse.store.schema import ENTITY_TABLES

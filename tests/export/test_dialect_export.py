@@ -18,7 +18,7 @@ from lakehouse.dialects.writing import to_dialect
 from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.export.losses import Losses, told_losses
 from lakehouse.export.view import Stored, Urls, registry_view
-from lakehouse.export.writers import Style
+from lakehouse.export.writers import WriteStyle
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
 
@@ -29,7 +29,7 @@ PATHS = sorted(path for path in SAMPLES.glob("*/*") if path.suffix in (".json", 
 
 def exported(rows: list[Stored], dialect: str, examples: int = 1_000_000) -> tuple[Any, Losses]:
     """Join the lines of an export to one document, as an export does; and what it lost."""
-    *lines, last = write_lines(rows, Style(dialect=dialect, examples=examples))
+    *lines, last = write_lines(rows, WriteStyle(dialect=dialect, examples=examples))
     text = b"".join(line + b"\n" for line in lines)
     trailer = Trailer.parse(last[:-12])
     losses = Losses(examples)
@@ -203,7 +203,7 @@ def test_everything_below_a_collection_that_the_draft_does_not_know_is_told():
 
 def test_a_registry_of_which_nothing_can_be_said_is_there_all_the_same():
     rows = [row for row in stored(read({"endpoints": {"e": {}, "f": {}}})) if row.kind != "registry"]
-    *lines, last = write_lines(rows, Style(dialect=DRAFT))
+    *lines, last = write_lines(rows, WriteStyle(dialect=DRAFT))
     trailer = Trailer.parse(last[:-12])
     assert (lines, trailer.runs, trailer.roots, trailer.partly) == ([], [], [], ["r"])
     assert trailer.lost["CAT-011"]["count"] == 2

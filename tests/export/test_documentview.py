@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from lakehouse.dialects.detection import not_a_registry
 from lakehouse.export.lines import Trailer, write_lines
 from lakehouse.export.view import Stored, Urls, as_bytes, nested, registry_view
-from lakehouse.export.writers import Style
+from lakehouse.export.writers import WriteStyle
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.xid import as_xid
 
 
-def exported(rows: list[Stored], style: Style | None = None) -> dict[str, Any]:
+def exported(rows: list[Stored], style: WriteStyle | None = None) -> dict[str, Any]:
     """Join the lines to one document, as an export does."""
-    style = style or Style()
+    style = style or WriteStyle()
     *lines, last = write_lines(rows, style)
     text = b"".join(line + b"\n" for line in lines)
     trailer = Trailer.parse(last[:-12])
@@ -55,7 +55,7 @@ def check_round_trip(reading: Reading) -> None:
         (row.xid, row.epoch, row.createdat, row.modifiedat) for row in again.rows
     }
     assert exported(stored(again)) == written
-    assert facts(read(json.dumps(exported(rows, Style(source=True))))) | {("registry", "/"): 0} == facts(reading) | {
+    assert facts(read(json.dumps(exported(rows, WriteStyle(source=True))))) | {("registry", "/"): 0} == facts(reading) | {
         ("registry", "/"): 0
     }
 
@@ -224,11 +224,11 @@ def test_declared_dates_are_spelled_as_written(text, shown):
 
 def test_numbers_and_opaque_values_are_exact():
     text = '{"messagegroups":{"g":{"messages":{"m":{"x":1e16,"big":123456789012345678901234,"dataschema":{"b":1.10,"a":null}}}}}}'
-    *lines, _ = write_lines(stored(read(text)), Style())
+    *lines, _ = write_lines(stored(read(text)), WriteStyle())
     assert b'"dataschema":{"a":null,"b":1.1}' in lines[1]
     assert b'"big":123456789012345678901234' in lines[1]
     assert b'"x":1e+16' in lines[1]
-    *lines, _ = write_lines(stored(read(text)), Style(source=True))
+    *lines, _ = write_lines(stored(read(text)), WriteStyle(source=True))
     assert b'{"x":1e16,"big":123456789012345678901234,"dataschema":{"b":1.10,"a":null}}' in lines[1]
 
 
@@ -247,7 +247,7 @@ def test_versions_of_a_pruned_message_are_written():
 
 def test_each_group_can_be_a_run_of_its_own():
     rows = stored(read(document({"a": group({"m": message()}), "b": group({})}, {"e": {}}, {"s": {}})))
-    *lines, last = write_lines(rows, Style(by_group=True))
+    *lines, last = write_lines(rows, WriteStyle(by_group=True))
     text = b"".join(line + b"\n" for line in lines)
     runs = Trailer.parse(last[:-12]).runs
     assert [(run.collection, run.groupid, run.groups, run.members) for run in runs] == [

@@ -24,11 +24,11 @@ from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
 from lakehouse.export import run as export_module
-from lakehouse.export.lines import Style
-from lakehouse.export.run import Exported, Request, export, read_log, sorted_rows
+from lakehouse.export.lines import WriteStyle
+from lakehouse.export.run import Exported, ExportRequest, export, read_log, sorted_rows
 from lakehouse.export.selection import current_rows
 from lakehouse.settings import data_folder
-from lakehouse.store.tables import create_tables
+from lakehouse.store.deltatables import create_tables
 
 SHOP: dict[str, Any] = {
     "specversion": "1.0-rc1",
@@ -125,12 +125,12 @@ def trip(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: 
 
     def to(name: str, **options: Any) -> None:
         options = {"to_folder": True} | options
-        done.exported[name] = export(spark, catalog.settings, Request(str(folder / name), **options))
+        done.exported[name] = export(spark, catalog.settings, ExportRequest(str(folder / name), **options))
 
     def refused(name: str, error: type[Exception], out: str = "refused", **options: Any) -> None:
         before = sorted(path.name for path in folder.iterdir())
         with pytest.raises(error) as found:
-            export(spark, catalog.settings, Request(str(folder / out), **options))
+            export(spark, catalog.settings, ExportRequest(str(folder / out), **options))
         assert sorted(path.name for path in folder.iterdir()) == before, "something was left behind"
         done.errors[name] = str(found.value)
 
@@ -141,7 +141,7 @@ def trip(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: 
     sources = [catalog.documents, *published(request.param)]
     catalog.ingest(*sources, registry_from="document")
     to("first")
-    to("first_source", style=Style(source=True))
+    to("first_source", style=WriteStyle(source=True))
     changed = copy.deepcopy(SHOP)
     changed["messagegroups"]["base"]["messages"].pop("gone")
     changed["messagegroups"]["base"]["messages"]["event"]["labels"]["team"] = "other"
@@ -178,15 +178,15 @@ def trip(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: 
 def _export_in_all_ways(to: Any) -> None:
     to("out")
     to("again")
-    to("source", style=Style(source=True))
+    to("source", style=WriteStyle(source=True))
     to("flat", flat=True)
     to("at", at="1")
-    to("based", registry="shop", style=Style(base_url="https://example.com/r/"))
-    to("split", registry="shop", style=Style(by_group=True))
+    to("based", registry="shop", style=WriteStyle(base_url="https://example.com/r/"))
+    to("split", registry="shop", style=WriteStyle(by_group=True))
     to("named", to_folder=False)
-    to("split_all", style=Style(by_group=True))
+    to("split_all", style=WriteStyle(by_group=True))
     to("replaced")
-    to("replaced", registry="shop", style=Style(by_group=True), replace=True)
+    to("replaced", registry="shop", style=WriteStyle(by_group=True), replace=True)
     to("one.json", registry="shop", to_folder=False)
     to("one.json", registry="shop", to_folder=False)  # a file is replaced
     to("placed.json", registry="shop", to_folder=False, select=("/messagegroups/orders/messages/alias",))
@@ -212,7 +212,7 @@ def _refuse_all_that_is_wrong(refused: Any) -> None:
 
 def _pruning() -> Any:
     from lakehouse.domain.ownership import Policy
-    from lakehouse.ingest.pipeline import Request as Ingest
+    from lakehouse.ingest.pipeline import IngestRequest as Ingest
 
     return Ingest(Policy(prune=True, force=True))
 

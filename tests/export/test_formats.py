@@ -18,9 +18,8 @@ from open_data_contract_standard.model import OpenDataContractStandard
 
 from lakehouse.export.odcsproperties import properties_of
 from lakehouse.export.otherformats import FORMATS
-from lakehouse.export.run import Request, export
-from lakehouse.export.whole import whole_registry
-from lakehouse.export.writers import Style
+from lakehouse.export.run import ExportRequest, export
+from lakehouse.export.writers import WriteStyle, whole_registry
 from lakehouse.text.names import RegistryId
 from lakehouse.text.yamltext import as_yaml
 
@@ -40,13 +39,13 @@ def registry_of(path: Path) -> dict[str, Any]:
 
 def apis(registry: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the entities of Backstage by the XID that they are of."""
-    (text,) = FORMATS["backstage"].write({"registryid": "r"} | registry, Style()).files.values()
+    (text,) = FORMATS["backstage"].write({"registryid": "r"} | registry, WriteStyle()).files.values()
     return {one["metadata"]["annotations"]["xregistry-xid"]: one for one in yaml.safe_load_all(text)}
 
 
 def contracts(registry: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the data contracts by the names of their files."""
-    written = FORMATS["odcs"].write({"registryid": "r"} | registry, Style()).files
+    written = FORMATS["odcs"].write({"registryid": "r"} | registry, WriteStyle()).files
     return {name: yaml.safe_load(text) for name, text in written.items()}
 
 
@@ -210,7 +209,7 @@ def test_a_catalog_is_exported_for_other_tools(catalog: Catalog, tmp_path):
     catalog.ingest(DATA / "depot.yaml")
     spark, settings = catalog.spark, catalog.settings
     for name, out in (("backstage", "catalog-info.yaml"), ("odcs", "contracts/"), ("dbt", "sources.yaml")):
-        made = export(spark, settings, Request(str(tmp_path / out), None, out.endswith("/"), Style(dialect=name)))
+        made = export(spark, settings, ExportRequest(str(tmp_path / out), None, out.endswith("/"), WriteStyle(dialect=name)))
         assert made.losses.count == 0
     entities = list(yaml.safe_load_all((tmp_path / "catalog-info.yaml").read_text()))
     assert {one["kind"] for one in entities} == {"API"}

@@ -19,9 +19,9 @@ from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
 from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
-from lakehouse.export.run import Exported, Request, export
-from lakehouse.export.writers import Style
-from lakehouse.log.relations import open_relations
+from lakehouse.export.run import Exported, ExportRequest, export
+from lakehouse.export.writers import WriteStyle
+from lakehouse.log.readable import open_relations
 from lakehouse.store.views import with_read
 
 # What every dialect that names things as xRegistry does can say, and (marked) what 0.5-wip or the draft cannot.
@@ -109,9 +109,9 @@ def told(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFac
 
     for dialect in LOADED:
         out = str(done.folder / "out" / f"{dialect}.json")
-        request = Request(out, "rich", style=Style(dialect=dialect), lossy=dialect in LOSSY)
+        request = ExportRequest(out, "rich", style=WriteStyle(dialect=dialect), lossy=dialect in LOSSY)
         done.exported[dialect] = export(spark, catalog.settings, request)
-    split = Request(str(done.folder / "split"), "rich", True, Style(by_group=True, dialect="cncf-catalog"), lossy=True)
+    split = ExportRequest(str(done.folder / "split"), "rich", True, WriteStyle(by_group=True, dialect="cncf-catalog"), lossy=True)
     done.exported["split"] = export(spark, catalog.settings, split)
 
     old = catalog.write("old.json", OLD_KEY)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from soak.sessions import forget
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.summary import Summary
 from lakehouse.query.sql import run_query
 
@@ -65,7 +65,7 @@ class Days:
         self.grew = catalog.rows("SELECT violation_id FROM violations ORDER BY 1") != findings or self.files() != files
         self.second = self.edit()
         self.write("refuse.new", "refuse/day2.json", {"m": {"name": "new"}})
-        self.refusing = catalog.ingest(request=Request(Policy(on_conflict="refuse")))
+        self.refusing = catalog.ingest(request=IngestRequest(Policy(on_conflict="refuse")))
 
     def write(self, name: str, path: str, messages: dict[str, Any]) -> None:
         """Write a document of the registry that its name begins with."""
@@ -310,7 +310,7 @@ def test_a_word_for_people_of_a_wrong_type_refuses_nothing(catalog):
     settings = catalog.settings.model_copy(update={"check_relations": True})
     written = document({"m": {"labels": "a, b"}}) | {"documentation": {"description": "prose"}, "name": "shop"}
     catalog.write("a.json", written)
-    rejected = catalog.ingest(settings=settings, request=Request(strict=True, dry_run=True))
+    rejected = catalog.ingest(settings=settings, request=IngestRequest(strict=True, dry_run=True))
     assert (rejected.refused, rejected.documents["rejected"]) == (True, 1)
     summary = catalog.ingest(settings=settings)
     assert (summary.refused, summary.snapshot_id, summary.violations["error"]) == (False, 1, 2)

@@ -11,7 +11,7 @@ from queries import executions
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest import pipeline
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 
 MOST_EXECUTIONS = 11
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "t"}}}
@@ -61,7 +61,7 @@ def test_what_was_refused_is_judged_again_only_where_something_changed(judged, n
     assert again.documents == {"read": 4, "unchanged": 3, "skipped": 0, "rejected": 1}
     assert again.entities["messages"]["unchanged"] == first.entities["messages"]["inserted"]
     assert again.snapshot_id is None
-    assert judged.ingest(request=Request(dry_run=True)).changes == []
+    assert judged.ingest(request=IngestRequest(dry_run=True)).changes == []
 
     settings = judged.settings.model_copy(update={"duplicate_messageids": "error"})
     asked = (
@@ -71,11 +71,11 @@ def test_what_was_refused_is_judged_again_only_where_something_changed(judged, n
         {"policy": Policy(prune=True)},
         {"dialect": "1.0-rc1"},
     )
-    for given in ({"settings": settings}, {"registry_from": "folder"}, *({"request": Request(**one)} for one in asked)):
+    for given in ({"settings": settings}, {"registry_from": "folder"}, *({"request": IngestRequest(**one)} for one in asked)):
         with pytest.raises(Judged):
             judged.ingest(**given)
     with monkeypatch.context() as patched:
-        patched.setattr("lakehouse.ingest.judged._rules", lambda: "others")
+        patched.setattr("lakehouse.ingest.resultcache._rules", lambda: "others")
         with pytest.raises(Judged):
             judged.ingest()
     for name, changed in (("broken", b"{}{"), ("new", {"messagegroups": {"k": {}}})):
@@ -103,7 +103,7 @@ def test_what_was_published_meanwhile_may_change_the_judgement(judged, no_judgin
 
 
 def test_pruning_ends_early_where_the_same_pruning_changed_nothing(judged, no_judging):
-    prune = Request(policy=Policy(prune=True))
+    prune = IngestRequest(policy=Policy(prune=True))
     for name in ("broken", "partly", "between"):
         (judged.documents / f"{name}.json").unlink()
     judged.ingest(request=prune)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.landing import LOOK_BACK, Found, Landing, between, checkpoint, list_documents, next_offset, watch
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.landing import LOOK_BACK, FolderEntry, Landing, between, checkpoint, list_documents, next_offset, watch
+from lakehouse.ingest.pipeline import IngestRequest
 
 START = {"changed": 0, "seen": ""}
 FAR = 10 * LOOK_BACK
@@ -23,27 +23,27 @@ def offered(found, start, most=None):
 
 
 def test_only_what_changed_since_is_offered():
-    first = [Found(1, "a"), Found(2, "b")]
+    first = [FolderEntry(1, "a"), FolderEntry(2, "b")]
     end, paths = offered(first, START)
     assert paths == ["a", "b"]
     assert offered(first, end) == (end, [])
-    changed = [Found(2, "b"), Found(FAR, "a")]
+    changed = [FolderEntry(2, "b"), FolderEntry(FAR, "a")]
     end, paths = offered(changed, end)
     assert paths == ["a"]
     assert offered(changed, end)[1] == []
 
 
 def test_a_document_that_comes_to_be_seen_late_is_offered_too():
-    end, _ = offered([Found(FAR, "a")], START)
-    both = [Found(FAR - 5, "late"), Found(FAR, "a")]
+    end, _ = offered([FolderEntry(FAR, "a")], START)
+    both = [FolderEntry(FAR - 5, "late"), FolderEntry(FAR, "a")]
     end, paths = offered(both, end)
     assert paths == ["late"]
     assert offered(both, end)[1] == []
-    assert offered([Found(FAR - LOOK_BACK, "too late"), *both], end)[1] == []
+    assert offered([FolderEntry(FAR - LOOK_BACK, "too late"), *both], end)[1] == []
 
 
 def test_a_batch_is_limited_and_the_rest_comes_with_the_next():
-    found = [Found(n + 1, str(n)) for n in range(5)]
+    found = [FolderEntry(n + 1, str(n)) for n in range(5)]
     end, paths = offered(found, START, 2)
     assert paths == ["0", "1"]
     end, paths = offered(found, end, 2)
@@ -52,7 +52,7 @@ def test_a_batch_is_limited_and_the_rest_comes_with_the_next():
 
 
 def test_many_documents_that_came_at_once_take_no_longer_each():
-    found = [Found(n + 1, f"folder/{n}.json") for n in range(20_000)]
+    found = [FolderEntry(n + 1, f"folder/{n}.json") for n in range(20_000)]
     end, _ = offered(found, START)
     started = time.process_time()
     assert offered(found, end) == (end, [])
@@ -89,7 +89,7 @@ def test_a_landing_folder_day_by_day(catalog):
 
     def look():
         told = []
-        watch(catalog.spark, catalog.settings, landing, told.append, registry_from="folder", request=Request())
+        watch(catalog.spark, catalog.settings, landing, told.append, registry_from="folder", request=IngestRequest())
         return [(one.snapshot_id, one.documents["read"], one.documents["unchanged"]) for one in told]
 
     # Two documents, one below a folder that names its registry

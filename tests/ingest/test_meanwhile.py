@@ -7,10 +7,10 @@ import pytest
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, LabelTaken
 from lakehouse.ingest import pipeline
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.snapshots import label_snapshot
 
-PRUNE = Request(Policy(prune=True))
+PRUNE = IngestRequest(Policy(prune=True))
 NAMES = "SELECT name, epoch FROM versions ORDER BY name"
 
 
@@ -95,5 +95,5 @@ def test_a_label_that_was_given_meanwhile_is_not_moved(catalog, meanwhile):
     catalog.write("a.json", document(m="2"))
     meanwhile(lambda: label_snapshot(catalog.spark, catalog.settings, "1", "release"))
     with pytest.raises(LabelTaken):
-        catalog.ingest(request=Request(label="release"))
+        catalog.ingest(request=IngestRequest(label="release"))
     assert catalog.rows(NAMES) == [("1", 1)]

@@ -18,9 +18,9 @@ from lakehouse.ingest.folders import LEADS_OUT
 from lakehouse.ingest.parse import batches as stagebatches
 from lakehouse.ingest.parse import parse, parts
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import Source, _Parse, parser
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.store.internals.plans import empty_files
 from lakehouse.store.schema import SCHEMA
@@ -37,7 +37,7 @@ GOOD, BAD = written("good"), written("bad")
 
 def rows_of(*texts: tuple[str, bytes], stream: int = 1 << 20) -> list[dict[str, Any]]:
     """Parse documents, all of one batch."""
-    limits = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)
+    limits = ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)
     sources = [Source(f"file:/{uri}", len(text), "0" * 64, uri, False, False, text, None, False, False) for uri, text in texts]
     columns = [pa.array(list(values)) for values in zip(*sources, strict=True)]
     batch = pa.RecordBatch.from_arrays(columns, names=list(Source._fields))
@@ -118,7 +118,7 @@ def test_rows_that_wait_on_the_disk_are_all_there(monkeypatch):
 
 def test_a_row_that_arrow_cannot_hold_costs_its_document_only():
     spoilt = Source("file:/bad", 1, "0" * 64, "x\ud800", False, False, GOOD, None, False, False)
-    document = _Parse(spoilt, Limits(1 << 20, 1 << 20, 64, 1000, 1 << 20, False))
+    document = _Parse(spoilt, ParseLimits(1 << 20, 1 << 20, 64, 1000, 1 << 20, False))
     document.run()
     with pytest.raises(stagebatches.NotWritable):
         list(document.stage.batches())
@@ -215,7 +215,7 @@ def test_batches_end_by_bytes_too():
         schemagroups={"g": group({f"s{n}": {"format": "x/1", "schema": schema} for n in range(9)}, holds="schemas")}
     )
     text = json.dumps(written).encode()
-    limits = Limits(bytes=1 << 30, unpacked=1 << 30, depth=64, entities=1000, stream=1 << 30, strict=False)
+    limits = ParseLimits(bytes=1 << 30, unpacked=1 << 30, depth=64, entities=1000, stream=1 << 30, strict=False)
     source = Source("file:/a", len(text), "0" * 64, "r", False, False, text, None, False, False)
     batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
     made = list(parser(limits)([batch]))
@@ -291,7 +291,7 @@ def test_a_folder_that_cannot_be_read_costs_no_other_and_nothing_of_it_is_pruned
 
     monkeypatch.setattr(os, "scandir", scandir)
     catalog.write("a.json", document({"g": group({"m": {}, "n": {}})}))
-    summary = catalog.ingest(request=Request(Policy(prune=True)))
+    summary = catalog.ingest(request=IngestRequest(Policy(prune=True)))
     assert (summary.documents["read"], summary.entities["messages"]["deleted"]) == (1, 1)
     assert summary.hidden == [(team, "the folder cannot be read: Permission denied")]
     assert catalog.rows("SELECT messageid FROM messages ORDER BY ALL") == ["m", "n", "p"]
@@ -312,7 +312,7 @@ def test_a_file_that_may_not_be_read_is_left_to_the_parser_which_rejects_it(cata
     named = find_sources(catalog.spark, [str(good), str(locked)])
     assert (named.files, named.unreadable) == ([f"file:{good}"], sources.unreadable)
     source = Source("file:/nowhere/a.json", 5, None, "r", False, False, None, None, False, False)
-    refused = _Parse(source, Limits(1 << 20, 1 << 20, 64, 1000, 1 << 20, False))
+    refused = _Parse(source, ParseLimits(1 << 20, 1 << 20, 64, 1000, 1 << 20, False))
     refused.run()
     assert [row["finding"]["rule_id"] for made in refused.batches() for row in made.to_pylist() if row["finding"]] == ["JSON-001"]
 

@@ -11,8 +11,8 @@ from builders import group
 from soak.sessions import forget_attached
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest import settle
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest import reconcile
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.planner import Planner
 from lakehouse.readmodel import open_model
 from lakehouse.settings import read_settings
@@ -240,14 +240,14 @@ def test_what_a_large_catalog_holds_besides_is_no_work(catalog, planned):
     told = summary.as_json()["entities"]["versions"]
     assert (told["updated"], told["unchanged"]) == (1, 11)
     (catalog.documents / "5.json").unlink()  # what is pruned may be anything: all documents are looked at
-    summary = catalog.ingest(request=Request(policy=Policy(prune=True)))
+    summary = catalog.ingest(request=IngestRequest(policy=Policy(prune=True)))
     assert (len(planned), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)
 
 
 def test_a_change_that_has_to_do_with_too_much_is_left_to_spark(catalog, monkeypatch, planned):
     catalog.write("a.json", groups(g={"m": message(), "n": message()}))
     catalog.ingest()
-    monkeypatch.setattr(settle, "_MOST_LOOKUPS", 2)
+    monkeypatch.setattr(reconcile, "_MOST_LOOKUPS", 2)
     catalog.write("a.json", groups(g={"m": message(description="changed"), "n": message()}))
     planned.clear()
     assert catalog.ingest().as_json()["entities"]["versions"]["updated"] == 1

@@ -17,14 +17,14 @@ from soak.sessions import forget
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CommitLost, PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.ingest.pipeline import Request
-from lakehouse.log.commits import Run, commit, read_head
+from lakehouse.ingest.pipeline import IngestRequest
+from lakehouse.log.commits import CommitInfo, commit, read_head
 from lakehouse.log.projections import roll_forward
 from lakehouse.store.schema import ENTITY_TABLES, STAGE
 
-PRUNE = Request(Policy(prune=True))
-PRUNE_BY_FORCE = Request(Policy(prune=True, force=True))
-FORCE = Request(Policy(force=True))
+PRUNE = IngestRequest(Policy(prune=True))
+PRUNE_BY_FORCE = IngestRequest(Policy(prune=True, force=True))
+FORCE = IngestRequest(Policy(force=True))
 
 
 def document(*messages, **more):
@@ -53,10 +53,10 @@ class Steps:
         self.write("half/a", "m")
         self.write("half/b", *"abcdef")
         self.write("dry/a", "m")
-        catalog.ingest(request=Request(label="release 1"))
+        catalog.ingest(request=IngestRequest(label="release 1"))
 
         catalog.write("dry/a.json", document("m", registryid="dry") | DRY_EDIT)
-        self.dry = catalog.ingest(self.folder / "dry", request=Request(dry_run=True)).as_json()
+        self.dry = catalog.ingest(self.folder / "dry", request=IngestRequest(dry_run=True)).as_json()
         self.after_dry = catalog.rows("SELECT max(snapshot_id) FROM changes") + catalog.rows("SELECT count(*) FROM violations")
         self.write("dry/a", "m")
 
@@ -203,7 +203,7 @@ def test_a_declared_epoch_below_a_counted_one_is_not_stale(catalog):
 def test_strict_refuses_a_document_whole(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"envelope": 5}}}}})
     catalog.write("b.json", {"messagegroups": {"h": {}}})
-    summary = catalog.ingest(request=Request(strict=True))
+    summary = catalog.ingest(request=IngestRequest(strict=True))
     assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (1, 1)
     told, raw = catalog.rows("SELECT message, raw FROM violations")[0]
     assert "MSG-051" in told
@@ -268,7 +268,7 @@ def test_a_writer_that_lost_the_race_notices(catalog):
     catalog.write("a.json", document("m", "n"))
     catalog.ingest()
     with pytest.raises(CommitLost):
-        commit(catalog.spark, stale, nothing, Run("late", "ingest", {}))
+        commit(catalog.spark, stale, nothing, CommitInfo("late", "ingest", {}))
     ingests = [json.loads(body)["ingest_id"] for body in catalog.rows("SELECT body FROM changes WHERE kind = 'snapshot'")]
     assert len(ingests) == 2
     assert "late" not in ingests
@@ -285,7 +285,7 @@ def test_a_writer_that_lost_the_race_plans_again(catalog, monkeypatch):
             first.append(True)
             nothing = spark.createDataFrame([], STAGE)
             other = plan_of(spark, plan.head, nothing)
-            roll_forward(spark, genuine(spark, other, nothing, Run("other", "ingest", {})))
+            roll_forward(spark, genuine(spark, other, nothing, CommitInfo("other", "ingest", {})))
         return genuine(spark, plan, stage, run, entities)
 
     monkeypatch.setattr(pipeline, "commit", overtaken)

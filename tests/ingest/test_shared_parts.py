@@ -12,16 +12,16 @@ import pytest
 from builders import document, group
 from soak.sessions import forget_attached
 
-from lakehouse.ingest.parse import shared
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse import parallel
+from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.parallel import closer, outliner, part_parser
 from lakehouse.ingest.parse.parse import Source, parser
-from lakehouse.ingest.parse.shared import closer, outliner, part_parser
 
 STREAM = 300
 
 
-def limits_of(**others: Any) -> Limits:
-    return Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=STREAM, strict=False)._replace(**others)
+def limits_of(**others: Any) -> ParseLimits:
+    return ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=STREAM, strict=False)._replace(**others)
 
 
 def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -32,11 +32,11 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, default=str) for row in rows)
 
 
-def by_one_task(source: Source, limits: Limits) -> list[dict[str, Any]]:
+def by_one_task(source: Source, limits: ParseLimits) -> list[dict[str, Any]]:
     return [row for made in parser(limits)([batch_of([source._asdict()])]) for row in made.to_pylist()]
 
 
-def by_many_tasks(source: Source, limits: Limits) -> list[dict[str, Any]] | None:
+def by_many_tasks(source: Source, limits: ParseLimits) -> list[dict[str, Any]] | None:
     """Read each part by a task of its own, the last one first; None: one task must read the document."""
     ((outline,),) = [made.to_pylist() for made in outliner(limits)([batch_of([source._asdict()])])]
     if outline["outline"] is None:
@@ -47,9 +47,11 @@ def by_many_tasks(source: Source, limits: Limits) -> list[dict[str, Any]] | None
     return [*rows, closed] if closed["row"] == "document" else None
 
 
-def of_parts(source: Source, limits: Limits, outline: dict[str, Any], dialect: str | None = None) -> tuple[list[Any], list[Any]]:
+def of_parts(
+    source: Source, limits: ParseLimits, outline: dict[str, Any], dialect: str | None = None
+) -> tuple[list[Any], list[Any]]:
     names = ("document_uri", "outline", "root", "range")
-    parts = [dict(zip(names, part, strict=True)) for part in shared._parts_of(outline, dialect)]
+    parts = [dict(zip(names, part, strict=True)) for part in parallel._parts_of(outline, dialect)]
     assert len(parts) > 2
     rows = [row for part in reversed(parts) for made in part_parser(limits)([batch_of([part])]) for row in made.to_pylist()]
     told = [row for row in rows if row["row"] == "document"]
@@ -149,7 +151,7 @@ def test_a_part_that_fails_fails_the_document(tmp_path, monkeypatch):
 
     source = source_of(tmp_path, SHAPES["plain"])
     assert by_many_tasks(source, limits_of()) is not None
-    monkeypatch.setattr(shared, "read_part", fails)
+    monkeypatch.setattr(parallel, "read_part", fails)
     assert by_many_tasks(source, limits_of()) is None
 
 

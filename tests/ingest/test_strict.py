@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 
-STRICT = Request(strict=True)
+STRICT = IngestRequest(strict=True)
 
 
 def test_an_error_that_refuses_nothing_else_refuses_an_unchanged_document(catalog):

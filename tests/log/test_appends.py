@@ -6,11 +6,11 @@ import pytest
 from queries import executions
 
 from lakehouse.errors import CommitLost
-from lakehouse.log.commits import Label, Run, commit_label, read_head
+from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head
 from lakehouse.store.delta.positions import told_by_appends
+from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.internals import transactions
 from lakehouse.store.sessions import interpreted
-from lakehouse.store.tables import attach_tables
 
 
 @pytest.fixture(params=["small", "large"])
@@ -21,7 +21,7 @@ def log(request, catalog):
     def append(name, head=None):
         head = head or read_head(catalog.spark)
         with interpreted(catalog.spark, request.param == "small"):
-            return commit_label(catalog.spark, head, Label(name, 1), Run(f"run of {name}", "label", {}))
+            return commit_label(catalog.spark, head, Label(name, 1), CommitInfo(f"run of {name}", "label", {}))
 
     return append
 
@@ -51,7 +51,7 @@ def test_a_small_append_is_one_query(catalog):
     attach_tables(catalog.spark, catalog.settings)
     with interpreted(catalog.spark, True):
         before = executions(catalog.spark)
-        commit_label(catalog.spark, read_head(catalog.spark), Label("a", 1), Run("run", "label", {}))
+        commit_label(catalog.spark, read_head(catalog.spark), Label("a", 1), CommitInfo("run", "label", {}))
         assert executions(catalog.spark) - before == 1
 
 
@@ -65,7 +65,7 @@ def test_of_two_that_meet_the_second_is_refused(catalog, log, monkeypatch):
 
     monkeypatch.setattr(transactions, "_known", overtaken)
     with interpreted(catalog.spark, True), pytest.raises(CommitLost):
-        commit_label(catalog.spark, read_head(catalog.spark), Label("ours", 1), Run("run of ours", "label", {}))
+        commit_label(catalog.spark, read_head(catalog.spark), Label("ours", 1), CommitInfo("run of ours", "label", {}))
     assert labels(catalog) == [("theirs", 1)]
 
 

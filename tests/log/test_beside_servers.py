@@ -11,7 +11,7 @@ import pytest
 from serve.writing import EVENT, writing
 
 from lakehouse.log.commits import read_head
-from lakehouse.operations.digests import Link, check_chain
+from lakehouse.operations.digestcheck import Link, check_chain
 
 DOCUMENT = {
     "specversion": "1.0-rc2",

@@ -15,11 +15,11 @@ from soak.sessions import forget
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
+from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.migrations import PROPERTY
-from lakehouse.store.tables import attach_tables
 
-DRY = Request(dry_run=True)
+DRY = IngestRequest(dry_run=True)
 CRASH = "LAKEHOUSE_CRASH_AT"
 AS_SHIPPED = {"check_relations": True, "refresh_effective": True}
 EDITED = [("update", "version", "/messagegroups/g/messages/m/versions/1")]
@@ -84,7 +84,7 @@ def test_where_there_is_no_catalog_all_is_new_and_no_folder_is_made(bare_catalog
     bare_catalog.settings = bare_catalog.settings.model_copy(update=AS_SHIPPED)
     bare_catalog.write("a.json", shop("one", "m", "n"))
     bare_catalog.write("b.json", {"messagegroups": {"h": {"messages": {"bad": {"name": 5}, "x": {}}}}})
-    summary = dry(bare_catalog, request=Request(dry_run=True, label="first"))
+    summary = dry(bare_catalog, request=IngestRequest(dry_run=True, label="first"))
     assert not Path(bare_catalog.settings.warehouse).exists()
     assert [op for op, _, _ in changes(summary)] == ["insert"] * len(changes(summary))
     assert told(summary) == told(bare_catalog.ingest())
@@ -104,7 +104,7 @@ def test_an_edit_is_told_and_not_done(catalog):
     gone = [
         ("delete", kind, f"/messagegroups/g/messages/n{rest}") for kind, rest in (("message", ""), ("version", "/versions/1"))
     ]
-    assert changes(dry(catalog, request=Request(Policy(prune=True), dry_run=True))) == [gone[0], *EDITED, gone[1]]
+    assert changes(dry(catalog, request=IngestRequest(Policy(prune=True), dry_run=True))) == [gone[0], *EDITED, gone[1]]
     assert catalog.rows("SELECT count(*) FROM xregistry.messages") == [3]
 
 

@@ -13,9 +13,9 @@ from chispa import assert_df_equality
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.faults import CrashRequested
-from lakehouse.ingest.pipeline import Request, ingest
-from lakehouse.log import effective
-from lakehouse.log.relations import open_relations
+from lakehouse.ingest.pipeline import IngestRequest, ingest
+from lakehouse.log import effectivetable
+from lakehouse.log.readable import open_relations
 from lakehouse.operations.doctor import rebuild
 from lakehouse.query.sql import run_query
 from lakehouse.store.views import with_read
@@ -70,7 +70,7 @@ def test_edits_deletions_and_cycles_leave_the_table_equal_to_the_view(catalog):
         write(catalog, edited, dict.fromkeys(edited, f"edit {number}"))
         for i in deleted:
             (catalog.documents / f"{i:03}.json").unlink()
-        catalog.ingest(request=Request(Policy(prune=True)))
+        catalog.ingest(request=IngestRequest(Policy(prune=True)))
         after = rows_of(catalog, "effective_messages")
         assert after == rows_of(catalog, "computed_messages")
         stamped = {row["xid"]: row["snapshot_id"] for row in catalog.spark.table("effective_messages").collect()}
@@ -106,7 +106,7 @@ def test_a_refresh_that_was_lost_is_made_up(catalog, monkeypatch):
     catalog.ingest()
     write(catalog, {0: None}, {0: "other"})
     with monkeypatch.context() as patch:
-        patch.setattr(effective, "refresh", crash)
+        patch.setattr(effectivetable, "refresh", crash)
         with pytest.raises(CrashRequested):
             catalog.ingest()
     assert [row["name"] for row in rows_of(catalog, "effective_messages").values()].count("other") == 0

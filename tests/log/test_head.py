@@ -9,7 +9,7 @@ from histories import shop
 
 from lakehouse.log.commits import read_head
 from lakehouse.store.delta.positions import told_by_appends
-from lakehouse.store.tables import table_name
+from lakehouse.store.deltatables import table_name
 
 
 def asked(spark):

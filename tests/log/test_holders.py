@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.operations.doctor import diagnose
 
 A, B = ({"name": name} for name in "ab")
@@ -70,7 +70,7 @@ def test_a_holder_counts_what_came_and_what_went(catalog):
         catalog.write(f"{name}.json", after)
     for name in ("two-2", "told-2"):
         (catalog.documents / f"{name}.json").unlink()
-    summary = catalog.ingest(request=Request(Policy(prune=True)))
+    summary = catalog.ingest(request=IngestRequest(Policy(prune=True)))
     assert summary.snapshot_id == 2
     # Then what holds them is counted once, at the time of the snapshot, and stays as far as it is declared
     expected = {(name, xid): epoch for name, (_, _, grown) in CASES.items() for xid, epoch in grown.items()}
@@ -87,5 +87,5 @@ def test_a_holder_counts_what_came_and_what_went(catalog):
     assert catalog.rows("SELECT epoch FROM groups WHERE registryid = 'told'") == [7]
     assert [one for one in diagnose(catalog.spark, catalog.settings, deep=True) if one.state == "error"] == []
     # And the same again changes nothing, and is not older than what it became
-    assert catalog.ingest(request=Request(Policy(force=True))).snapshot_id is None
+    assert catalog.ingest(request=IngestRequest(Policy(force=True))).snapshot_id is None
     assert catalog.rows("SELECT count(*) FROM violations WHERE rule_id = 'DOC-003'") == [0]

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakehouse.log import layout
-from lakehouse.store.tables import attach_tables
+from lakehouse.store.deltatables import attach_tables
 
 
 def keys(spark, count):

@@ -11,11 +11,11 @@ from serve.writing import EVENT, asks, ignore
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.parse.document import read_document
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.commits import read_head
 from lakehouse.log.plan import rows_digest as rows_digest_by_spark
 from lakehouse.log.projections import roll_forward
-from lakehouse.operations.digests import Link, check_chain
+from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.operations.doctor import diagnose
 from lakehouse.readmodel import open_model
 from lakehouse.rules.declared import RULES
@@ -24,8 +24,8 @@ from lakehouse.serve.write.effects import find_broken
 from lakehouse.serve.write.overlay import CatalogOverlay, OverlayRow
 from lakehouse.serve.writer.append import DeltaAppender, SparkAppender, arrow_rows, rows_digest
 from lakehouse.serve.writer.process import Batches, head_of
+from lakehouse.store.deltatables import attach_log
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.store.tables import attach_log
 
 DOCUMENT = {
     "specversion": "1.0-rc2",
@@ -129,7 +129,7 @@ def test_an_ingest_prunes_nothing_that_came_over_http(catalog, tmp_path):
     batches_of(catalog, tmp_path).commit([WRITES[0]], ignore)
     # When the document lets go of the group that holds it
     catalog.write("a.json", {"specversion": "1.0-rc2", "messagegroups": {"other": {}}})
-    catalog.ingest(request=Request(policy=Policy(prune=True, force=True)))
+    catalog.ingest(request=IngestRequest(policy=Policy(prune=True, force=True)))
     # Then the message and its group are there, and the document's are not
     assert catalog.rows("SELECT xid FROM messages") == ["/messagegroups/g/messages/mine"]
     assert catalog.rows("SELECT groupid FROM groups ORDER BY 1") == ["g", "other"]

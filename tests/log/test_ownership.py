@@ -7,10 +7,10 @@ import json
 import pytest
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.settings import read_settings
 
-PRUNE = Request(Policy(prune=True))
+PRUNE = IngestRequest(Policy(prune=True))
 BAD = {"envelope": 5}
 
 
@@ -211,7 +211,7 @@ def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longe
     # When a document names another registry, and is refused whole
     kept = {"dataschemauri": "file:///home/me/order.avsc", "dataschemaformat": "Avro/1.9"}  # a warning, MSG-179
     history.write(a=says(m="M2", o=kept, **wrong) | {"registryid": "two"})
-    assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
+    assert history.ingest(request=IngestRequest(strict=True)).documents["rejected"] == 1
     # Then what is published of it stays, and so does the document
     assert history.catalog.rows("SELECT registryid, messageid, size(document_uris) FROM xregistry.messages ORDER BY ALL") == [
         ("one", "m", 1),
@@ -223,7 +223,7 @@ def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longe
     assert history.query(found) == [("one", "DOC-004")]
     # And once it is mended it goes
     history.write(a=says(m="M2") | {"registryid": "two"})
-    assert not history.ingest(request=Request(Policy(prune=True), strict=True)).refused
+    assert not history.ingest(request=IngestRequest(Policy(prune=True), strict=True)).refused
     assert history.query(told) == [("two", "loaded")]
     query = "SELECT registryid, message_xid, name FROM xregistry.versions ORDER BY ALL"
     assert history.catalog.rows(query) == [("one", f"{AT}n", "N"), ("two", f"{AT}m", "M2")]
@@ -249,7 +249,7 @@ def test_force_lets_no_document_win_again_that_lost(history):
     history.ingest()
     history.write(b=says(m="2"))
     history.ingest()
-    for request in (Request(Policy(force=True)), Request(), Request(Policy(force=True, prune=True))):
+    for request in (IngestRequest(Policy(force=True)), IngestRequest(), IngestRequest(Policy(force=True, prune=True))):
         summary = history.ingest(request=request)
         assert (summary.snapshot_id, summary.refused) == (None, False)
         assert history.published() == {"m": ("2", "b")}
@@ -376,7 +376,7 @@ def test_one_version_is_the_default_whoever_holds_the_others(history):
     history.ingest()
     was, named = defaults(history)
     assert was == named
-    for request in (PRUNE, Request(Policy(force=True)), Request()):
+    for request in (PRUNE, IngestRequest(Policy(force=True)), IngestRequest()):
         history.ingest(request=request)
         was, named = defaults(history)
         assert was == named
@@ -389,7 +389,7 @@ def test_a_document_rejected_under_strict_did_not_lose(history):
     history.write(a=says(m="1"))
     history.ingest()
     history.write(b=says(m="2", bad=BAD))
-    assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
+    assert history.ingest(request=IngestRequest(strict=True)).documents["rejected"] == 1
     history.ingest()
     assert ("b", "DOC-002", "m/versions/1") in history.current()
     assert history.published() == {"m": ("2", "b")}
@@ -403,7 +403,7 @@ def test_a_takeover_is_told_until_its_document_changes_though_the_change_is_reje
     history.ingest()
     assert ("b", "DOC-002", "m/versions/1") in history.current()
     history.write(b=says(m="2", bad=BAD))
-    assert history.ingest(request=Request(strict=True)).documents["rejected"] == 1
+    assert history.ingest(request=IngestRequest(strict=True)).documents["rejected"] == 1
     history.ingest()
     assert history.published() == {"m": ("2", "b")}
     assert not [one for one in history.current() if one[1] == "DOC-002"]

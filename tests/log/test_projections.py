@@ -18,11 +18,11 @@ from lakehouse.log.projections import lagging, rebuild_table, roll_forward
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.store.delta import positions
-from lakehouse.store.delta.positions import told_by_commits, told_position
+from lakehouse.store.delta.positions import recorded_position, told_by_commits
+from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.merges import merge_rows
 from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.store.sessions import open_sibling
-from lakehouse.store.tables import attach_tables
 
 VERSION = "/messagegroups/g/messages/n/versions/1"
 FOREIGN = ["by hand", "[1]", '"x"', '{"job": "project"}', '{"snapshot_id": "9", "job": "project"}', '{"snapshot_id": 9}', "{"]
@@ -155,7 +155,7 @@ def test_commits_of_others_that_change_no_row_are_passed_over(foreign):
     spark = history.spark
     for number, words in enumerate(FOREIGN):
         commit(words, f"ALTER TABLE xregistry.versions SET TBLPROPERTIES ('theirs' = '{number}')")
-        assert told_position(spark, "versions") == 3, words
+        assert recorded_position(spark, "versions") == 3, words
     commit("by hand", "OPTIMIZE xregistry.versions FULL", "OPTIMIZE xregistry.changes", "VACUUM xregistry.versions")
     assert told_by_commits(spark, "versions") == {"snapshot_id": 3, "job": "project"}
     assert told_by_commits(spark, "changes")["command"] == "ingest"
@@ -182,5 +182,5 @@ def test_no_command_stumbles_over_what_others_say_of_their_commits(foreign):
     history.write("a.json", shop("four", "m", "o"))
     assert history.ingest().snapshot_id == 4
     maintain(spark, history.settings, names=("versions", "messages"))
-    assert told_position(spark, "versions") == 4
+    assert recorded_position(spark, "versions") == 4
     assert [one for one in diagnose(spark, history.settings) if one.state == "error"] == []

@@ -10,12 +10,12 @@ import pytest
 from histories import contents
 
 from lakehouse.errors import LabelTaken, SettingsError, SnapshotNotFound
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.snapshotfacts import check_label
 from lakehouse.log.snapshots import label_snapshot, open_snapshot, read_snapshots, resolve_snapshot
 from lakehouse.query.sql import run_query
+from lakehouse.store.deltatables import TABLES, create_tables
 from lakehouse.store.schema import ENTITY_TABLES
-from lakehouse.store.tables import TABLES, create_tables
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,7 @@ def test_a_label_is_a_snapshot_of_its_own_and_moves_only_when_told(history):
     assert resolve_snapshot(history.spark, "approved") == 3
     assert [one.labels for one in read_snapshots(history.spark)] == [{"first": None}, {}, {"approved": None}, {}, {}]
     with pytest.raises(LabelTaken):
-        history.ingest(request=Request(label="first"))
+        history.ingest(request=IngestRequest(label="first"))
 
 
 def test_a_clock_that_was_set_back_a_day_changes_no_order(history, monkeypatch):
@@ -146,7 +146,7 @@ def test_a_clock_that_was_set_back_a_day_changes_no_order(history, monkeypatch):
         def now(cls, tz=None):
             return datetime.now(tz) - timedelta(days=1)
 
-    monkeypatch.setattr("lakehouse.log.ground.datetime", Yesterday)
+    monkeypatch.setattr("lakehouse.log.baseline.datetime", Yesterday)
     history.write("b.json", {"messagegroups": {"later": {}}})
     assert history.ingest(history.documents / "b.json").snapshot_id == 4
     times = [one.committed_at for one in read_snapshots(history.spark)]

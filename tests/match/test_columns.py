@@ -12,7 +12,7 @@ import pytest
 from builders import document, group
 
 from lakehouse.dialects.tables import PROTOCOLS
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.matcher import PLACE, RESULT_SCHEMA
 from lakehouse.match.vectorized.batch import match_batch, match_columns, match_row
 from lakehouse.match.vectorized.columns import BINDINGS
@@ -69,7 +69,7 @@ def both(matcher: Matcher, rows: list[Any]) -> tuple[int, list[Any], list[Any]]:
 @pytest.mark.parametrize("share", [0, 1])
 def test_published_messages(share):
     rows, schemas = samples("feeds")
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request(payload_share=share))
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest(payload_share=share))
     lines = [json.loads(line) for line in (SAMPLES / "events" / "captured.jsonl").read_bytes().splitlines()]
     made = []
     for line in lines * 12:
@@ -98,7 +98,7 @@ def test_rows_of_all_kinds():
     on_kafka = {"basemessage": "/messagegroups/g/messages/m", "protocol": "KAFKA",
                 "protocoloptions": {"key": {"value": "{id}"}, "headers": {"h": {"value": "{shop}"}}}}  # fmt: skip
     rows, schemas = load({"r": document({"g": group({"m": order}), "k": group({"k": on_kafka})})})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     good = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s/eu", "ce_subject": "k",
             "ce_time": "2026-01-01T00:00:00Z", "content-type": "application/json; charset=utf-8", "h": "eu"}  # fmt: skip
     changes: list[dict[str, Any]] = [
@@ -170,7 +170,7 @@ def test_mqtt_rows():
     older = on_mqtt | {"protocol": "MQTT/3.1.1", "protocoloptions": {"topic_name": {"value": "old/{room}"}}}
     told = document({"g": group({"m": READING}), "q": group({"q": on_mqtt}), "o": group({"o": older})})
     rows, schemas = load({"r": told})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     plain = {
         "topic_name": "t/eu",
         "qos": "1",
@@ -209,7 +209,7 @@ def test_amqp_rows():
                                    "header": {"durable": {"value": True}}}}  # fmt: skip
     alone = {"protocol": "AMQP/1.0", "protocoloptions": {"properties": {"subject": {"value": "alone"}}}}
     rows, schemas = load({"r": document({"g": group({"m": READING}), "q": group({"q": on_amqp, "alone": alone})})})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     plain = {"properties/subject": "S", "properties/content-type": "application/json"}
     names = ["application-properties", "properties/content-type", "properties/subject"]
 
@@ -256,7 +256,7 @@ def structured_matcher() -> Matcher:
                  "datacontenttype": "application/json"},
     }  # fmt: skip
     rows, schemas = load({"r": document({"g": group({"m": reading})} | {name: group({name: asked[name]}) for name in asked})})
-    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
 
 
 @pytest.mark.parametrize("protocol", ["KAFKA", "MQTT/5.0", "AMQP/1.0"])
@@ -309,7 +309,7 @@ def test_many_types_and_many_values():
         for number in range(5)
     }
     rows, schemas = load({"r": document({"g": group(messages)})})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     odd = [{}] * 20 + [
         {"ce_source": "/s//x"}, {"ce_source": "/s/a/y"}, {"ce_source": "/s/a%20/x"}, {"ce_source": "/s/a b/x"}, {"ce_id": ""},
         {"ce_subject": ""}, {"ce_subject": "x" * 121}, {"ce_subject": "1"}, {"ce_time": "2024-02-30T00:00:00Z"},
@@ -358,7 +358,7 @@ def test_types_that_ask_alike_go_together():
     rows, schemas = load({"r": first, "b": second})
     for one in rows:
         one["deprecated"] = one["registryid"] == "b"
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     bodies = [b'{"x": 1}', b'{"x": "a"}', b"{", b"", None]
     made = []
     for number in range(1_500):
@@ -371,7 +371,7 @@ def test_types_that_ask_alike_go_together():
     assert by_columns == looped
     assert {one["status"] for one in looped} == {"matched", "ambiguous", "unmatched"}
     assert {one["payload_status"] for one in looped} == {"valid", "invalid", "undecodable", "none", "not_checked"}
-    few = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request(payload_share=0, with_values=False))
+    few = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest(payload_share=0, with_values=False))
     assert both(few, made)[1] == both(few, made)[2]
 
 

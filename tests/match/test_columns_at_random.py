@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import document, group
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from match.catalogs import load
 from match.test_columns import both, row
 
@@ -59,6 +59,6 @@ def test_both_ways_tell_the_same(seed):
             for one in registries
         }
         rows, schemas = load(documents)
-        matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request(payload_share=chance.choice([0, 1])))
+        matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest(payload_share=chance.choice([0, 1])))
         _, by_columns, looped = both(matcher, [record(chance, number) for number in range(600)])
         assert by_columns == looped

@@ -14,7 +14,7 @@ from builders import document, group, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.matcher import RESULT_SCHEMA, why_of
@@ -66,7 +66,7 @@ def matcher() -> Matcher:
         "nats": options(protocol="NATS", protocoloptions={"subject": {"value": "a.{x}"}}),
     }  # fmt: skip
     rows, schemas = load({"r": document({"g": group(messages)})})
-    return Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), Request())
+    return Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), MatchRequest())
 
 
 def told(matcher: Matcher, text: bytes) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def test_a_template_of_any_kind_takes_its_time_from_the_text(value):
     """A brace without end is text, as any other (RFC 6570 would refuse it; the specifications name only `{name}`)."""
     shape = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": value}}}
     rows, schemas = load({"r": document({"g": group({"m": shape})})})
-    mine = Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), Request())
+    mine = Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), MatchRequest())
     begun = time.process_time()
     for source in (value, "-" * 10_000, "a/" * 10_000, "-a" * 10_000):
         [row] = told(mine, json.dumps(CE | {"source": source}).encode())

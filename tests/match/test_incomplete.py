@@ -14,7 +14,7 @@ from builders import document, group
 from click.testing import CliRunner
 
 from lakehouse.cli.main import cli
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, SchemaVersion
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, SchemaVersion
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.matcher import RESULT_SCHEMA
 from lakehouse.match.vectorized.batch import match_columns, match_row
@@ -45,7 +45,7 @@ def matcher_of(messages: dict[str, Any], status: str = "dangling") -> Matcher:
     rows, schemas = load({"r": document({"g": group(messages)})})
     for one in rows:
         one["chain_status"] = status if one["chain_status"] == "dangling" else one["chain_status"]
-    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
 
 
 def told(matcher: Matcher, event: dict[str, Any], protocol: str | None = None) -> dict[str, Any]:

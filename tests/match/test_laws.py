@@ -10,7 +10,7 @@ from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, Tolerance
 from lakehouse.match.evaluation import evaluate
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
@@ -103,7 +103,7 @@ def rows_of(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def matcher_of(rows: list[dict[str, Any]], **tolerance: Any) -> Matcher:
     asked = Tolerance(**tolerance)
-    return Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas([])), Request(asked, payload_share=0))
+    return Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas([])), MatchRequest(asked, payload_share=0))
 
 
 def result_of(matcher: Matcher, message: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.event.captured import landed_of_text
 from match.catalogs import SAMPLES, samples
 
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 @pytest.fixture(scope="module")
 def matcher():
     rows, schemas = samples("feeds")
-    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    return Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
 
 
 @pytest.fixture(scope="module")

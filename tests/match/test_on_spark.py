@@ -18,7 +18,7 @@ from lakehouse.expectations.validation import validate
 from lakehouse.match.conformance import all_runs, open_named_in
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import large_batches, match
-from lakehouse.match.matcher import Request
+from lakehouse.match.matcher import MatchRequest
 from lakehouse.match.runs import MatchOptions, read_landed, run_match, watch
 from lakehouse.query.sql import run_query
 from match.test_costly import HANGING
@@ -307,7 +307,7 @@ def test_a_stream_writes_each_batch_once(shop, tmp_path):
     folder = tmp_path / "landing"
     landed = spark.createDataFrame(ROWS[:3], KAFKA)
     landed.write.format("delta").save(str(folder))
-    asked = MatchOptions((str(folder),), Scope(), Request(), into="streamed")
+    asked = MatchOptions((str(folder),), Scope(), MatchRequest(), into="streamed")
     told: list[Any] = []
     watch(spark, settings, asked, told.append, every=None)
     watch(spark, settings, asked, told.append, every=None)  # nothing is new

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from builders import document, group
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, Tolerance
 from lakehouse.match.event.adapters import LANDED
 from lakehouse.match.event.captured import landed_of_columns, landed_of_text
 from lakehouse.match.vectorized.batch import match_batch, match_row
@@ -37,7 +37,7 @@ def over(protocol: str, options: dict[str, Any], declared: dict[str, Any] | None
 def matcher_of(*definitions: dict[str, Any], **tolerance: Any) -> Matcher:
     rows, schemas = load({"r": document({"g": group({f"m{at}": one for at, one in enumerate(definitions)})})})
     asked = Tolerance(**tolerance)
-    return Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas(schemas)), Request(asked))
+    return Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas(schemas)), MatchRequest(asked))
 
 
 def lines(matcher: Matcher, text: bytes, protocol: str | None = None) -> list[dict[str, Any]]:

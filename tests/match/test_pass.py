@@ -11,7 +11,7 @@ from builders import document, group
 from lakehouse.match import distributed
 from lakehouse.match.index import definition_rows, index_of
 from lakehouse.match.indexfiles import schema_table, write_store
-from lakehouse.match.matcher import RESULT_COLUMNS, RESULT_SCHEMA, Request
+from lakehouse.match.matcher import RESULT_COLUMNS, RESULT_SCHEMA, MatchRequest
 from lakehouse.match.runs import MatchOptions
 from match.catalogs import load
 from match.test_columns import FROM_SPARK, row
@@ -30,7 +30,7 @@ def matched(tmp_path, monkeypatch):
 
     def match(rows, wanted=tuple(RESULT_COLUMNS)):
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 200], schema=FROM_SPARK) for at in range(0, len(rows), 200)]
-        run = distributed._pass(path.name, Request(), wanted)
+        run = distributed._pass(path.name, MatchRequest(), wanted)
         schema = pa.schema([RESULT_SCHEMA.field(name) for name in wanted])
         return [one for made in run(batches) for one in made.cast(schema).to_pylist()]
 

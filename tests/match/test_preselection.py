@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import document, group
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.definition.scope import Scope, read_catalog, read_definitions
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
@@ -68,12 +68,12 @@ EVENTS = [
 
 def by_all(view: Any, line: bytes) -> list[dict[str, Any]]:
     catalog = read_catalog(view, Scope())
-    matcher = Matcher(Index.of(catalog.messages), Payloads(Schemas(catalog.schemas)), Request())
+    matcher = Matcher(Index.of(catalog.messages), Payloads(Schemas(catalog.schemas)), MatchRequest())
     return [matcher.row(one) for landed in landed_of_text(line) for one in events_of(landed)]
 
 
 def by_few(view: Any, line: bytes) -> list[dict[str, Any]]:
-    told = match_text(line, view, Scope(), Request())
+    told = match_text(line, view, Scope(), MatchRequest())
     return [{name: held for name, held in one.row.items() if name not in ("row", "catalog_snapshot")} for one in told]
 
 
@@ -89,7 +89,7 @@ def test_what_is_told_of_one_event_is_what_all_definitions_tell(model, written):
     line = json.dumps(written).encode()
     with model.at() as view:
         assert by_few(view, line) == by_all(view, line)
-        several = match_text(b"\n".join([line, json.dumps(EVENTS[1]).encode()]), view, Scope(), Request())
+        several = match_text(b"\n".join([line, json.dumps(EVENTS[1]).encode()]), view, Scope(), MatchRequest())
         assert several[0].row["best"] == by_all(view, line)[0]["best"]
 
 
@@ -97,12 +97,12 @@ def test_a_file_may_be_packed_and_its_lines_of_any_system(model):
     good, other = (json.dumps(one).encode() for one in EVENTS[:2])
     text = b"\xef\xbb\xbf" + good + b"\r\n\r\n# a comment\r\n" + other + b"\r\n"
     with model.at() as view:
-        plain = [one.row for one in match_text(text, view, Scope(), Request())]
+        plain = [one.row for one in match_text(text, view, Scope(), MatchRequest())]
         assert [row["status"] == "unreadable" for row in plain] == [False, True, False]
         assert plain[0]["best"] == by_all(view, good)[0]["best"]
-        assert [one.row for one in match_text(gzip.compress(text), view, Scope(), Request())] == plain
+        assert [one.row for one in match_text(gzip.compress(text), view, Scope(), MatchRequest())] == plain
         for broken, limit in ((gzip.compress(text)[:-9], 10_000), (gzip.compress(b" " * 100_000), 10_000)):
-            [one] = match_text(broken, view, Scope(), Request(max_unpacked_bytes=limit))
+            [one] = match_text(broken, view, Scope(), MatchRequest(max_unpacked_bytes=limit))
             assert one.row["status"] == "unreadable"
 
 
@@ -123,7 +123,7 @@ def test_published_messages_one_by_one(tmp_path):
     lines = (SAMPLES / "events" / "captured.jsonl").read_bytes().splitlines()[::25]
     with model_of(write_catalog(tmp_path / "w", {one.name: one.read_bytes() for one in files})) as opened, opened.at() as view:
         catalog = read_catalog(view, Scope())
-        matcher = Matcher(Index.of(catalog.messages), Payloads(Schemas(catalog.schemas)), Request())
+        matcher = Matcher(Index.of(catalog.messages), Payloads(Schemas(catalog.schemas)), MatchRequest())
         for line in lines:
             [row] = [matcher.row(one) for landed in landed_of_text(line) for one in events_of(landed)]
             assert by_few(view, line) == [row]

@@ -11,10 +11,10 @@ from builders import document, group
 from render.definitions import NOW
 
 from lakehouse.domain.references import schema_places
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.definition.scope import Scope, read_catalog
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Renderer, RenderInput, Style, bindings_of
+from lakehouse.render import Renderer, RenderInput, RenderStyle, bindings_of
 from lakehouse.settings import data_folder
 from match.catalogs import load
 from match.stored import model_of, write_catalog
@@ -75,7 +75,7 @@ def a_document(*references: str) -> dict[str, Any]:
 def payload_status(reference: str) -> str:
     rows, schemas = load({"r": a_document(reference)})
     [landed] = landed_of_text(json.dumps(EVENT).encode())
-    [row] = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request()).rows(landed)
+    [row] = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest()).rows(landed)
     return str(row["payload_status"])
 
 
@@ -100,13 +100,13 @@ def test_rendering_finds_the_schema():
     for reference in FOUND:
         rows, schemas = load({"r": a_document(reference)})
         [way] = bindings_of(rows[0], (), ["CLOUDEVENTS"])
-        made = Renderer(Schemas(schemas), Style(example=True, now=NOW)).render(way, RenderInput({}))
+        made = Renderer(Schemas(schemas), RenderStyle(example=True, now=NOW)).render(way, RenderInput({}))
         found = (made.payload_status, [one for one in made.remarks if "not in the catalog" in one])
         assert found == ("valid", []), reference
     for reference in LOST:
         rows, schemas = load({"r": a_document(reference)})
         [way] = bindings_of(rows[0], (), ["CLOUDEVENTS"])
-        remarks = Renderer(Schemas(schemas), Style(example=True, now=NOW)).render(way, RenderInput({})).remarks
+        remarks = Renderer(Schemas(schemas), RenderStyle(example=True, now=NOW)).render(way, RenderInput({})).remarks
         assert any("not in the catalog" in one for one in remarks), reference
 
 

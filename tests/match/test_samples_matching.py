@@ -8,7 +8,7 @@ from collections import Counter
 import orjson
 import pytest
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, Tolerance
 from lakehouse.match.event.captured import landed_of_columns, landed_of_text
 from match.catalogs import SAMPLES, pairs_of, samples
 
@@ -35,7 +35,7 @@ def results(catalog, lines, request):
 
 @pytest.mark.parametrize("level", ["default", "strict"])
 def test_every_message_is_what_was_expected(catalog, lines, level):
-    found = results(catalog, lines, Request(Tolerance(level), payload_share=0))
+    found = results(catalog, lines, MatchRequest(Tolerance(level), payload_share=0))
     assert len(found) == len(lines) == 1108
     for line, row in zip(lines, found, strict=True):
         told = (line["document"], line["sent_as"], row["reasons"])
@@ -47,7 +47,7 @@ def test_every_message_is_what_was_expected(catalog, lines, level):
 
 def test_on_its_own_protocol_the_best_is_what_the_sender_names(catalog, lines):
     family = {(row["registryid"], row["xid"]): (row["protocol"] or "None").partition("/")[0].upper() for row in catalog[0]}
-    found = results(catalog, lines, Request(payload_share=0))
+    found = results(catalog, lines, MatchRequest(payload_share=0))
     own = [
         (line["sent_as"], [one["xid"] for one in row["best"]])
         for line, row in zip(lines, found, strict=True)
@@ -60,7 +60,7 @@ def test_on_its_own_protocol_the_best_is_what_the_sender_names(catalog, lines):
 def test_over_another_protocol_the_best_is_its_base(catalog, lines):
     family = {(row["registryid"], row["xid"]): (row["protocol"] or "None").partition("/")[0].upper() for row in catalog[0]}
     bases = {(row["registryid"], row["xid"]): set(row["depends_on"]) - {row["xid"]} for row in catalog[0]}
-    found = results(catalog, lines, Request(payload_share=0))
+    found = results(catalog, lines, MatchRequest(payload_share=0))
     others = [
         (bases[line["document"], line["sent_as"]], {(line["document"], one["xid"]) for one in row["best"]})
         for line, row in zip(lines, found, strict=True)
@@ -75,7 +75,7 @@ def test_over_another_protocol_the_best_is_its_base(catalog, lines):
 
 def test_kafka_as_landed_and_cloudevents_lines_give_the_same(catalog, lines):
     rows, schemas = catalog
-    matcher = Matcher(Index.of(rows), Payloads(schemas), Request())
+    matcher = Matcher(Index.of(rows), Payloads(schemas), MatchRequest())
     told = ("status", "best", "matches", "variables", "reasons", "deviations", "payload_status", "payload_errors")
     on_kafka = structured = 0
     for line in lines:
@@ -106,7 +106,7 @@ def kafka_columns(line, body):
 
 def test_payloads_of_real_senders_are_mostly_valid(catalog, lines):
     pytest.importorskip("json_structure")
-    found = results(catalog, lines, Request())
+    found = results(catalog, lines, MatchRequest())
     counted = Counter((line["origin"], row["payload_status"]) for line, row in zip(lines, found, strict=True))
     assert {status for _, status in counted} == {"valid", "invalid"}
     assert counted["real", "valid"] == 462

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import document, group
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, Tolerance
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, Tolerance
 from lakehouse.match.event.captured import landed_of_text
 from match.catalogs import load
 
@@ -21,7 +21,7 @@ def told(
 ) -> dict[str, Any]:
     rows, schemas = load({"r": document({"g": group({"m": written})})})
     asked = Tolerance(**tolerance)
-    matcher = Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas(schemas)), Request(asked))
+    matcher = Matcher(Index.of(rows, asked.placeholders), Payloads(Schemas(schemas)), MatchRequest(asked))
     message = {"protocol": protocol, "captured": captured, "payload_base64": base64.b64encode(body).decode()}
     [landed] = landed_of_text(json.dumps(message).encode())
     [row] = list(matcher.rows(landed))
@@ -148,7 +148,7 @@ def test_a_definition_of_a_similar_type_is_nearer_than_one_that_asks_no_type():
     order = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "shop.Order"}, "source": {"value": "/s/{x}"}}}
     anything = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"source": {"value": "/warehouse"}}}
     rows, schemas = load({"r": document({"g": group({"order": order, "anything": anything})})})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     event = {"specversion": "1.0", "id": "1", "type": "shop.order", "source": "/s/a/b"}
     for kind, nearest in (("shop.order", "order"), ("shop.Order", "order"), ("elsewhere", "anything")):
         (row,) = [row for one in landed_of_text(json.dumps(event | {"type": kind}).encode()) for row in matcher.rows(one)]
@@ -184,7 +184,7 @@ def test_the_nearest_is_the_one_for_the_own_protocol_which_only_misses_the_type(
         )
     }  # fmt: skip
     rows, schemas = load({"r": document({"g": group({"a": base, **others})})})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     headers = {f"ce_{name}": text for name, text in (EVENT | {"type": "shop.order"}).items()}
     [landed] = landed_of_text(json.dumps({"protocol": "KAFKA", "captured": {"topic": "t", "headers": headers}}).encode())
     [found] = matcher.rows(landed)

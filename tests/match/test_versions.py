@@ -6,7 +6,7 @@ from typing import Any
 
 from builders import document, group
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.event.captured import landed_of_text
 from match.catalogs import load
 
@@ -24,7 +24,7 @@ def definitions() -> list[dict[str, Any]]:
 
 
 def told(kind: str, **more: str) -> dict[str, Any]:
-    matcher = Matcher(Index.of(definitions()), Payloads(Schemas([])), Request())
+    matcher = Matcher(Index.of(definitions()), Payloads(Schemas([])), MatchRequest())
     event = {"specversion": "1.0", "id": "1", "type": kind, "source": "/s"} | more
     text = str(event).replace("'", '"').encode()
     (row,) = [row for landed in landed_of_text(text) for row in matcher.rows(landed)]

@@ -16,7 +16,7 @@ import pytest
 from builders import document, group
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.event.canonical import SCHEMA_ID, Event
 from lakehouse.match.payload.payloads import PayloadVerdict
@@ -195,7 +195,7 @@ def test_both_ways_find_the_same_writers():
     definition = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}, "dataschemaformat": "Avro/1.12.0",
                   "dataschemauri": S}  # fmt: skip
     rows, _ = load({"r": document({"g": group({"m": definition})})})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(versions(*OPTIONAL))), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(versions(*OPTIONAL))), MatchRequest())
     headers = {"ce_specversion": "1.0", "ce_type": "T", "ce_source": "/s", "content-type": "application/avro"}
     old, new = by_fastavro(OPTIONAL[0], {"a": "x"}), by_fastavro(OPTIONAL[1], {"a": "x", "note": None})
     records = []

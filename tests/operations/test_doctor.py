@@ -14,7 +14,7 @@ from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.backups import Manifest, backup, parse_manifest, restore
 from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings
-from lakehouse.store.tables import TABLES, create_tables, forget_table
+from lakehouse.store.deltatables import TABLES, create_tables, forget_table
 
 
 def problems(catalog, *, deep=False):

@@ -16,7 +16,7 @@ from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.store.delta.conflicts import CONFLICTS, is_conflict
-from lakehouse.store.tables import attach_tables
+from lakehouse.store.deltatables import attach_tables
 
 
 def by_table(maintained):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 from match.catalogs import SAMPLES, load
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas, SchemaVersion, compile_template
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas, SchemaVersion, compile_template
 from lakehouse.match.event.canonical import CapturedEvent, Event, events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.propose.decided import Observed, Thresholds
@@ -119,7 +119,7 @@ def measure(sent: list[Sent], odd: bool, thresholds: Thresholds = FEW) -> HeldOu
     kinds = [Observed.of(kind, days) for kind, days in counter.by_kind.items()]
     proposed = load({f"proposed {group}": as_bytes(one) for group, one in documents_of(propose_kinds(kinds, thresholds)).items()})
     result = HeldOut(tested=len(tested))
-    matcher = Matcher(Index.of(proposed[0]), Payloads(Schemas(proposed[1])), Request(payload_share=0))
+    matcher = Matcher(Index.of(proposed[0]), Payloads(Schemas(proposed[1])), MatchRequest(payload_share=0))
     for one in tested:
         (row,) = matcher.rows(one.landed)
         if row["matches"]:

@@ -8,7 +8,7 @@ import pytest
 from builders import read
 from match.catalogs import load
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.propose.decided import Observed, Thresholds
@@ -70,7 +70,7 @@ def test_a_document_is_read_without_findings_and_its_definitions_match_what_they
     reading = read(as_bytes(document))
     assert (reading.findings, reading.quarantined.total()) == ([], 0)
     rows, schemas = load({"proposed": as_bytes(document)})
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     for message in map(kafka, range(40, 60)):
         (result,) = [row for landed in landed_of_text(json.dumps(message).encode()) for row in matcher.rows(landed)]
         assert result["best"][0]["xid"] == "/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced"

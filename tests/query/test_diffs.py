@@ -8,10 +8,10 @@ import pytest
 from histories import shop
 
 from lakehouse.cli.pullrequests import as_markdown
-from lakehouse.query.diff import diff_snapshots, read_differences
 from lakehouse.query.documentdiff import diff_documents, diff_files
+from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
 from lakehouse.query.sql import run_query
-from lakehouse.store.tables import attach_tables
+from lakehouse.store.deltatables import attach_tables
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lakehouse.domain.events import FEEDS
-from lakehouse.query.events import change_events, stream_changes, write_events_to_folder
-from lakehouse.store.tables import attach_tables
+from lakehouse.query.changeevents import change_events, stream_changes, write_events_to_folder
+from lakehouse.store.deltatables import attach_tables
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 from lakehouse.query.readonly import Allowed, open_guarded
 from lakehouse.query.sql import run_query
-from lakehouse.store.tables import attach_tables
+from lakehouse.store.deltatables import attach_tables
 
 pytestmark = pytest.mark.attack
 

@@ -24,11 +24,11 @@ from lakehouse.domain.diff import differences
 from lakehouse.domain.events import FEEDS
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentNotFound
-from lakehouse.ingest.pipeline import Request
-from lakehouse.log.relations import open_relations
+from lakehouse.ingest.pipeline import IngestRequest
+from lakehouse.log.readable import open_relations
 from lakehouse.log.snapshots import read_snapshots
-from lakehouse.query.diff import diff_snapshots, read_differences
-from lakehouse.query.events import change_events
+from lakehouse.query.changeevents import change_events
+from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.readmodel import queries as quick_events
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of
@@ -163,7 +163,7 @@ def loaded(request, spark, empty_warehouse, tmp_path_factory) -> Iterator[Loaded
     made.ingest(made.documents, *published(request.param), settings=settings, registry_from="document")
     made.write("a.json", catalog_of(3) | {"bad": 1})
     made.write("c.json", catalog_of(4))
-    made.ingest(settings=settings, request=Request(Policy(prune=True, force=True)), registry_from="document")
+    made.ingest(settings=settings, request=IngestRequest(Policy(prune=True, force=True)), registry_from="document")
     found = Loaded(made, settings)
     yield found
     found.model.close()

@@ -7,10 +7,10 @@ from typing import Any
 
 from match.catalogs import row_of
 
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Renderer, RenderInput, Style, bindings_of
+from lakehouse.render import Renderer, RenderInput, RenderStyle, bindings_of
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -37,7 +37,7 @@ def rendered(
     **style: Any,
 ) -> Any:
     """Render a definition over one protocol, at a fixed time and with a fixed id."""
-    renderer = Renderer(Schemas([]), Style(**({"now": NOW, "seed": 1} | style)))
+    renderer = Renderer(Schemas([]), RenderStyle(**({"now": NOW, "seed": 1} | style)))
     [way] = bindings_of(row(message), endpoints, [over] if over else [])
     body = payload if payload is None or isinstance(payload, bytes) else json.dumps(payload).encode()
     return renderer.render(way, RenderInput(values or {}, body))
@@ -47,7 +47,7 @@ def matched(
     rows: list[dict[str, Any]], schemas: list[Any], lines: list[bytes], protocol: str | None = None
 ) -> list[dict[str, Any]]:
     """Match lines back with definitions."""
-    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), Request())
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     return [matcher.row(event) for line in lines for landed in landed_of_text(line, protocol) for event in events_of(landed)]
 
 

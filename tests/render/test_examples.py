@@ -15,7 +15,7 @@ from match.test_costly import HANGING
 from lakehouse.match import Schemas
 from lakehouse.match.payload.payloads import apart
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.render import Renderer, RenderInput, RenderRefused, Style, bindings_of
+from lakehouse.render import Renderer, RenderInput, RenderRefused, RenderStyle, bindings_of
 from render.definitions import NOW, cloudevent, row
 
 XID = "/schemagroups/g/schemas/s"
@@ -31,7 +31,7 @@ def example(schema: Any, form: str, seed: int = 1, values: dict[str, Any] | None
     """Render an example in JSON for no protocol; the payload has been validated by then."""
     [way] = bindings_of(row(cloudevent(**metadata) | {"dataschemauri": XID, "dataschemaformat": form}), (), ["CLOUDEVENTS"])
     schemas = Schemas([SchemaVersion("r", f"{XID}/versions/1", XID, True, form, json.dumps(schema))])
-    return Renderer(schemas, Style(example=True, seed=seed, now=NOW)).render(way, RenderInput(values or {}))
+    return Renderer(schemas, RenderStyle(example=True, seed=seed, now=NOW)).render(way, RenderInput(values or {}))
 
 
 JSON_SCHEMAS = {
@@ -387,7 +387,7 @@ def test_a_placeholder_of_a_typed_attribute_has_a_text_of_the_type():
 
 def test_a_schema_that_is_not_there_is_told():
     [way] = bindings_of(row(cloudevent() | {"dataschemauri": XID}), (), ["CLOUDEVENTS"])
-    message = Renderer(Schemas([]), Style(example=True)).render(way)
+    message = Renderer(Schemas([]), RenderStyle(example=True)).render(way)
     assert message.remarks[0] == f"no payload was made up: {XID} is not in the catalog"
     assert "data" not in message.event
 

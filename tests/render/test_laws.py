@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from match.catalogs import SAMPLES, load, samples
 
 import lakehouse
-from lakehouse.match import Index, Matcher, Payloads, Request, Schemas
+from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import MissingValues, Renderer, RenderInput, RenderRefused, Style, bindings_of
+from lakehouse.render import MissingValues, Renderer, RenderInput, RenderRefused, RenderStyle, bindings_of
 from lakehouse.render.filling import needs_of, placeholders_of
 from lakehouse.render.protocolbinding import FAMILIES, is_enveloped
 from render.definitions import NOW, cloudevent, row
@@ -68,10 +68,10 @@ def test_what_is_rendered_is_matched_by_its_definition(catalog):
     schemas = Schemas(versions)
     payloads = Payloads(schemas)
     matchers = {
-        registry: Matcher(Index.of([one for one in rows if one["registryid"] == registry]), payloads, Request())
+        registry: Matcher(Index.of([one for one in rows if one["registryid"] == registry]), payloads, MatchRequest())
         for registry in {one["registryid"] for one in rows}
     }
-    renderers = [Renderer(schemas, Style(mode, example=True, seed=7, now=NOW)) for mode in MODES]
+    renderers = [Renderer(schemas, RenderStyle(mode, example=True, seed=7, now=NOW)) for mode in MODES]
     counted: Counter[str] = Counter()
     for one in rows:
         definition = definition_of(one)
@@ -124,9 +124,9 @@ def test_structured_and_binary_of_one_event_match_alike(catalog):
     told: dict[Any, list[Any]] = {}
     for registry in {one["registryid"] for one in rows}:
         own = [one for one in rows if one["registryid"] == registry]
-        matcher = Matcher(Index.of(own), Payloads(schemas), Request())
+        matcher = Matcher(Index.of(own), Payloads(schemas), MatchRequest())
         for mode in MODES:
-            renderer = Renderer(schemas, Style(mode, example=True, seed=3, now=NOW))
+            renderer = Renderer(schemas, RenderStyle(mode, example=True, seed=3, now=NOW))
             for one in own:
                 for way in bindings_of(one, (), ["ALL"]):
                     if has_no_binary(way):
@@ -156,7 +156,7 @@ def test_rendering_what_was_matched_gives_the_same_metadata():
     rows, versions = samples("feeds")
     by_xid = {(one["registryid"], one["xid"]): one for one in rows}
     schemas = Schemas(versions)
-    matcher = Matcher(Index.of(rows), Payloads(schemas), Request(payload_share=0))
+    matcher = Matcher(Index.of(rows), Payloads(schemas), MatchRequest(payload_share=0))
     compared = 0
     for line in (SAMPLES / "events" / "captured.jsonl").read_bytes().splitlines():
         [landed] = landed_of_text(line)
@@ -174,7 +174,7 @@ def test_rendering_what_was_matched_gives_the_same_metadata():
             declared = way.definition.attribute(f"/protocoloptions/{address}")
             if declared is None or not declared.has_value:
                 values[f"/protocoloptions/{address}"] = event.options[address]
-        message = Renderer(schemas, Style(event.mode, now=NOW)).render(way, RenderInput(values))
+        message = Renderer(schemas, RenderStyle(event.mode, now=NOW)).render(way, RenderInput(values))
         [again] = [found for one_landed in landed_of_text(message.line()) for found in events_of(one_landed)]
         same = matcher.row(again)
         assert (same["best"], same["variables"]) == (result["best"], result["variables"])
@@ -211,7 +211,7 @@ def test_rendered_from_the_arguments_of_the_senders_is_what_they_sent():
                 values[need.name] = captured.get("topic", "none")  # the endpoint says it
             else:
                 values[need.name] = line["expected"]["variables"].get(need.name, "2026-01-01")
-        message = Renderer(Schemas(versions), Style(line["mode"], now=NOW)).render(way, RenderInput(values)).captured
+        message = Renderer(Schemas(versions), RenderStyle(line["mode"], now=NOW)).render(way, RenderInput(values)).captured
         for section, name, ours, theirs in flat(message, captured):
             compared[section] += 1
             if ours != theirs:
@@ -242,7 +242,7 @@ PIECES = st.sampled_from(["x", "{a}", "{b}", "{c}", "{a}-{b}", "x.{c}", "y"])
 TEMPLATES = st.lists(PIECES, min_size=1, max_size=3).map("/".join)
 
 
-def attempted(way: Any, given: RenderInput, style: Style) -> tuple[Any, Exception | None]:
+def attempted(way: Any, given: RenderInput, style: RenderStyle) -> tuple[Any, Exception | None]:
     try:
         return Renderer(Schemas([]), style).render(way, given), None
     except (MissingValues, RenderRefused) as error:
@@ -260,7 +260,7 @@ def test_a_message_is_refused_or_comes_back_with_its_values(source, other, value
     values = values | {name: "t" for name in ("topic", "/protocoloptions/subject") if family in ("KAFKA", "NATS")}
     if family == "AMQP":
         values.pop("/protocoloptions/subject", None)
-    message, error = attempted(way, RenderInput(values), Style(mode, now=NOW, seed=1))
+    message, error = attempted(way, RenderInput(values), RenderStyle(mode, now=NOW, seed=1))
     if isinstance(error, MissingValues):
         assert {need.name for need in error.needs} == set(placeholders_of(way)) - set(values)
     elif isinstance(error, RenderRefused):
@@ -268,12 +268,12 @@ def test_a_message_is_refused_or_comes_back_with_its_values(source, other, value
     if error:
         return
     [landed] = landed_of_text(message.line())
-    result = Matcher(Index.of([row(declared)]), Payloads(Schemas([])), Request()).row(next(iter(events_of(landed))))
+    result = Matcher(Index.of([row(declared)]), Payloads(Schemas([])), MatchRequest()).row(next(iter(events_of(landed))))
     assert result["status"] == "matched"
     assert result["variables"] == {name: values[name] for name in placeholders_of(way)}
 
 
 def test_the_same_seed_makes_the_same_example():
     [first] = bindings_of(row(cloudevent(subject={"value": "{a}/{b}"})), (), ["CLOUDEVENTS"])
-    seeds = [Renderer(Schemas([]), Style(example=True, seed=seed, now=NOW)).render(first).line() for seed in (5, 5, 6)]
+    seeds = [Renderer(Schemas([]), RenderStyle(example=True, seed=seed, now=NOW)).render(first).line() for seed in (5, 5, 6)]
     assert seeds[0] == seeds[1] != seeds[2]

@@ -10,7 +10,7 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Endpoint, MissingValues, RenderRefused, Style, bindings_of
+from lakehouse.render import Endpoint, MissingValues, RenderRefused, RenderStyle, bindings_of
 from lakehouse.render.filling import check_names
 from render.definitions import NOW, cloudevent, pairs, rendered, row
 
@@ -150,7 +150,7 @@ def test_the_marker_is_now_and_an_old_one_too():
         assert rendered(declared, over="CLOUDEVENTS").event["time"] == NOW
         assert rendered(declared, over="CLOUDEVENTS", now=None).event["time"] > NOW
     with pytest.raises(SettingsError, match="RFC 3339"):
-        Style(now="yesterday")
+        RenderStyle(now="yesterday")
 
 
 def test_mqtt_3_is_structured_always():

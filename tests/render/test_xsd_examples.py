@@ -11,7 +11,7 @@ from match.catalogs import SAMPLES, load
 
 from lakehouse.match.payload.schemas import Resolved, Schemas, SchemaVersion
 from lakehouse.match.payload.xsd import XsdValidator
-from lakehouse.render import Renderer, Style, bindings_of
+from lakehouse.render import Renderer, RenderStyle, bindings_of
 from lakehouse.render.example.plausible import Impossible, Plausible
 from lakehouse.render.example.xsdexample import XsdExample
 from render.definitions import NOW, cloudevent, matched, row
@@ -106,7 +106,7 @@ def test_a_message_with_an_xml_payload_comes_back(mode):
     message: dict[str, Any] = cloudevent("KAFKA", {"topic": {"value": "t"}})
     message |= {"dataschemauri": xid, "dataschemaformat": "XSD/1.0"}
     [way] = bindings_of(row(message))
-    made = Renderer(Schemas(versions), Style(mode, example=True, seed=1, now=NOW)).render(way)
+    made = Renderer(Schemas(versions), RenderStyle(mode, example=True, seed=1, now=NOW)).render(way)
     assert made.payload_status == "valid"
     [found] = matched([row(message)], versions, [made.line()])
     assert (found["status"], found["payload_status"]) == ("matched", "valid")
@@ -115,6 +115,6 @@ def test_a_message_with_an_xml_payload_comes_back(mode):
 @pytest.mark.skipif(not (SAMPLES / "spec").is_dir(), reason="the published samples are not beside this checkout")
 def test_published_definitions_with_xml_payloads():
     rows, schemas = load({"s": (SAMPLES / "spec" / "smartoven-xsd.xreg.json").read_bytes()})
-    renderer = Renderer(Schemas(schemas), Style(example=True, seed=1, now=NOW))
+    renderer = Renderer(Schemas(schemas), RenderStyle(example=True, seed=1, now=NOW))
     made = [renderer.render(way) for one in rows for way in bindings_of(one)]
     assert [one.payload_status for one in made] == ["valid"] * 5

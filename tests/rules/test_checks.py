@@ -14,13 +14,11 @@ from records import records_of
 from relational import OWN, WRITTEN
 
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
-from lakehouse.rules.between.candidate import candidate
-from lakehouse.rules.between.cycles import check_cycles
-from lakehouse.rules.between.judged import judged, pairs_of
-from lakehouse.rules.between.present import look_at
-from lakehouse.rules.between.relations import check_changes, check_entities, check_variants
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import without_doubles
+from lakehouse.rules.relational.candidaterows import candidate, look_at
+from lakehouse.rules.relational.joins import check_changes, check_cycles, check_entities, check_variants
+from lakehouse.rules.relational.pairs import judged, pairs_of
 from lakehouse.settings import read_settings
 
 

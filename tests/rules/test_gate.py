@@ -11,7 +11,7 @@ from builders import document, group
 from conftest import Catalog
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.rules.published import check_catalog
 
 EVENT = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": True}}}
@@ -65,7 +65,7 @@ def test_no_secret_reaches_the_warehouse_and_what_holds_one_is_refused(catalog, 
     catalog.write("planted.json", planted())
     broken = b'{"endpoints": {"e": {"protocoloptions": {"headers": [{"name": "Authorization", "value": "Basic %s"}]}}}, "x": }'
     catalog.write("broken.json", broken % SECRETS["cookie"].encode())
-    summary = catalog.ingest(request=Request())
+    summary = catalog.ingest(request=IngestRequest())
     assert summary.refused
     warehouse = Path(catalog.settings.warehouse)
     assert {secret: files_with(warehouse, secret) for secret in SECRETS.values()} == {secret: [] for secret in SECRETS.values()}
@@ -104,7 +104,7 @@ def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_withou
         "two": {"versions": {"1": EVENT, "2": OTHER}},
     }
     catalog.write("shop.json", document({"g": group(worse, envelope="CloudEvents/1.0")}))
-    strict = catalog.ingest(request=Request(strict=True, dry_run=True))
+    strict = catalog.ingest(request=IngestRequest(strict=True, dry_run=True))
     summary = catalog.ingest()
     # Then the group stays, what was published stays, and each thing that fell has a finding of its own
     nothing = {"inserted": 0, "updated": 0, "deleted": 0}
@@ -146,7 +146,7 @@ def test_what_is_published_unchanged_is_looked_at_with_the_default_version_that_
     catalog.write("a.json", document({"g": group({"m": {"name": "first"}})}))
     two = {"versions": {"1": {"name": "first"}, "2": {"basemessage": message}}, "meta": {"defaultversionid": "2"}}
     catalog.write("b.json", document({"g": group({"m": two})}))
-    request = Request(Policy(on_conflict="refuse"))
+    request = IngestRequest(Policy(on_conflict="refuse"))
     for snapshot_id in (1, None):
         assert catalog.ingest(request=request).snapshot_id == snapshot_id
         found = catalog.rows("SELECT rule_id, xid FROM xregistry.violations WHERE severity = 'error'")
@@ -202,9 +202,9 @@ def test_a_message_that_comes_to_show_a_version_on_a_cycle_is_refused(catalog):
 def test_a_message_that_waits_is_refused_where_it_would_show_a_version_on_a_cycle(catalog):
     catalog.write("a.json", document({"g": group({"m": {"name": "first"}})}))
     catalog.write("b.json", document({"g": group({"m": _shows("2")})}))
-    catalog.ingest(request=Request(Policy(on_conflict="refuse")))
+    catalog.ingest(request=IngestRequest(Policy(on_conflict="refuse")))
     catalog.write("a.json", document({"g": group({})}))
-    assert catalog.ingest(request=Request(Policy(prune=True, force=True))).refused
+    assert catalog.ingest(request=IngestRequest(Policy(prune=True, force=True))).refused
     assert _shown_and_told(catalog) == (["1"], _CLOSED)
 
 

@@ -18,7 +18,7 @@ from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, registry_of
-from lakehouse.rules.places import places_of
+from lakehouse.rules.rulelocations import places_of
 
 ROOT = Path(__file__).parents[2]
 SEVERITIES = ("info", "warning", "error")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from lakehouse.rules.one import sound
-from lakehouse.rules.one.engine import check_entity
-from lakehouse.rules.one.sound import Sound
-from lakehouse.rules.one.table import Subject
+from lakehouse.rules.entity import constraints
+from lakehouse.rules.entity.constraints import Subject, ValidatedCache
+from lakehouse.rules.entity.engine import check_entity
 
 
 def rules_of(**known):
@@ -40,8 +39,8 @@ def test_a_text_that_passed_passes_and_another_does_not():
 
 
 def test_no_more_is_remembered_than_a_worker_can_hold(monkeypatch):
-    monkeypatch.setattr(sound, "_MOST", 10)
-    remembered = Sound()
+    monkeypatch.setattr(constraints, "_MOST", 10)
+    remembered = ValidatedCache()
     for number in range(100):
         members = remembered.others(number % 7, {f"n{number}": {"value": number}, "long": "x" * 1000})
         remembered.add(number % 7, members, ())

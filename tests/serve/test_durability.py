@@ -242,10 +242,10 @@ def test_a_lost_race_is_told_as_such_where_parts_are_written_aside(above, tmp_pa
     one.model.refresh()
     with one.model.at() as view:
         planned = one._plan(view, [asks("PUT", "/messagegroups/i", {})])
-    from lakehouse.log.commits import Run
+    from lakehouse.log.commits import CommitInfo
 
     with pytest.raises(CommitLost):
-        one.appender.append(planned.head, planned.version, planned.committed_at, planned.changes, Run("x", "serve", {}))
+        one.appender.append(planned.head, planned.version, planned.committed_at, planned.changes, CommitInfo("x", "serve", {}))
 
 
 @pytest.mark.parametrize("sync", [True, False])

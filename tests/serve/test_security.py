@@ -15,7 +15,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lakehouse.errors import CommitLost, SettingsError, WarehouseError
-from lakehouse.log.commits import Run
+from lakehouse.log.commits import CommitInfo
 from lakehouse.log.head import Head
 from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.apierrors import ProblemFound
@@ -317,7 +317,7 @@ def test_a_commit_that_the_storage_did_not_take_is_no_lost_race(tmp_path, monkey
 
     def append() -> None:
         version = appender.warehouse.newest("changes").version()
-        appender.append(Head(), version, Head().next_moment(), [], Run("i", "serve", {}))
+        appender.append(Head(), version, Head().next_moment(), [], CommitInfo("i", "serve", {}))
 
     for error, expected in ((failed, CommitFailedError), (CommitFailedError("version 1 is there"), CommitLost)):
 

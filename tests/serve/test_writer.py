@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import CommitLost, WarehouseError
-from lakehouse.log.turns import in_turn, no_turn_of_others, turn
+from lakehouse.log.writerlock import in_turn, no_turn_of_others, turn
 from lakehouse.readmodel import open_model
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.writer import process

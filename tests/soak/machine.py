@@ -27,7 +27,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse.settings import read_settings
-from lakehouse.store.tables import create_tables
+from lakehouse.store.deltatables import create_tables
 
 from . import script
 from .edits import edit, first_documents

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import PruneRefused
 from lakehouse.faults import CrashRequested
-from lakehouse.ingest.pipeline import Request, ingest
+from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.operations.doctor import diagnose, rebuild
 from lakehouse.settings import read_settings
@@ -108,7 +108,7 @@ class World:
     def _ingest(self, run: Run, *, dry: bool = False) -> Summary | None:
         """Ingest; None when pruning was refused."""
         policy = Policy(run.force, run.prune, self.settings.on_conflict)
-        request = Request(policy, strict=run.strict, dry_run=dry)
+        request = IngestRequest(policy, strict=run.strict, dry_run=dry)
         try:
             planner = "spark" if run.by_joins else "auto"
             settings = self.settings.model_copy(update={"planner": planner})

@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 from queries import executions
 
-from lakehouse.store.frames import can_skip, count, count_if, hand_over, is_empty, keep, no_rows
+from lakehouse.store.materialize import count, count_if, hand_over, is_empty, is_known_empty, materialize, no_rows
 from lakehouse.store.sessions import interpreted
 
 TYPES = "n int, told map<string,string>, one struct<a: string, b: array<int>>, at timestamp, raw binary, yes boolean"
@@ -40,7 +40,7 @@ def test_what_is_kept_is_what_was_there(spark, small):
     session = spark if small else compiling(spark)
     with interpreted(spark, True):
         frame = session.createDataFrame(ROWS, TYPES).repartition(3)
-        kept = keep(frame)
+        kept = materialize(frame)
         assert kept.schema == frame.schema
         # As text: some of the dates are before what Python makes of them.
         told = ["n", "CAST(told AS STRING)", "CAST(one AS STRING)", "CAST(at AS STRING)", "hex(raw)", "yes"]
@@ -51,15 +51,15 @@ def test_what_is_kept_is_what_was_there(spark, small):
 
 def test_what_is_known_of_few_rows_takes_no_query(spark):
     with interpreted(spark, True):
-        kept = keep(spark.createDataFrame(ROWS, TYPES))
+        kept = materialize(spark.createDataFrame(ROWS, TYPES))
         before = executions(spark)
         few = kept.filter("n > 1").select("n", F.size("told").alias("size"))
-        assert (count(few), is_empty(few), can_skip(few), is_empty(few.filter("n = 9"))) == (2, False, False, True)
+        assert (count(few), is_empty(few), is_known_empty(few), is_empty(few.filter("n = 9"))) == (2, False, False, True)
         assert count_if(kept, {"true": F.col("yes"), "large": F.col("n") > 1, "none": F.col("n") > 9}) == {
             "true": 1, "large": 2, "none": 0,
         }  # fmt: skip
-        assert can_skip(kept.filter("n > 9"))
-        again = keep(few)
+        assert is_known_empty(kept.filter("n > 9"))
+        again = materialize(few)
         other = hand_over(again, spark.newSession())
         assert executions(spark) == before
         assert other.sparkSession._jsparkSession != spark._jsparkSession
@@ -69,20 +69,20 @@ def test_what_is_known_of_few_rows_takes_no_query(spark):
 def test_what_is_not_at_hand_is_asked_for_where_that_pays(spark):
     large = compiling(spark)
     frame = large.createDataFrame(ROWS, TYPES).repartition(2)
-    assert (is_empty(frame), count(frame), can_skip(frame.filter("n > 9"))) == (False, 3, True)
+    assert (is_empty(frame), count(frame), is_known_empty(frame.filter("n > 9"))) == (False, 3, True)
     assert count_if(frame, {"large": F.col("n") > 1}) == {"large": 2}
     with interpreted(spark, True):
         frame = spark.createDataFrame(ROWS, TYPES).repartition(2).groupBy("n").count()
-        assert (can_skip(frame.filter("n > 9")), is_empty(frame.filter("n > 9"))) == (False, True)
+        assert (is_known_empty(frame.filter("n > 9")), is_empty(frame.filter("n > 9"))) == (False, True)
 
 
 def test_what_has_no_rows_takes_no_query(spark):
     with interpreted(spark, True):
-        kept = keep(spark.createDataFrame(ROWS, TYPES))
+        kept = materialize(spark.createDataFrame(ROWS, TYPES))
         before = executions(spark)
         nothing = no_rows(spark, kept.schema)
         assert nothing.schema == kept.schema
         assert is_empty(nothing)
         assert is_empty(kept.join(nothing.select("n"), on="n"))
-        assert count(keep(nothing.unionByName(kept))) == len(ROWS)
+        assert count(materialize(nothing.unionByName(kept))) == len(ROWS)
         assert executions(spark) == before

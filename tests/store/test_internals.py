@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from soak.sessions import forget
 
 from lakehouse.errors import SettingsError, SourceNotFound, TargetError
-from lakehouse.export.run import Request, export
+from lakehouse.export.run import ExportRequest, export
 from lakehouse.export.target import Target
 from lakehouse.ingest.sources import find_sources
 from lakehouse.operations.doctor import diagnose
@@ -23,15 +23,15 @@ from lakehouse.query.readonly import Allowed
 from lakehouse.query.sql import run_query
 from lakehouse.store.delta.log import table_property
 from lakehouse.store.delta.positions import last_transaction
+from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.files import folder_size, list_folder, move_folder, read_text, write_text
-from lakehouse.store.frames import can_skip, count, hand_over, is_empty, is_local, keep
 from lakehouse.store.internals.deltalog import last_transaction as last_transaction_of_table
 from lakehouse.store.internals.deltalog import live_files, table_bytes
 from lakehouse.store.internals.hadoop import ArrowFileSystem, filesystem_of
 from lakehouse.store.internals.plans import empty_files, large_files, view_made_by
 from lakehouse.store.internals.switch import VARIABLE, uses_internals
+from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize
 from lakehouse.store.sessions import interpreted
-from lakehouse.store.tables import attach_tables
 
 _OF_A_RUN = re.compile(r"datetime\.datetime\([^)]*\)|(?:ingest|violation)_id='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z|file:/[^'\"]*/")
 
@@ -43,7 +43,7 @@ def off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def exported(catalog: Catalog, name: str, at: str | None = None) -> str:
     out = catalog.documents.parent / name
-    export(catalog.spark, catalog.settings, Request(str(out), at=at))
+    export(catalog.spark, catalog.settings, ExportRequest(str(out), at=at))
     return _OF_A_RUN.sub("", out.read_text())
 
 
@@ -80,8 +80,8 @@ def test_ingests_reads_and_exports_are_the_same(history, tmp_path, monkeypatch, 
 
 def test_rows_are_kept_and_handed_over(spark, off):
     with interpreted(spark, True):
-        kept = keep(spark.createDataFrame([(1, "a"), (2, "b")], "n int, told string").filter("n > 1"))
-        assert (is_local(kept), is_empty(kept), count(kept), can_skip(kept.filter("n > 5"))) == (False, False, 1, False)
+        kept = materialize(spark.createDataFrame([(1, "a"), (2, "b")], "n int, told string").filter("n > 1"))
+        assert (is_local(kept), is_empty(kept), count(kept), is_known_empty(kept.filter("n > 5"))) == (False, False, 1, False)
         other = hand_over(kept, spark.newSession())
         other.createOrReplaceTempView("theirs")
         assert [tuple(row) for row in other.sparkSession.sql("SELECT * FROM theirs").collect()] == [(2, "b")]

@@ -8,12 +8,12 @@ from queries import executions
 from lakehouse.store import merges
 from lakehouse.store.delta.conflicts import is_conflict
 from lakehouse.store.delta.log import current_files
-from lakehouse.store.delta.positions import as_transaction, tell_commits, told_position
-from lakehouse.store.frames import on_driver
+from lakehouse.store.delta.positions import as_transaction, recorded_position, tell_commits
+from lakehouse.store.deltatables import attach_tables, open_table
+from lakehouse.store.materialize import on_driver
 from lakehouse.store.merges import fill_table, merge_rows
 from lakehouse.store.schema import GROUPS
 from lakehouse.store.sessions import interpreted, open_sibling
-from lakehouse.store.tables import attach_tables, open_table
 
 KNOWN = {"epoch": "1", "content_hash": "repeat('0', 64)"}
 OTHERS = [
@@ -62,7 +62,7 @@ def test_an_empty_table_is_filled_once(catalog, small):
         row = session.createDataFrame([("r", f"/messagegroups/{name}", 1)], "registryid string, xid string, snapshot_id long")
         fill_table(session, "groups", row.selectExpr("*", *OTHERS).select(*GROUPS.columns.names))
     assert groups(catalog) == [("first", 1)]
-    assert told_position(catalog.spark, "groups") == 1
+    assert recorded_position(catalog.spark, "groups") == 1
     written = catalog.spark.sql("DESCRIBE HISTORY xregistry.groups").filter("version = 1").collect()[0]
     assert written["operationParameters"]["mode"] == ("Overwrite" if small else "Append")
 
@@ -77,7 +77,7 @@ def test_a_small_table_is_written_anew_by_one_query(catalog, merging):
     merging(4, "e")
     assert groups(catalog) == [("e", 4)]
     assert operations(catalog) == ["CREATE TABLE", "WRITE", "WRITE", "WRITE", "WRITE"]
-    assert told_position(catalog.spark, "groups") == 4
+    assert recorded_position(catalog.spark, "groups") == 4
 
 
 def test_both_ways_give_the_same(catalog, merging):

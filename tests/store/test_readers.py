@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
-from lakehouse.store.tables import TABLES, attach_tables
+from lakehouse.store.deltatables import TABLES, attach_tables
 
 
 @pytest.fixture(scope="module")

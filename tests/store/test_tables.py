@@ -13,9 +13,9 @@ from queries import executions
 from lakehouse.errors import WarehouseError
 from lakehouse.query.sql import run_query
 from lakehouse.settings import data_folder, read_settings
-from lakehouse.store import tables
+from lakehouse.store import deltatables
+from lakehouse.store.deltatables import TABLES, create_tables, tables_named_in
 from lakehouse.store.schema import DECLARATIONS
-from lakehouse.store.tables import TABLES, create_tables, tables_named_in
 
 
 def test_there_is_a_ddl_file_for_each_table():
@@ -119,30 +119,30 @@ def test_a_query_attaches_the_tables_that_it_names(query, tables):
 )
 def test_a_table_that_another_process_is_creating_is_waited_for(monkeypatch, error):
     there = iter([False, True])
-    monkeypatch.setattr(tables, "_attach", lambda spark, name: next(there))
+    monkeypatch.setattr(deltatables, "_attach", lambda spark, name: next(there))
 
     def create(spark, name):
         raise error
 
-    monkeypatch.setattr(tables, "_create", create)
-    tables._attach_or_create(None, "changes")
+    monkeypatch.setattr(deltatables, "_create", create)
+    deltatables._attach_or_create(None, "changes")
     assert list(there) == []
 
 
 def test_tables_are_attached_by_a_query_each(catalog):
     spark = catalog.spark
     before = executions(spark)
-    tables.attach_tables(spark, catalog.settings)
+    deltatables.attach_tables(spark, catalog.settings)
     assert executions(spark) - before <= len(TABLES) + 1  # and the schema
     assert spark.table("xregistry.messages").columns == DECLARATIONS["messages"].columns.names
 
 
 @pytest.mark.parametrize("told", [True, False])
 def test_clients_that_ask_the_catalog_for_columns_are_told_them(catalog, told):
-    catalog.spark.conf.set(tables.TELL_CATALOG, str(told).lower())
+    catalog.spark.conf.set(deltatables.TELL_CATALOG, str(told).lower())
     try:
-        tables.attach_tables(catalog.spark, catalog.settings)
+        deltatables.attach_tables(catalog.spark, catalog.settings)
     finally:
-        catalog.spark.conf.unset(tables.TELL_CATALOG)
+        catalog.spark.conf.unset(deltatables.TELL_CATALOG)
     known = catalog.spark._jsparkSession.sharedState().externalCatalog().getTable("xregistry", "messages").schema()
     assert list(known.fieldNames()) == (DECLARATIONS["messages"].columns.names if told else [])

@@ -8,7 +8,7 @@ import pytest
 from builders import document, group, message
 from pyspark.sql import functions as F
 
-from lakehouse.ingest.pipeline import Request
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.rules.published import check_catalog
 from lakehouse.text.problems import violation_id, violation_id_column
 
@@ -49,7 +49,7 @@ def test_all_that_make_findings_name_them_so(catalog):
     definition["authority"] = "https://b.example"
     catalog.write("c.json", {"id": "d", "format": "CloudEvents", "messagedefinitions": [definition]})
     catalog.write("d.json", document({"e": group({"m": message()}, envelope="other/1")}, registryid="r"))
-    catalog.ingest(request=Request(strict=True))
+    catalog.ingest(request=IngestRequest(strict=True))
     stored = catalog.spark.table("violations").collect()
     assert {"MSG-043", "DOC-001", "DOC-004", "MSG-150", "CAT-064"} <= {row["rule_id"] for row in stored}
     found = check_catalog(catalog.spark).select("*", "finding.*").collect()

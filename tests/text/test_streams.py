@@ -13,10 +13,10 @@ from builders import document, group, ids, law, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.jsontext import NotJson
-from lakehouse.text.streams import NotReadable, Part, TooLong, open_document, read_chunk, split_groups
+from lakehouse.text.streams import DocumentPart, NotReadable, TooLong, open_document, read_chunk, split_groups
 
 COLLECTIONS = ("messagegroups", "endpoints")
 
@@ -32,7 +32,7 @@ class Slow(io.BytesIO):
         return super().read(self.step)
 
 
-def parts(text: str | bytes, part_size: int = 1, step: int = 7) -> list[Part]:
+def parts(text: str | bytes, part_size: int = 1, step: int = 7) -> list[DocumentPart]:
     encoded = text.encode() if isinstance(text, str) else text
     return list(split_groups(Slow(encoded, step), part_size, COLLECTIONS))
 
@@ -79,7 +79,7 @@ def test_the_parts_hold_every_group_once_and_the_root_the_rest(messagegroups, en
 )
 @pytest.mark.parametrize("part_size", [1, 1000])
 def test_a_text_that_is_no_json_is_rejected_whole(text, part_size):
-    def read(part: Part) -> Any:
+    def read(part: DocumentPart) -> Any:
         return json.loads(part.text)
 
     with pytest.raises((NotJson, ValueError)):
@@ -94,7 +94,7 @@ def test_a_text_that_is_no_json_tells_no_registry():
     source = Source("file:/none/a.json", len(broken), "0" * 64, None, False, False, broken.encode(), None, False, False)
     batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
     for size in (10, 1 << 20):
-        made = parser(Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=size, strict=False))([batch])
+        made = parser(ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=size, strict=False))([batch])
         (finding,) = [row for rows in made for row in rows.to_pylist() if row["row"] == "finding"]
         assert (finding["registryid"], finding["finding"]["rule_id"]) == ("default", "JSON-001")
 
@@ -173,7 +173,7 @@ def test_a_packed_document_is_cut_too():
 def test_a_document_that_spark_did_not_read_is_opened_and_hashed(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(document({"g": group({"m": {}})})))
-    limit = Limits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=10, strict=False)
+    limit = ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=10, strict=False)
 
     def parse(last: str | None, clean: bool) -> list[dict[str, Any]]:
         source = Source(f"file:{path}", 1000, None, "r", False, False, None, last, clean, False)

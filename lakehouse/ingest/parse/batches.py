@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakehouse.ingest.parse.rows import Row
+from lakehouse.ingest.parse.rows import NormalRow
 from lakehouse.store.schema import STAGE
 from lakehouse.text.names import RegistryId
 from lakehouse.text.problems import Finding, violation_id
@@ -52,7 +52,7 @@ class StageBatches:
 
     def _clear_memory(self) -> None:
         self.documents: list[tuple[str, str, str]] = []  # uri, registry, facts
-        self.entities: list[tuple[str, bool, bool, str, Row]] = []
+        self.entities: list[tuple[str, bool, bool, str, NormalRow]] = []
         self.findings: list[tuple[str, str, str, Finding]] = []
         self.bytes = 0
 
@@ -69,7 +69,7 @@ class StageBatches:
         self.bytes += other.bytes
         self.spools += other.spools
 
-    def add_entities(self, uri: str, registry: RegistryId, rows: Iterable[Row], *, again: bool, draft: bool) -> None:
+    def add_entities(self, uri: str, registry: RegistryId, rows: Iterable[NormalRow], *, again: bool, draft: bool) -> None:
         """Add rows of entities."""
         for row in rows:
             self.entities.append((uri, again, draft, registry, row))
@@ -118,7 +118,7 @@ class StageBatches:
         for documents in _cut(self.documents, lambda one: len(one[2])):
             yield self._document_batch(documents)
 
-    def _entity_batch(self, entities: list[tuple[str, bool, bool, str, Row]]) -> pa.RecordBatch:
+    def _entity_batch(self, entities: list[tuple[str, bool, bool, str, NormalRow]]) -> pa.RecordBatch:
         uris, again, draft, registries, rows = zip(*entities, strict=True)
         kind, xid, content_hash, epoch, createdat, modifiedat, body, raw, attributes, *about_default = zip(*rows, strict=True)
         isdefault, twin_hash, defaultversionid = about_default
@@ -231,7 +231,7 @@ def _schema() -> pa.Schema:
     return to_arrow_schema(STAGE, timezone="UTC")
 
 
-def _size(row: Row) -> int:
+def _size(row: NormalRow) -> int:
     """Tell about how many bytes the texts of a row have."""
     return len(row.body) + len(row.raw or "") + sum(map(len, chain.from_iterable(row.attributes or ())))
 

@@ -13,11 +13,10 @@ from lakehouse.dialects.detection import COLLECTIONS, dialect_of
 from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.messagefamilies import Messages
 from lakehouse.dialects.tables import DIALECTS, NORMAL
-from lakehouse.ingest.parse.emission import Emission
-from lakehouse.ingest.parse.identity import id_problems
+from lakehouse.ingest.parse.emission import Emission, id_problems
 from lakehouse.ingest.parse.readings import Collection, Reading, Whole
 from lakehouse.ingest.parse.resources import Resource, Resources
-from lakehouse.rules.one.table import Subject
+from lakehouse.rules.entity.constraints import Subject
 from lakehouse.text.jsontext import as_written, below, pointer_of
 from lakehouse.text.names import NO_XID, REGISTRY, WHOLE, Pointer, Xid
 from lakehouse.text.problems import Problem

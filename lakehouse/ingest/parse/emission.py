@@ -5,20 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Any
 
-from lakehouse.dialects.entityreader import NormalEntity
+from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.locate import locate
+from lakehouse.dialects.tables import family_of
 from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading
-from lakehouse.ingest.parse.refusals import Refusals
 from lakehouse.ingest.parse.rows import make_row, take_life
-from lakehouse.ingest.parse.versions import has_error
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.one.endpoints import NO_LABELS
-from lakehouse.rules.one.engine import PRESENCE, check_entity
-from lakehouse.rules.one.table import Subject
-from lakehouse.store.keys import VERSION_KIND
+from lakehouse.rules.entity.constraints import Subject
+from lakehouse.rules.entity.endpoints import NO_LABELS
+from lakehouse.rules.entity.engine import PRESENCE, check_entity
+from lakehouse.store.keys import LIFE, VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, escaped
-from lakehouse.text.names import Pointer, Xid
-from lakehouse.text.problems import Problem
+from lakehouse.text.names import WHOLE, Pointer, Xid
+from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.xid import id_problem, xid_of_version
 
 
 class Emission:
@@ -104,3 +104,109 @@ class Emission:
         """Count a name that was written otherwise."""
         if spelled != normal:
             self.reading.spellings[f"{entity}: {spelled} → {normal}"] += 1
+
+
+class Refusals:
+    """Adds findings, and counts of what is quarantined, to what was read of a document."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def refuse_shape(self, kind: str, xid: Xid, here: Pointer, written: Any, rule: str) -> None:
+        """Refuse what is not an object."""
+        told = Problem(here, rule, "error", "it is not an object", "Write an object.")
+        self.refuse(kind, xid, told, as_written(written))
+
+    def refuse_dependent(self, kind: str, xid: Xid, here: Pointer, written: Any, cause: str) -> None:
+        """Refuse what cannot live without an entity that was refused: a message or schema with its Versions, or a Version."""
+        self.refuse(kind, xid, dependent(here, cause), as_written(written))
+        if kind in VERSION_KIND:
+            self.refuse_versions(kind, xid, here, written, cause)
+
+    def refuse_versions(self, kind: str, xid: Xid, here: Pointer, written: Any, cause: str) -> None:
+        """Refuse the Versions of a message or schema that was refused; one that names none has one."""
+        if isinstance(written, dict) and "xref" in meta_of(kind, written):
+            return  # an alias has no Versions
+        versions = written.get("versions") if isinstance(written, dict) else None
+        if isinstance(versions, dict) and versions:
+            for versionid in versions:
+                self.refuse(
+                    VERSION_KIND[kind],
+                    xid_of_version(xid, versionid),
+                    dependent(below(here, "versions", versionid), cause),
+                    None,
+                )
+        else:
+            declared = written.get("versionid", written.get("defaultversionid")) if isinstance(written, dict) else None
+            versionid = declared if isinstance(declared, str) else "1"
+            self.refuse(VERSION_KIND[kind], xid_of_version(xid, versionid), dependent(here, cause), None)
+
+    def refuse(self, kind: str, xid: Xid, problem: Problem, raw: str | None) -> None:
+        """Refuse an entity for a problem, and keep its JSON."""
+        self.reading.refuse(kind, xid)
+        self.tell(kind, xid, problem, "quarantined", raw)
+
+    def tell(self, kind: str, xid: Xid, problem: Problem, action: str, raw: str | None) -> None:
+        """Add a finding about an entity; raw: its JSON, where the problem has none of its own."""
+        pointer, rule_id, severity, message, hint, own_raw, _ = problem
+        self.reading.findings.append(Finding(kind, xid, pointer, rule_id, severity, action, message, hint, own_raw or raw))
+
+
+_META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *LIFE)
+
+
+def dependent(here: Pointer, cause: str) -> Problem:
+    """Give the finding of what cannot be loaded since something else was refused (MSG-115)."""
+    return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Fix the cause, which has its own finding.")
+
+
+def subject_of(entity: str, read: NormalEntity, name: str, group: NormalEntity, family: str | None, dialect: str) -> Subject:
+    """Give what the rules about one entity look at, with what its group supplies."""
+    own = family or family_of(group.known.get("protocol"))
+    return Subject(entity, read.known, name, own, group.known.get("envelope"), dialect, read.extensions)
+
+
+def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
+    """Give what stands in `meta` of a message or schema."""
+    meta: dict[str, Any] = read_entity(entity, written, WHOLE, None).known.get("meta", {})
+    return meta
+
+
+def split_meta(meta: dict[str, Any] | None, entity: str) -> NormalEntity:
+    """Divide `meta` into attributes that are known there and extensions.
+
+    `readonly: false` says what its absence says (core/spec.md, "`readonly` Attribute"), so the normal form leaves it out.
+    """
+    if not meta:
+        return NormalEntity()
+    known = {key: meta[key] for key in _META if key in meta and (key, meta[key]) != ("readonly", False)}
+    rest = {key: value for key, value in meta.items() if key not in _META and key != f"{entity}id"}
+    return NormalEntity(known=known, extensions=rest)
+
+
+def id_syntax(text: str, rule: str, here: Pointer) -> list[Problem]:
+    """Check that an id can be one."""
+    problem = id_problem(text)
+    return [Problem(here, rule, "error", problem, "Rename it.")] if problem else []
+
+
+def id_problems(key: str, read: NormalEntity, attribute: str, rule: str, here: Pointer, seen: dict[str, str]) -> list[Problem]:
+    """Check an id: its syntax, that the attribute equals the key, that no neighbour differs in letter case only (decision 1)."""
+    problems = id_syntax(key, rule, here)
+    declared = read.known.get(attribute, key)
+    if declared != key:
+        told = f"`{attribute}` is {declared!r}, and its key in the map is {key!r}"
+        problems.append(
+            Problem(Pointer(here + read.pointers.get(attribute, "/" + attribute)), rule, "error", told, "Make the two equal.")
+        )
+    read.known.pop(attribute, None)
+    other = seen.setdefault(key.lower(), key)
+    if other != key:
+        told = f"the ids {other!r} and {key!r} differ in letter case only"
+        problems.append(Problem(here, rule, "error", told, "Rename one of them."))
+    return problems
+
+
+def has_error(problems: list[Problem]) -> bool:
+    """Return whether one of the problems is an error that takes its entity out."""
+    return bool(problems) and any(problem.severity == "error" and not problem.kept for problem in problems)

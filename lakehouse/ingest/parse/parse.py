@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame
 from lakehouse.asyncapi.following import OpenFile, no_file
 from lakehouse.dialects.detection import DRAFT, declared_dialect, dialect_of, has_own_rules, is_draft, not_a_registry
 from lakehouse.ingest.parse.batches import NotWritable, StageBatches
-from lakehouse.ingest.parse.beside import FilesBeside
 from lakehouse.ingest.parse.document import read_document, wrong_collection
+from lakehouse.ingest.parse.documentlimits import NONE, Files, ParseLimits, Rejected, Tally, fault_of, read_up_to
 from lakehouse.ingest.parse.draft import read_asyncapi, read_draft
-from lakehouse.ingest.parse.limits import NONE, Files, Limits, Rejected, Tally, fault_of, read_up_to
 from lakehouse.ingest.parse.parts import Parts, check_parts
 from lakehouse.ingest.parse.readings import Reading
+from lakehouse.ingest.parse.siblingfiles import FilesBeside
 from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.text.blanking import blank_bytes, blank_text
@@ -40,7 +40,7 @@ DEFAULT_REGISTRY = RegistryId("default")
 _RAW_OF_DOCUMENT = 4096
 
 
-def parse_documents(documents: DataFrame, limits: Limits) -> DataFrame:
+def parse_documents(documents: DataFrame, limits: ParseLimits) -> DataFrame:
     """Parse documents.
 
     Args:
@@ -55,7 +55,7 @@ def parse_documents(documents: DataFrame, limits: Limits) -> DataFrame:
 
 def limits_of(
     settings: Settings, *, strict: bool = False, dialect: str | None = None, located: Files = NONE, roots: Sequence[str] = ()
-) -> Limits:
+) -> ParseLimits:
     """Give the limits that the settings and an ingest set.
 
     Args:
@@ -65,7 +65,7 @@ def limits_of(
         located: as of `sources.Sources`.
         roots: as of `sources.Sources`.
     """
-    return Limits(
+    return ParseLimits(
         settings.max_document_bytes,
         settings.max_unpacked_bytes,
         settings.max_json_depth,
@@ -78,7 +78,7 @@ def limits_of(
     )
 
 
-def parser(limits: Limits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Give the function that an executor runs: batches of documents in, batches of the stage out."""
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,7 +163,7 @@ DOCUMENTS = pa.schema(
 class _Parse:
     """One document on its way into the stage, and its rows."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
+    def __init__(self, source: Source, limits: ParseLimits) -> None:
         self.stage = StageBatches()
         self.source = source
         self.limits = limits
@@ -348,7 +348,7 @@ class _Parse:
         return blank_bytes(seen) if seen else None
 
 
-def hash_of(location: str, limits: Limits) -> str:
+def hash_of(location: str, limits: ParseLimits) -> str:
     """Hash a document as it is stored."""
     digest = hashlib.sha256()
     with closing(open_document(location, None, limits.bytes, packed=True)) as stream:

@@ -16,13 +16,13 @@ from lakehouse.dialects.detection import COLLECTIONS, declared_dialect, dialect_
 from lakehouse.dialects.messagefamilies import Messages
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.ingest.parse.document import read_document
-from lakehouse.ingest.parse.limits import Limits
+from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.readings import Reading, Whole
 from lakehouse.text.jsontext import NotJson, pointer_of
 from lakehouse.text.names import Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.redact import redact
-from lakehouse.text.streams import Part, Range, read_ranges, read_start, split_groups
+from lakehouse.text.streams import DocumentPart, Range, read_ranges, read_start, split_groups
 from lakehouse.text.yamltext import read_text
 
 PART_BYTES = 4 << 20
@@ -46,7 +46,7 @@ class Parts:
         NotJson: the root is not JSON.
     """
 
-    def __init__(self, open_text: Callable[[], BinaryIO], limits: Limits, root_text: bytes, ranges: list[Range]) -> None:
+    def __init__(self, open_text: Callable[[], BinaryIO], limits: ParseLimits, root_text: bytes, ranges: list[Range]) -> None:
         self._open = open_text
         self._depth = limits.depth
         self.root_text = root_text
@@ -55,7 +55,7 @@ class Parts:
         self._messages = Messages(lambda: chain([self.root], self._values()))
 
     @classmethod
-    def cut(cls, open_text: Callable[[], BinaryIO], limits: Limits) -> Parts:
+    def cut(cls, open_text: Callable[[], BinaryIO], limits: ParseLimits) -> Parts:
         """Look where the groups of a document stand.
 
         Raises:
@@ -130,7 +130,7 @@ def read_part(text: bytes, dialect: str, whole: Whole, depth: int) -> Reading:
     return reading
 
 
-def check_parts(open_text: Callable[[], BinaryIO], limits: Limits) -> None:
+def check_parts(open_text: Callable[[], BinaryIO], limits: ParseLimits) -> None:
     """Read all parts of a document strictly.
 
     Raises:
@@ -141,14 +141,14 @@ def check_parts(open_text: Callable[[], BinaryIO], limits: Limits) -> None:
             _check_part(part, open_text, limits)
 
 
-def _check_part(part: Part, open_text: Callable[[], BinaryIO], limits: Limits) -> None:
+def _check_part(part: DocumentPart, open_text: Callable[[], BinaryIO], limits: ParseLimits) -> None:
     try:
         read_text(part.text, "", limits.depth)
     except NotJson as error:
         raise _placed(error, part, open_text) from error
 
 
-def _placed(error: NotJson, part: Part, open_text: Callable[[], BinaryIO]) -> NotJson:
+def _placed(error: NotJson, part: DocumentPart, open_text: Callable[[], BinaryIO]) -> NotJson:
     """Tell the place in the document of what is wrong in a part; of the root, out of which parts were cut, no place is told."""
     found = _PLACE.search(str(error))
     if found is None:
@@ -168,7 +168,7 @@ def _placed(error: NotJson, part: Part, open_text: Callable[[], BinaryIO]) -> No
     return NotJson(f"{told} at line {lines + line} column {column}", error.hint)
 
 
-def _part_size(limits: Limits) -> int:
+def _part_size(limits: ParseLimits) -> int:
     return min(PART_BYTES, limits.stream)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lakehouse.dialects.messagefamilies import FindMessage
-from lakehouse.ingest.parse.rows import Row
+from lakehouse.ingest.parse.rows import NormalRow
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import Finding
 
@@ -26,7 +26,7 @@ TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
 class Reading:
     """What came out of one document: rows, findings, counts by table, spellings met, and of a part names that tell a dialect."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[NormalRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     entities: Counter[str] = field(default_factory=Counter)
     quarantined: Counter[str] = field(default_factory=Counter)

@@ -9,14 +9,13 @@ from lakehouse.dialects.messagefamilies import FAMILY_MEMBERS, FindMessage, fami
 from lakehouse.dialects.versionorder import version_order
 from lakehouse.domain.promises import PROMISES, ComparedVersion, compared_version, earlier_versions
 from lakehouse.domain.relations import of_promise
-from lakehouse.ingest.parse.emission import Emission
-from lakehouse.ingest.parse.identity import dependent, id_problems, id_syntax, split_meta, subject_of
+from lakehouse.domain.versions import choose_default
+from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_problems, id_syntax, split_meta, subject_of
 from lakehouse.ingest.parse.rows import take_life
-from lakehouse.ingest.parse.versions import Version, default_version, fill_default, has_error, own_extensions
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.one.table import Subject
+from lakehouse.rules.entity.constraints import Subject
 from lakehouse.store.keys import LIFE, VERSION_KIND
-from lakehouse.text.jsontext import below
+from lakehouse.text.jsontext import below, canonical, same
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.xid import xid_of_version
@@ -235,3 +234,61 @@ def _check_promise(kind: str, compatibility: Any, versions: list[Version]) -> No
                 version.problems.append(Problem(place, rule_id, "error", message, RULES[rule_id].hint))
         if not version.broken:
             before = versionid
+
+
+class Version(NamedTuple):
+    """A Version on its way: `read` is None when what was written is not an object."""
+
+    versionid: str
+    pointer: Pointer
+    written: Any
+    read: NormalEntity | None
+    problems: list[Problem]
+
+    @property
+    def broken(self) -> bool:
+        """Tell whether an error was found."""
+        if self.read is None:
+            return True
+        found = [*self.problems, *self.read.problems, *take_life(dict(self.read.known), self.pointer)[1]]
+        if has_error(found):
+            return True
+        try:
+            canonical([self.read.known, self.read.extensions])
+        except OverflowError:
+            return True
+        return False
+
+
+def default_version(
+    entity: str, read: NormalEntity, meta: NormalEntity, versions: list[Version], here: Pointer, problems: list[Problem]
+) -> Version:
+    """Choose the default Version: the declared one, else the newest (decision 7)."""
+    by_id = {version.versionid: version for version in versions}
+    marked = [version.versionid for version in versions if version.read and version.read.known.get("isdefault") is True]
+    declared = (meta.known.get("defaultversionid"), read.known.get("versionid"), marked[0] if len(marked) == 1 else None)
+    chosen = choose_default(declared, by_id, versions[-1].versionid)
+    for versionid in chosen.unknown:
+        told = f"the default Version {versionid!r} is not one of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
+        problems.append(Problem(here, "MSG-038", "error", told, "Name an existing versionid."))
+    return by_id[chosen.versionid or ""]
+
+
+def fill_default(entity: str, read: NormalEntity, default: Version, problems: list[Problem]) -> None:
+    """Give the default Version the attributes that stand at the message only; where both have one, the Version's wins."""
+    if default.read is None:
+        return
+    for name, value in read.known.items():
+        if name in ("versionid", "isdefault", "ancestor"):
+            continue
+        if name not in default.read.known:
+            default.read.known[name] = value
+        elif not same(default.read.known[name], value) and name not in LIFE:
+            told = f"`{name}` of the {entity} differs from its default Version's, which is taken"
+            problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
+
+
+def own_extensions(read: NormalEntity, default: Version) -> dict[str, Any]:
+    """Give the unknown attributes of a message that do not show those of its default Version (MSG-070)."""
+    shown = default.read.extensions if default.read else {}
+    return {key: value for key, value in read.extensions.items() if key not in shown or not same(value, shown[key])}

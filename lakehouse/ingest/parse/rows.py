@@ -6,8 +6,8 @@ import hashlib
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.entityreader import NormalEntity
-from lakehouse.domain.defaults import with_isdefault
 from lakehouse.domain.leaves import Leaf, leaves_of
+from lakehouse.domain.versions import with_isdefault
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, canonical, decoded
 from lakehouse.text.names import JsonText, Pointer, Xid
@@ -19,7 +19,7 @@ _NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "m
 _VERSION_KINDS = frozenset(VERSION_KIND.values())
 
 
-class Row(NamedTuple):
+class NormalRow(NamedTuple):
     """An entity in normal form; epoch and dates as declared, the dates in microseconds since 1970 (UTC).
 
     twin_hash is what content_hash of a Version were if its `isdefault` were the other way round: which Version is the default
@@ -67,7 +67,7 @@ def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]
     return (known.pop("epoch", None), moments[0], moments[1]), problems
 
 
-def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[str, Any] | None) -> Row:
+def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[str, Any] | None) -> NormalRow:
     """Make the row of an entity.
 
     Args:
@@ -93,4 +93,4 @@ def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[
     twin = None if isdefault is None else hashlib.sha256(with_isdefault(text, not isdefault).encode()).hexdigest()
     default = known.get("defaultversionid") if kind in VERSION_KIND else None
     content_hash = hashlib.sha256(body).hexdigest()
-    return Row(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)
+    return NormalRow(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from lakehouse.errors import PartMissing, WarehouseError, WarehouseTooNew
 from lakehouse.readmodel.file.place import is_remote
 from lakehouse.settings import Settings
-from lakehouse.store.places import no_catalog
+from lakehouse.store.localpaths import no_catalog
 
 if TYPE_CHECKING:
     import pyarrow as pa

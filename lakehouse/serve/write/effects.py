@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.messagefamilies import FindMessage, protocol_members
 from lakehouse.dialects.tables import NORMAL
-from lakehouse.domain.defaults import with_isdefault
-from lakehouse.domain.neighbours import EntityState, Limits, violations_of
+from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
+from lakehouse.domain.versions import with_isdefault
 from lakehouse.ingest.parse.document import read_document, wrong_collection
 from lakehouse.ingest.parse.readings import Whole
-from lakehouse.ingest.parse.rows import Row as Parsed
+from lakehouse.ingest.parse.rows import NormalRow as Parsed
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.one.engine import PRESENCE
+from lakehouse.rules.entity.engine import PRESENCE
 from lakehouse.serve.answer.entityviews import make_group, make_registry
 from lakehouse.serve.apierrors import ProblemFound, raise_problems
 from lakehouse.serve.targets import MEMBERS
@@ -87,7 +87,7 @@ def find_broken(
         if one.after is not None and (one.before is None or one.before.content_hash != one.after.content_hash)
     }
     around = _OverlayNeighbours(overlay, registryid, {xid: before is None for xid, (_, before) in written.items()})
-    limits = Limits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
+    limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
     for row, before in written.values():
         was = None if before is None else _state_of(before)
         for rule_id, pointer, message, severity in violations_of(_state_of(row), was, around, limits):

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakehouse.dialects.schemadocuments import member_of
-from lakehouse.domain.defaults import choose_default
-from lakehouse.domain.lineage import find_circle, newest_of, with_ancestors
+from lakehouse.domain.versions import choose_default, find_circle, newest_of, with_ancestors
 from lakehouse.serve.answer.entityviews import ResourceView, make_resource
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.targets import SINGULAR

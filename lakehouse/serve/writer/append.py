@@ -23,7 +23,7 @@ from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
-from lakehouse.log.commits import Run, Totals, commit_rows, own_bodies
+from lakehouse.log.commits import CommitInfo, Totals, commit_rows, own_bodies
 from lakehouse.log.digests import folded
 from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
@@ -31,7 +31,7 @@ from lakehouse.serve.write.overlay import OverlayChange
 from lakehouse.settings import Settings
 from lakehouse.store.durable import Durable, sync
 from lakehouse.store.keys import VERSION_KIND
-from lakehouse.store.places import STAGES
+from lakehouse.store.localpaths import STAGES
 from lakehouse.store.schema import CHANGES
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _BY_TEXT = {"database or disk is full": _FULL, "attempt to write a readonly data
 class Appender(Protocol):
     """Appends a batch as the next snapshot."""
 
-    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: CommitInfo) -> None:
         """Append.
 
         Args:
@@ -74,7 +74,7 @@ class SparkAppender:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
-    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: CommitInfo) -> None:
         """Append; see `Appender`."""
         rows = self.spark.createDataFrame(arrow_rows(changes))
         commit_rows(self.spark, head, committed_at, rows, counts_of(changes), run)
@@ -87,7 +87,7 @@ class DeltaAppender:
         self.is_synced = Durable(f"{location}/changes", settings).is_wanted
         self.warehouse = Warehouse(location, settings)  # in separate objects: what follows the tables works on other ones
 
-    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: Run) -> None:
+    def append(self, head: Head, version: int, committed_at: datetime, changes: list[OverlayChange], run: CommitInfo) -> None:
         """Append; see `Appender`."""
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.errors import CommitLost, LakehouseError, PartMissing, WarehouseError
-from lakehouse.log.commits import Run
+from lakehouse.log.commits import CommitInfo
 from lakehouse.log.head import Head
-from lakehouse.log.turns import no_turn_of_others
+from lakehouse.log.writerlock import no_turn_of_others
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.file.build import Facts
 from lakehouse.serve.answer.live import LogSeen, LogWentBack, not_written
@@ -86,8 +86,8 @@ class Tables:
         """
         with self._guard:
             if self._session is None:
+                from lakehouse.store.deltatables import attach_log, create_tables
                 from lakehouse.store.session import open_session
-                from lakehouse.store.tables import attach_log, create_tables
 
                 spark = open_session(self.settings)
                 if not attach_log(spark, self.settings):
@@ -130,8 +130,8 @@ class Tables:
     def _roll(self) -> None:
         from lakehouse.log.commits import read_head
         from lakehouse.log.projections import lagging, roll_forward
+        from lakehouse.store.deltatables import create_tables, is_small
         from lakehouse.store.sessions import interpreted
-        from lakehouse.store.tables import create_tables, is_small
 
         spark = self.session()
         with interpreted(spark, is_small(spark, self.settings)):
@@ -204,7 +204,7 @@ class Batches:
                 self._sync(planned.head.snapshot_id)  # what it agrees with may be another writer's
                 return planned.head.snapshot_id, planned.results
             snapshot_id = planned.head.snapshot_id + 1
-            run = Run(uuid.uuid4().hex, "serve", _NO_DOCUMENTS, users=planned.users)
+            run = CommitInfo(uuid.uuid4().hex, "serve", _NO_DOCUMENTS, users=planned.users)
             announce(run.ingest_id, planned.results)
             failure: Exception | None = None
             try:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakehouse.site.fields.jsonwords import words_of
-from lakehouse.site.fields.listing import Listing, Node, Steps, joined, listed, one_of, text_of, value_text
+from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, one_of, text_of, value_text
 
 _NAMED = ("record", "error", "enum", "fixed")
 
 
 def avro_fields(schema: Any) -> Listing:
     """List the fields of a record; of any other schema its types."""
-    reader = _Reader(schema)
+    reader = _AvroReader(schema)
     types = schema.get("types") if isinstance(schema, dict) and isinstance(schema.get("protocol"), str) else schema
     space = text_of(schema.get("namespace")) if isinstance(schema, dict) else ""
     if not isinstance(types, list):
@@ -22,11 +22,11 @@ def avro_fields(schema: Any) -> Listing:
     return listed([reader.node(reader.title(one), one, space) for one in types])
 
 
-class _Reader:
+class _AvroReader:
     """Reads a schema; types are named by their full names."""
 
     def __init__(self, schema: Any) -> None:
-        self._steps = Steps()
+        self._steps = PartCounter()
         self._named: dict[str, tuple[dict[str, Any], str]] = {}
         left = [(schema, "")]
         while left:
@@ -48,7 +48,7 @@ class _Reader:
         held = schema.get("name") if isinstance(schema, dict) else None
         return text_of(held) or "(value)"
 
-    def node(self, name: str, schema: Any, space: str, doc: str = "", limits: str = "") -> Node:
+    def node(self, name: str, schema: Any, space: str, doc: str = "", limits: str = "") -> FieldNode:
         """Give a field by its type; space: the namespace around it."""
         alternatives = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
         inner, _ = self._inner(schema, space)
@@ -58,9 +58,9 @@ class _Reader:
         is_required = not isinstance(schema, list) or len(alternatives) == len(schema)
         keys = self._keys(inner)
         doc = doc or text_of(told.get("doc"))
-        return Node(name, self._type(schema), is_required, doc, held, "", lambda: self.below(schema, space), keys)
+        return FieldNode(name, self._type(schema), is_required, doc, held, "", lambda: self.below(schema, space), keys)
 
-    def below(self, schema: Any, space: str) -> list[Node]:
+    def below(self, schema: Any, space: str) -> list[FieldNode]:
         """Give what a value of a type holds."""
         self._steps.spend()
         inner, space = self._inner(schema, space)

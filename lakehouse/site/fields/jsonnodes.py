@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.render.example.jsonschema import referred
 from lakehouse.render.example.plausible import Impossible
 from lakehouse.site.fields.jsonwords import words_of
-from lakehouse.site.fields.listing import Listing, Node, Steps, joined, listed, text_of
+from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, text_of
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _HOLDING = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "dependentSchemas",
@@ -24,9 +24,9 @@ def json_fields(document: Any) -> Listing:
     """List the fields of a value of the schema; of a schema that only defines types, those of the types."""
     if not isinstance(document, dict):
         return Listing([])
-    reader = _Reader(document)
+    reader = _JsonReader(document)
     parts = reader.parts(document)
-    nodes: Sequence[Node] = reader.members(parts)
+    nodes: Sequence[FieldNode] = reader.members(parts)
     is_object = any("properties" in part or part.get("type") in ("object", "tuple", "choice") for part in parts)
     if not is_object and any(word in part for part in parts for word in (*_PLAIN, "items", "values")):
         alternatives = nodes if any("oneOf" in part or "anyOf" in part for part in parts) else ()
@@ -42,14 +42,14 @@ def json_fields(document: Any) -> Listing:
     return found._replace(notes=(*found.notes, *notes))
 
 
-class _Reader:
+class _JsonReader:
     """Reads a document; each part of it is known by its place in memory."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document
-        self._steps = Steps()
+        self._steps = PartCounter()
         self._targets: dict[str, Any] = {}
-        self._members: dict[tuple[int, ...], list[Node]] = {}
+        self._members: dict[tuple[int, ...], list[FieldNode]] = {}
         self._made: list[Any] = []  # kept, so that no other part takes its place in memory
 
     def parts(self, schema: Any) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ class _Reader:
                 left += named if len(named) == 1 else []
         return found
 
-    def members(self, parts: list[dict[str, Any]], through: frozenset[int] = frozenset()) -> list[Node]:
+    def members(self, parts: list[dict[str, Any]], through: frozenset[int] = frozenset()) -> list[FieldNode]:
         """Give what a value holds; through: containers that were gone through on the way."""
         key = tuple(map(id, parts))
         if key not in self._members:
@@ -79,7 +79,7 @@ class _Reader:
             self._members[key] = [*self._named(parts), *(node for part in parts for node in self._others(part, through))]
         return self._members[key]
 
-    def node(self, name: str, schema: Any, required: bool | None) -> Node:
+    def node(self, name: str, schema: Any, required: bool | None) -> FieldNode:
         """Give a field."""
         parts = self.parts(schema)
         self._made.append(parts)
@@ -91,7 +91,7 @@ class _Reader:
         lost = [one for part in parts for one in self._references(part) if self._target(one) is None]
         note = f"{', '.join(map(text_of, lost))} is not in this document" if lost else ""
         kind = self.type(schema)
-        return Node(
+        return FieldNode(
             name, kind, required, description, joined(dict.fromkeys(limits)), note, lambda: self.members(parts), self.keys(parts)
         )
 
@@ -168,7 +168,7 @@ class _Reader:
             self._targets[reference] = found
         return self._targets[reference]
 
-    def _named(self, parts: list[dict[str, Any]]) -> Iterator[Node]:
+    def _named(self, parts: list[dict[str, Any]]) -> Iterator[FieldNode]:
         """Give properties: one that several parts declare must be as all of them say."""
         must = {name for part in parts for name in _required(part.get("required"))}
         names: dict[str, list[Any]] = {}
@@ -182,7 +182,7 @@ class _Reader:
             self._made.append(schema)
             yield self.node(name, schema, name in must)
 
-    def _others(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[Node]:
+    def _others(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:
         """Give what a value holds besides its properties."""
         for pattern, held in _dict(part.get("patternProperties")).items():
             yield self.node(f"(names like {pattern})", held, None)
@@ -198,7 +198,7 @@ class _Reader:
         yield from self._alternatives(part)
         yield from self._items(part, through)
 
-    def _alternatives(self, part: dict[str, Any]) -> Iterator[Node]:
+    def _alternatives(self, part: dict[str, Any]) -> Iterator[FieldNode]:
         for word, told in (("oneOf", "one of"), ("anyOf", "any of"), ("type", "one of")):
             branches = _not_null(_list(part.get(word)))
             nodes = [self._branch(told, one) for one in branches] if len(branches) > 1 else []
@@ -209,11 +209,11 @@ class _Reader:
             if isinstance(part.get(word), dict):
                 yield self.node(f"({word}: if {condition})", part[word], None)
 
-    def _branch(self, told: str, schema: Any) -> Node:
+    def _branch(self, told: str, schema: Any) -> FieldNode:
         node = self.node(f"({told})", schema, None)
         return replace(node, type=self._title(schema) or node.type)
 
-    def _items(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[Node]:
+    def _items(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:
         rest = part.get("items")
         heads = _list(rest) or _list(part.get("prefixItems"))
         if isinstance(rest, list):

@@ -43,12 +43,12 @@ class Listing(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _nothing() -> Sequence[Node]:
+def _nothing() -> Sequence[FieldNode]:
     return ()
 
 
 @dataclass(frozen=True)
-class Node:
+class FieldNode:
     """A field with those that it holds; attributes as of `Field`.
 
     Attributes:
@@ -62,7 +62,7 @@ class Node:
     description: str = ""
     limits: str = ""
     note: str = ""
-    below: Callable[[], Sequence[Node]] = _nothing
+    below: Callable[[], Sequence[FieldNode]] = _nothing
     keys: frozenset[Any] = frozenset()
 
 
@@ -70,7 +70,7 @@ class TooInvolved(Exception):
     """A schema whose parts call each other too often."""
 
 
-class Steps:
+class PartCounter:
     """Counts the parts of a schema that are looked at."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Steps:
             raise TooInvolved("its parts call each other too often")
 
 
-def listed(roots: Iterable[Node], within: frozenset[Any] = frozenset()) -> Listing:
+def listed(roots: Iterable[FieldNode], within: frozenset[Any] = frozenset()) -> Listing:
     """Lay out the fields of a schema.
 
     Args:
@@ -105,9 +105,9 @@ def listed(roots: Iterable[Node], within: frozenset[Any] = frozenset()) -> Listi
     return Listing(found)
 
 
-def _rows(nodes: Iterable[Node], depth: int, within: frozenset[Any]) -> Iterator[Field]:
+def _rows(nodes: Iterable[FieldNode], depth: int, within: frozenset[Any]) -> Iterator[Field]:
     for node in nodes:
-        below: Sequence[Node] = ()
+        below: Sequence[FieldNode] = ()
         note = node.note
         if node.keys and node.keys <= within:
             note = "recursion: the fields of its type are listed above"

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
 from lakehouse.match.payload.protobuf import compiled
-from lakehouse.site.fields.listing import Listing, Node, joined, listed
+from lakehouse.site.fields.listing import FieldNode, Listing, joined, listed
 
 _PATHS = {"message": 4, "enum": 5, "service": 6, "extension": 7}  # numbers of fields of FileDescriptorProto, as in its comments
 _FIELD, _NESTED, _ENUM, _EXTENSION = 2, 3, 4, 6  # of DescriptorProto
@@ -23,12 +23,12 @@ def protobuf_fields(text: str) -> Listing:
         Unsupported: the compiler refuses it.
     """
     own, _ = compiled(text)
-    found = listed(_Reader(own).roots())
+    found = listed(_ProtobufReader(own).roots())
     imported = ", ".join(own.dependency[:8])
     return found._replace(notes=(f"What it imports is not listed: {imported}.",)) if imported else found
 
 
-class _Reader:
+class _ProtobufReader:
     """Reads a file as it was compiled; comments are looked up by the path of what they are about."""
 
     def __init__(self, file: FileDescriptorProto) -> None:
@@ -39,7 +39,7 @@ class _Reader:
             for one in file.source_code_info.location
         }
 
-    def roots(self) -> Iterator[Node]:
+    def roots(self) -> Iterator[FieldNode]:
         """Give the declarations of the file."""
         file = self._file
         for at, one in enumerate(file.message_type):
@@ -51,8 +51,8 @@ class _Reader:
         for at, service in enumerate(file.service):
             yield self._service(service, (_PATHS["service"], at))
 
-    def _message(self, one: Any, path: Path) -> Node:
-        def below() -> Sequence[Node]:
+    def _message(self, one: Any, path: Path) -> FieldNode:
+        def below() -> Sequence[FieldNode]:
             entries = {f".{nested.name}": nested for nested in one.nested_type if nested.options.map_entry}
             nested = [(at, held) for at, held in enumerate(one.nested_type) if not held.options.map_entry]
             return [
@@ -62,12 +62,12 @@ class _Reader:
                 *(self._field(held, (*path, _EXTENSION, at), entries) for at, held in enumerate(one.extension)),
             ]
 
-        return Node(one.name, "message", None, self._comment(path), _deprecated(one), below=below)
+        return FieldNode(one.name, "message", None, self._comment(path), _deprecated(one), below=below)
 
-    def _fields(self, one: Any, path: Path, entries: dict[str, Any]) -> Iterator[Node]:
+    def _fields(self, one: Any, path: Path, entries: dict[str, Any]) -> Iterator[FieldNode]:
         """Give the fields in their order; those of a `oneof` below it, where the first of them is."""
-        members: dict[int, list[Node]] = {}
-        order: list[Node | int] = []
+        members: dict[int, list[FieldNode]] = {}
+        order: list[FieldNode | int] = []
         for at, field in enumerate(one.field):
             node = self._field(field, (*path, _FIELD, at), entries)
             if not field.HasField("oneof_index") or field.proto3_optional:
@@ -77,16 +77,16 @@ class _Reader:
                 order.append(field.oneof_index)
             members.setdefault(field.oneof_index, []).append(node)
         for held in order:
-            if isinstance(held, Node):
+            if isinstance(held, FieldNode):
                 yield held
             else:
                 yield self._oneof(one, held, path, members[held])
 
-    def _oneof(self, one: Any, number: int, path: Path, members: list[Node]) -> Node:
+    def _oneof(self, one: Any, number: int, path: Path, members: list[FieldNode]) -> FieldNode:
         comment = self._comment((*path, 8, number))
-        return Node(one.oneof_decl[number].name, "oneof", None, comment, "one of these", below=lambda: members)
+        return FieldNode(one.oneof_decl[number].name, "oneof", None, comment, "one of these", below=lambda: members)
 
-    def _field(self, field: FieldDescriptorProto, path: Path, entries: dict[str, Any]) -> Node:
+    def _field(self, field: FieldDescriptorProto, path: Path, entries: dict[str, Any]) -> FieldNode:
         entry = entries.get("." + field.type_name.rpartition(".")[2]) if field.type_name else None
         kind = f"map<{', '.join(self._type(part) for part in entry.field)}>" if entry is not None else self._type(field)
         if field.label == FieldDescriptorProto.LABEL_REPEATED and entry is None:
@@ -96,7 +96,7 @@ class _Reader:
         default = f"default {field.default_value}" if field.HasField("default_value") else ""
         extended = f"extends {self._short(field.extendee)}" if field.extendee else ""
         limits = joined([f"no. {field.number}", default, extended, _deprecated(field)])
-        return Node(field.name, kind, required, self._comment(path), limits)
+        return FieldNode(field.name, kind, required, self._comment(path), limits)
 
     def _type(self, field: FieldDescriptorProto) -> str:
         if field.type_name:
@@ -106,21 +106,21 @@ class _Reader:
     def _short(self, name: str) -> str:
         return name.removeprefix(self._start) if name.startswith(self._start) else name.lstrip(".")
 
-    def _enum(self, enum: Any, path: Path) -> Node:
-        def below() -> Sequence[Node]:
+    def _enum(self, enum: Any, path: Path) -> FieldNode:
+        def below() -> Sequence[FieldNode]:
             return [
-                Node(
+                FieldNode(
                     one.name, "value", None, self._comment((*path, _SINGLE, at)), joined([f"no. {one.number}", _deprecated(one)])
                 )
                 for at, one in enumerate(enum.value)
             ]
 
-        return Node(enum.name, "enum", None, self._comment(path), _deprecated(enum), below=below)
+        return FieldNode(enum.name, "enum", None, self._comment(path), _deprecated(enum), below=below)
 
-    def _service(self, service: Any, path: Path) -> Node:
-        def below() -> Sequence[Node]:
+    def _service(self, service: Any, path: Path) -> FieldNode:
+        def below() -> Sequence[FieldNode]:
             return [
-                Node(
+                FieldNode(
                     one.name,
                     f"{'stream of ' * one.client_streaming}{self._short(one.input_type)} → "
                     f"{'stream of ' * one.server_streaming}{self._short(one.output_type)}",
@@ -131,7 +131,7 @@ class _Reader:
                 for at, one in enumerate(service.method)
             ]
 
-        return Node(service.name, "service", None, self._comment(path), _deprecated(service), below=below)
+        return FieldNode(service.name, "service", None, self._comment(path), _deprecated(service), below=below)
 
     def _comment(self, path: Path) -> str:
         return self._comments.get(path, "")

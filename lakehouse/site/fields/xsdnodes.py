@@ -12,7 +12,7 @@ from lakehouse.match.payload.payloads import NoAnswer, apart
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Unsupported
 from lakehouse.match.payload.xsd import XsdValidator
-from lakehouse.site.fields.listing import Listing, Node, Steps, joined, listed, one_of
+from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, one_of
 from lakehouse.text.names import JsonText, Xid
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
@@ -30,7 +30,7 @@ def xsd_fields(text: str, format_: str) -> Listing:
 
     def work() -> Listing | str:
         try:
-            return _Reader(XsdValidator(text, Resolved(Xid(""), format_, JsonText("")), _none).schema).listing()
+            return _XsdReader(XsdValidator(text, Resolved(Xid(""), format_, JsonText("")), _none).schema).listing()
         except Unsupported as error:
             return str(error)
 
@@ -54,26 +54,26 @@ def _none(uri: str) -> Any:
     raise LookupError(uri)
 
 
-class _Reader:
+class _XsdReader:
     """Reads a schema of xmlschema."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
-        self._steps = Steps()
+        self._steps = PartCounter()
         self._seen: set[Any] = set()
 
     def listing(self) -> Listing:
         """List all elements, then the types that none of them has."""
         return listed(self._roots())
 
-    def _roots(self) -> Iterator[Node]:
+    def _roots(self) -> Iterator[FieldNode]:
         for one in self._schema.elements.values():
             yield self._element(one, is_root=True)
         for name, kind in self._schema.types.items():
             if kind.is_complex() and kind not in self._seen:
-                yield Node(name, "complexType", None, _documentation(kind), below=self._below(kind), keys=frozenset({kind}))
+                yield FieldNode(name, "complexType", None, _documentation(kind), below=self._below(kind), keys=frozenset({kind}))
 
-    def _element(self, declared: Any, *, is_optional: bool = False, is_root: bool = False) -> Node:
+    def _element(self, declared: Any, *, is_optional: bool = False, is_root: bool = False) -> FieldNode:
         one = declared.ref or declared
         kind = one.type
         self._seen.add(kind)
@@ -84,10 +84,10 @@ class _Reader:
                   "nillable" if one.nillable else "", f"or {', '.join(others)} in its place" if others else ""]  # fmt: skip
         keys = frozenset({kind}) if kind.is_complex() and not kind.has_simple_content() else frozenset()
         text = _documentation(declared) or _documentation(one)
-        return Node(str(one.local_name), _type(kind), required, text, joined(limits), below=self._below(kind), keys=keys)
+        return FieldNode(str(one.local_name), _type(kind), required, text, joined(limits), below=self._below(kind), keys=keys)
 
-    def _below(self, kind: Any) -> Callable[[], Sequence[Node]]:
-        def below() -> Sequence[Node]:
+    def _below(self, kind: Any) -> Callable[[], Sequence[FieldNode]]:
+        def below() -> Sequence[FieldNode]:
             self._steps.spend()
             self._seen.add(kind)
             if not kind.is_complex():
@@ -101,27 +101,27 @@ class _Reader:
 
         return below
 
-    def _attribute(self, name: str | None, one: Any) -> Node:
+    def _attribute(self, name: str | None, one: Any) -> FieldNode:
         if name is None:
-            return Node("@(any)", "any attribute")
+            return FieldNode("@(any)", "any attribute")
         fixed = [f"{word} {getattr(one, word)}" for word in ("fixed", "default") if getattr(one, word) is not None]
         limits = joined([*fixed, self._facets(one.type)])
-        return Node(f"@{one.local_name}", _type(one.type), one.use == "required", _documentation(one), limits)
+        return FieldNode(f"@{one.local_name}", _type(one.type), one.use == "required", _documentation(one), limits)
 
-    def _group(self, group: Any, *, is_optional: bool) -> list[Node]:
+    def _group(self, group: Any, *, is_optional: bool) -> list[FieldNode]:
         """Give the elements of a group; those of a choice below a row of their own."""
         self._steps.spend()
         held = group.ref or group
         is_optional = is_optional or group.min_occurs == 0
         is_choice = held.model == "choice" and len(held) > 1
-        found: list[Node] = []
+        found: list[FieldNode] = []
         for one in held:
             if isinstance(one, XsdGroup):
                 inner = self._group(one, is_optional=is_optional)
                 is_apart = is_choice and len(inner) > 1 and (one.ref or one).model != "choice"
                 found += [_row("(together)", _times(one), inner)] if is_apart else inner
             elif isinstance(one, XsdAnyElement):
-                found.append(Node("(any element)", "any", one.min_occurs > 0 and not is_optional, "", _times(one)))
+                found.append(FieldNode("(any element)", "any", one.min_occurs > 0 and not is_optional, "", _times(one)))
             else:
                 found.append(self._element(one, is_optional=is_optional or is_choice))
         if is_choice and found:
@@ -142,8 +142,8 @@ class _Reader:
         return joined([one_of([str(one) for one in kind.enumeration or ()]), *(f"pattern {one}" for one in patterns), *told])
 
 
-def _row(name: str, limits: str, members: list[Node]) -> Node:
-    return Node(name, "group", None, "", limits, below=lambda: members)
+def _row(name: str, limits: str, members: list[FieldNode]) -> FieldNode:
+    return FieldNode(name, "group", None, "", limits, below=lambda: members)
 
 
 def _times(particle: Any) -> str:

@@ -11,7 +11,7 @@ from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.readmodel.flattened import carrying
 from lakehouse.readmodel.snapshotview import Entity
-from lakehouse.site.book import Book, Page
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of_group
@@ -46,7 +46,7 @@ class FeedEntry(NamedTuple):
     reasons: list[str]
 
 
-def broken_endpoints(book: Book, differences: Iterable[Difference]) -> list[BrokenEndpoint]:
+def broken_endpoints(book: PageContext, differences: Iterable[Difference]) -> list[BrokenEndpoint]:
     """List the endpoints that differences break: those with most messages first.
 
     An endpoint of producers breaks by what breaks producers, one of consumers or subscribers by what breaks consumers; one that
@@ -74,7 +74,7 @@ def _breaks(one: Difference, usage: list[str]) -> bool:
     return (for_producers and "producer" in usage) or (for_consumers and bool({"consumer", "subscriber"} & set(usage)))
 
 
-def feed_page(book: Book, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
+def feed_page(book: PageContext, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
     """Make the feed of the last snapshots, RFC 4287, the newest first.
 
     Args:

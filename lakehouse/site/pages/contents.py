@@ -6,22 +6,31 @@ from collections.abc import Iterator, Mapping
 
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site import addresses
-from lakehouse.site.addresses import MEMBERS, Address, path_of, path_of_document, path_of_rule, path_of_snapshot, read, read_path
-from lakehouse.site.book import PER_PAGE, Book, Page
-from lakehouse.site.pages import consequences, entities, lists, map, messages, past, search, sidebyside, snapshots
+from lakehouse.site.addresses import (
+    MEMBERS,
+    PageAddress,
+    path_of,
+    path_of_document,
+    path_of_rule,
+    path_of_snapshot,
+    read,
+    read_path,
+)
+from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
+from lakehouse.site.pages import consequences, entities, lists, map, messages, past, search, sidebyside, snapshotpages
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
 MISSING = "404.html"
 _LISTS = {
-    addresses.SNAPSHOTS: snapshots.snapshots_page,
+    addresses.SNAPSHOTS: snapshotpages.snapshots_page,
     addresses.FINDINGS: lists.findings_page,
     addresses.DOCUMENTS: lists.documents_page,
     addresses.MAP: map.map_page,
 }
 
 
-def find_page(book: Book, path: str, query: Mapping[str, str] | None = None) -> Page | None:
+def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = None) -> Page | None:
     """Make the page that a path names; None: there is none.
 
     Args:
@@ -36,7 +45,7 @@ def find_page(book: Book, path: str, query: Mapping[str, str] | None = None) -> 
     if path == search.INDEX:
         return None if book.style.is_served else search.search_index(book)
     if path == consequences.FEED:
-        return snapshots.feed(book, "breaking" in (query or {})) if book.overview.snapshots else None
+        return snapshotpages.feed(book, "breaking" in (query or {})) if book.overview.snapshots else None
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
@@ -49,12 +58,12 @@ def find_page(book: Book, path: str, query: Mapping[str, str] | None = None) -> 
     return _of_folder(book, address, path)
 
 
-def missing_page(book: Book, path: str = MISSING) -> Page:
+def missing_page(book: PageContext, path: str = MISSING) -> Page:
     """Make the page that stands for one that is not there."""
     return book.page("missing.html", path)
 
 
-def _of_the_whole(book: Book, address: Address, query: Mapping[str, str]) -> Page | None:
+def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
     name = f"{address.name}.{address.ending}"
     if address.part in ("", "p") and name in _LISTS:
         return _LISTS[name](book, address.number)
@@ -77,28 +86,28 @@ def _of_the_whole(book: Book, address: Address, query: Mapping[str, str]) -> Pag
     if name == addresses.COMPARE:
         number = query.get("page", "1")
         page = int(number) if number.isdigit() and len(number) < 6 else 1
-        return snapshots.compare_page(book, query.get("a", "")[:100], query.get("b", "")[:100], page)
+        return snapshotpages.compare_page(book, query.get("a", "")[:100], query.get("b", "")[:100], page)
     return None
 
 
-def _of_folder(book: Book, address: Address, path: str) -> Page | None:
+def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | None:
     """Find rules, snapshots, documents and comparisons of snapshots."""
     folder = address.folder[0]
     if folder == "findings":
         rule_id = read(address.name)
         return None if rule_id is None else lists.rule_page(book, rule_id, address.number)
     if folder == "snapshots" and address.name.isdigit() and len(address.name) < 18:
-        return snapshots.snapshot_page(book, int(address.name), address.number)
+        return snapshotpages.snapshot_page(book, int(address.name), address.number)
     if folder == "documents":
         known = book.remember(("documents",), lambda: {path_of_document(*key): key for key in book.overview.documents})
         return lists.document_page(book, *known[path]) if path in known else None
     if folder == "compare":
         before, found, after = address.name.partition(addresses.TO)
-        return snapshots.compare_page(book, before, after, address.number) if found and before and after else None
+        return snapshotpages.compare_page(book, before, after, address.number) if found and before and after else None
     return None
 
 
-def _of_entity(book: Book, address: Address, query: Mapping[str, str]) -> Page | None:
+def _of_entity(book: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
     registry = read(address.folder[0].removeprefix("reg-"), book.overview.registries)
     if registry is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
         return None
@@ -115,7 +124,7 @@ def _of_entity(book: Book, address: Address, query: Mapping[str, str]) -> Page |
     return None if entity is None else _page_of(book, entity, address, query)
 
 
-def _siblings(book: Book, registryid: RegistryId, at: str) -> Iterator[Xid]:
+def _siblings(book: PageContext, registryid: RegistryId, at: str) -> Iterator[Xid]:
     """Give the XIDs of what stands below a collection, a group, or a message or schema; looked at when a name was cut."""
     depth = at.count("/")
     if depth == 1:
@@ -126,7 +135,7 @@ def _siblings(book: Book, registryid: RegistryId, at: str) -> Iterator[Xid]:
         yield from (one.xid for one in book.view.versions(registryid, Xid(at)))
 
 
-def _page_of(book: Book, entity: Entity, address: Address, query: Mapping[str, str]) -> Page | None:
+def _page_of(book: PageContext, entity: Entity, address: PageAddress, query: Mapping[str, str]) -> Page | None:
     depth, part = entity.xid.count("/"), address.part
     if address.ending == "json":
         return entities.json_page(book, entity.registryid, entity.xid) if not part else None
@@ -155,7 +164,7 @@ def _page_of(book: Book, entity: Entity, address: Address, query: Mapping[str, s
     return messages.message_page(book, entity) if entity.kind == "message" else entities.schema_page(book, entity)
 
 
-def all_paths(book: Book) -> Iterator[str]:
+def all_paths(book: PageContext) -> Iterator[str]:
     """Give the paths of all pages of a static site but those of members of groups."""
     overview = book.overview
     yield from (f"assets/{name}" for name in ASSETS)
@@ -173,9 +182,9 @@ def all_paths(book: Book) -> Iterator[str]:
     if overview.snapshots:
         yield consequences.FEED
     yield addresses.COMPARE
-    for before, after in snapshots.ready_pairs(book):
+    for before, after in snapshotpages.ready_pairs(book):
         path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))
-        yield from _numbered(path, snapshots.count_differences(book, before, after))
+        yield from _numbered(path, snapshotpages.count_differences(book, before, after))
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
         yield from _numbered(path_of(registryid, REGISTRY), groups)
@@ -185,7 +194,7 @@ def all_paths(book: Book) -> Iterator[str]:
         yield path_of(registryid, xid, ending="json")
 
 
-def paths_of_member(book: Book, registryid: RegistryId, xid: Xid) -> Iterator[str]:
+def paths_of_member(book: PageContext, registryid: RegistryId, xid: Xid) -> Iterator[str]:
     """Give the paths of the pages of a message or schema of a static site."""
     path = path_of(registryid, xid)
     yield path

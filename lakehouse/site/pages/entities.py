@@ -9,7 +9,7 @@ from lakehouse.readmodel.flattened import carried
 from lakehouse.readmodel.queries import referring
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MEMBERS, path_of
-from lakehouse.site.book import Book, Page
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.map import drawn_around
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import Readable, readable, whole_text
@@ -22,7 +22,7 @@ _MOST_REFERRING = 60
 _MOST_JSON = 6_000
 
 
-def registry_page(book: Book, registryid: RegistryId, number: int) -> Page | None:
+def registry_page(book: PageContext, registryid: RegistryId, number: int) -> Page | None:
     """Make a page of the groups of a registry."""
     if registryid not in book.overview.registries:
         return None
@@ -36,7 +36,7 @@ def registry_page(book: Book, registryid: RegistryId, number: int) -> Page | Non
     return book.page("registry.html", part.at(number), registryid=registryid, entity=entity, attributes=attributes, part=part)
 
 
-def _group_row(book: Book, group: Entity) -> dict[str, Any]:
+def _group_row(book: PageContext, group: Entity) -> dict[str, Any]:
     return {
         "entity": group,
         "attributes": Attributes(group.attributes),
@@ -45,7 +45,7 @@ def _group_row(book: Book, group: Entity) -> dict[str, Any]:
     }
 
 
-def group_page(book: Book, group: Entity, number: int) -> Page | None:
+def group_page(book: PageContext, group: Entity, number: int) -> Page | None:
     """Make a page of the members of a group or endpoint."""
     registryid, xid = group.registryid, group.xid
     path = path_of(registryid, xid)
@@ -83,7 +83,7 @@ def _known(attributes: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _message_row(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+def _message_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     definition = book.definition(registryid, xid)
     own = entity.attributes if entity is not None else {}
@@ -103,7 +103,7 @@ def _message_row(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]
     }
 
 
-def _schema_row(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+def _schema_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
     version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
@@ -120,13 +120,13 @@ def _schema_row(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     }
 
 
-def _carriers(book: Book, group: Entity) -> list[dict[str, Any]]:
+def _carriers(book: PageContext, group: Entity) -> list[dict[str, Any]]:
     xids = referring(book.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
     found = [book.entity(group.registryid, one) for one in xids]
     return [_group_row(book, one) for one in found if one is not None]
 
 
-def _carried(book: Book, endpoint: Entity) -> list[dict[str, Any]]:
+def _carried(book: PageContext, endpoint: Entity) -> list[dict[str, Any]]:
     """Tell the groups that an endpoint carries: how many messages, and whether their protocol is the endpoint's."""
     rows = []
     for xid in dict.fromkeys(endpoint.attributes.get("messagegroups") or []):
@@ -142,7 +142,7 @@ def _carried(book: Book, endpoint: Entity) -> list[dict[str, Any]]:
     return rows[:_MOST_REFERRING]
 
 
-def schema_of(book: Book, schema: Entity) -> Readable | None:
+def schema_of(book: PageContext, schema: Entity) -> Readable | None:
     """Return the default Version of a schema, read; None: it has no text."""
     return _text(_default_of(schema, book.view.versions(schema.registryid, schema.xid)))
 
@@ -152,7 +152,7 @@ def _default_of(schema: Entity, versions: list[Entity]) -> Entity | None:
     return next((one for one in versions if one.xid == default), versions[-1] if versions else None)
 
 
-def schema_page(book: Book, schema: Entity) -> Page:
+def schema_page(book: PageContext, schema: Entity) -> Page:
     """Make the page of a schema: its default Version, its other Versions, and who uses it."""
     registryid, xid = schema.registryid, schema.xid
     versions = book.view.versions(registryid, xid)
@@ -176,7 +176,7 @@ def schema_page(book: Book, schema: Entity) -> Page:
     )
 
 
-def version_page(book: Book, version: Entity) -> Page:
+def version_page(book: PageContext, version: Entity) -> Page:
     """Make the page of a Version of a message or schema."""
     holder = xid_of_resource(version.xid)
     is_schema = version.kind == "schemaversion"
@@ -202,7 +202,7 @@ def _text(version: Entity | None) -> Readable | None:
     return readable(version.attributes["schema"], version.attributes.get("format"))
 
 
-def _users(book: Book, registryid: RegistryId, xid: Xid) -> list[str]:
+def _users(book: PageContext, registryid: RegistryId, xid: Xid) -> list[str]:
     """List messages whose schema this is, or a Version of it."""
     found: set[str] = set()
     for relation in ("dataschemauri", "dataschemaxid"):
@@ -210,7 +210,7 @@ def _users(book: Book, registryid: RegistryId, xid: Xid) -> list[str]:
     return sorted(found)
 
 
-def json_page(book: Book, registryid: RegistryId, xid: Xid) -> Page | None:
+def json_page(book: PageContext, registryid: RegistryId, xid: Xid) -> Page | None:
     """Give an entity as the JSON of a document."""
     found = rendered(book.view, registryid, xid)
     if found is None:
@@ -219,7 +219,7 @@ def json_page(book: Book, registryid: RegistryId, xid: Xid) -> Page | None:
     return Page(path_of(registryid, xid, ending="json"), text, MEDIA_TYPES["json"])
 
 
-def raw_page(book: Book, version: Entity) -> Page | None:
+def raw_page(book: PageContext, version: Entity) -> Page | None:
     """Give the text of a schema, whole."""
     schema = version.attributes.get("schema")
     if schema is None:

@@ -9,7 +9,7 @@ import orjson
 from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import SEVERITIES, TOLD, explain
 from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, path_of_document, path_of_rule
-from lakehouse.site.book import Book, Page
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.text.names import RegistryId
 
 _MOST_SNAPSHOTS, _MOST_REGISTRIES, _MOST_RULES, _MOST_PROTOCOLS = 6, 24, 6, 8
@@ -17,7 +17,7 @@ _MOST_ENTITIES = 200
 _BAR = 560  # width of the picture of protocols
 
 
-def home_page(book: Book) -> Page:
+def home_page(book: PageContext) -> Page:
     """Make the first page."""
     overview = book.overview
     latest = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_SNAPSHOTS]
@@ -53,13 +53,13 @@ def _bars(counted: list[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"family": family, "count": count, "width": max(3, round(_BAR * count / most))} for family, count in shown]
 
 
-def documents_page(book: Book, number: int) -> Page | None:
+def documents_page(book: PageContext, number: int) -> Page | None:
     """Make a page of the documents."""
     part = book.part(sorted(book.overview.documents), DOCUMENTS, number, lambda key: (key, *book.overview.documents[key]))
     return None if part is None else book.page("documents.html", part.at(number), part=part)
 
 
-def document_page(book: Book, registryid: RegistryId, uri: str) -> Page:
+def document_page(book: PageContext, registryid: RegistryId, uri: str) -> Page:
     """Make the page of a document: what came of it."""
     snapshot_id, facts = book.overview.documents[registryid, uri]
     findings = [one for one in book.overview.findings if (one["registryid"], one["document_uri"]) == (registryid, uri)]
@@ -75,7 +75,7 @@ def document_page(book: Book, registryid: RegistryId, uri: str) -> Page:
     )  # fmt: skip
 
 
-def _rules(book: Book) -> list[dict[str, Any]]:
+def _rules(book: PageContext) -> list[dict[str, Any]]:
     return [
         {
             "rule_id": rule_id,
@@ -87,13 +87,13 @@ def _rules(book: Book) -> list[dict[str, Any]]:
     ]
 
 
-def findings_page(book: Book, number: int) -> Page | None:
+def findings_page(book: PageContext, number: int) -> Page | None:
     """Make a page of the rules that something breaks, the worst first."""
     part = book.part(_rules(book), FINDINGS, number)
     return None if part is None else book.page("findings.html", part.at(number), part=part)
 
 
-def rule_page(book: Book, rule_id: str, number: int) -> Page | None:
+def rule_page(book: PageContext, rule_id: str, number: int) -> Page | None:
     """Make a page of a rule: what it asks, an example, its hint, and what breaks it."""
     findings = book.overview.findings_by_rule.get(rule_id, [])
     try:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MAP, page_of_list, path_of
-from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import Key
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import last_id
 
@@ -27,7 +27,7 @@ _ENDPOINT = 40
 _LETTERS = 32  # of an id that are shown
 
 
-class Node(NamedTuple):
+class MapNode(NamedTuple):
     """A message in a box: XID, what is shown, place, and family of its protocol."""
 
     xid: Xid
@@ -49,7 +49,7 @@ class Box(NamedTuple):
     y: int
     width: int
     height: int
-    nodes: list[Node]
+    nodes: list[MapNode]
 
 
 class Line(NamedTuple):
@@ -70,7 +70,7 @@ class Drawn(NamedTuple):
     lines: list[Line]
 
 
-def map_page(book: Book, number: int) -> Page | None:
+def map_page(book: PageContext, number: int) -> Page | None:
     """Make a page of the map."""
     pages = book.remember(("map", book.view.snapshot_id), lambda: _pages(book))
     if not 1 <= number <= max(1, len(pages)):
@@ -84,12 +84,12 @@ def map_page(book: Book, number: int) -> Page | None:
     )  # fmt: skip
 
 
-def count_pages(book: Book) -> int:
+def count_pages(book: PageContext) -> int:
     """Count the pages of the map."""
     return max(1, len(book.remember(("map", book.view.snapshot_id), lambda: _pages(book))))
 
 
-def drawn_around(book: Book, entity: Entity) -> Drawn | None:
+def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
     """Draw what is around a group or an endpoint; None: there is nothing around it."""
     registryid = entity.registryid
     neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
@@ -103,7 +103,7 @@ def drawn_around(book: Book, entity: Entity) -> Drawn | None:
     return _drawn(book, endpoints, groups, 60)
 
 
-def _neighbours(book: Book) -> dict[Key, set[Key]]:
+def _neighbours(book: PageContext) -> dict[Key, set[Key]]:
     """Find which groups each endpoint carries, and by which endpoints each group is carried."""
     found: dict[Key, set[Key]] = {}
     for (registryid, xid), entity in book.overview.groups.items():
@@ -114,7 +114,7 @@ def _neighbours(book: Book) -> dict[Key, set[Key]]:
     return found
 
 
-def _pages(book: Book) -> list[tuple[list[Entity], list[Entity]]]:
+def _pages(book: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
     """Share the catalog out to pages: what hangs together on one page, as far as it fits; the most connected first."""
     neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
     seen: set[Key] = set()
@@ -148,11 +148,11 @@ def _pages(book: Book) -> list[tuple[list[Entity], list[Entity]]]:
     ]
 
 
-def _size(book: Book, keys: Iterable[Key]) -> int:
+def _size(book: PageContext, keys: Iterable[Key]) -> int:
     return sum(1 + min(len(book.overview.members[key]), _MOST_NODES // 4) for key in keys)
 
 
-def _cut_to_fit(book: Book, part: list[Key]) -> list[list[Key]]:
+def _cut_to_fit(book: PageContext, part: list[Key]) -> list[list[Key]]:
     """Cut what hangs together where it is too much for one page."""
     found: list[list[Key]] = [[]]
     size = 0
@@ -166,7 +166,7 @@ def _cut_to_fit(book: Book, part: list[Key]) -> list[list[Key]]:
     return found
 
 
-def _drawn(book: Book, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
+def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
     """Lay a picture out."""
     neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
     limit = _limit(book, [*endpoints, *groups], most)
@@ -197,7 +197,7 @@ def _drawn(book: Book, endpoints: list[Entity], groups: list[Entity], most: int)
     return Drawn(_WIDTH, max(y, bottom, 80), drawn, boxes, lines)
 
 
-def _limit(book: Book, entities: list[Entity], most: int) -> int:
+def _limit(book: PageContext, entities: list[Entity], most: int) -> int:
     """Find how many messages of each group can be shown."""
     sizes = [len(book.overview.members[one.registryid, one.xid]) for one in entities]
     longest = max((len(path_of(one.registryid, one.xid)) for one in entities), default=0) + 110
@@ -208,7 +208,7 @@ def _limit(book: Book, entities: list[Entity], most: int) -> int:
     return 0
 
 
-def _group_box(book: Book, group: Entity, x: int, y: int, width: int, limit: int) -> Box:
+def _group_box(book: PageContext, group: Entity, x: int, y: int, width: int, limit: int) -> Box:
     members = book.overview.members[group.registryid, group.xid]
     shown = members[:limit]
     columns = _COLUMNS if width > 600 else 2
@@ -216,7 +216,7 @@ def _group_box(book: Book, group: Entity, x: int, y: int, width: int, limit: int
     rows = ceil(len(shown) / columns)
     prefix = _common(last_id(group.xid), [one.rpartition("/")[2] for one in shown])
     nodes = [
-        Node(
+        MapNode(
             xid, path_of(group.registryid, xid), _short(last_id(xid).removeprefix(prefix), step // 7 - 3),
             x + _PAD + step * (at // rows), y + _HEAD + _ROW * (at % rows) + 12, book.overview.family(group.registryid, xid),
         )
@@ -230,7 +230,7 @@ def _group_box(book: Book, group: Entity, x: int, y: int, width: int, limit: int
 
 
 def _endpoint_boxes(
-    book: Book, endpoints: list[Entity], neighbours: dict[Key, set[Key]], placed: dict[Key, Box], limit: int
+    book: PageContext, endpoints: list[Entity], neighbours: dict[Key, set[Key]], placed: dict[Key, Box], limit: int
 ) -> tuple[list[Box], int]:
     """Place endpoints beside the middle of what they carry, from top to bottom."""
 
@@ -246,7 +246,7 @@ def _endpoint_boxes(
         height = _ENDPOINT + 12 + (_ROW * len(members) + _PAD if members else 0)
         top = y if centre == float("inf") else max(y, int(centre - height / 2))
         nodes = [
-            Node(
+            MapNode(
                 xid, path_of(endpoint.registryid, xid), _short(last_id(xid), _LETTERS), _GAP + _PAD,
                 top + _ENDPOINT + 12 + _ROW * at + 12, book.overview.family(endpoint.registryid, xid),
             )

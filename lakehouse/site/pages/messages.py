@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -21,11 +23,10 @@ from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.render.selected import Selected
 from lakehouse.site.addresses import path_of
-from lakehouse.site.attributes import Section, sections_of
-from lakehouse.site.book import Book, Page
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import Readable, readable
-from lakehouse.site.templating import Attributes
+from lakehouse.site.templating import Attributes, shown
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
@@ -37,7 +38,7 @@ _MOST_ENDPOINTS = 4  # to which the page writes a command
 _MOST_COMMAND = 6_000
 
 
-def message_page(book: Book, entity: Entity) -> Page:
+def message_page(book: PageContext, entity: Entity) -> Page:
     """Make the page of a message."""
     registryid, xid = entity.registryid, entity.xid
     definition = book.definition(registryid, xid)
@@ -79,7 +80,7 @@ def message_page(book: Book, entity: Entity) -> Page:
     )
 
 
-def _default_version(book: Book, entity: Entity, versions: list[Entity]) -> Entity | None:
+def _default_version(book: PageContext, entity: Entity, versions: list[Entity]) -> Entity | None:
     """Give the Version that counts: the default one, of what `xref` names where it names something."""
     xref = entity.attributes.get("xref")
     if isinstance(xref, str):
@@ -91,7 +92,7 @@ def _default_version(book: Book, entity: Entity, versions: list[Entity]) -> Enti
     return next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
 
 
-def _effective(book: Book, definition: dict[str, Any]) -> dict[str, Any]:
+def _effective(book: PageContext, definition: dict[str, Any]) -> dict[str, Any]:
     depth = book.style.max_chain_depth
     chain = chain_of(book.view, definition, depth)
     bases = [xid_of_resource(one["base_version_xid"]) for one in chain if one["base_version_xid"]]
@@ -127,7 +128,7 @@ def _required(sections: list[Section]) -> list[dict[str, Any]]:
     ]
 
 
-def _related(book: Book, registryid: RegistryId, xid: Xid, chain: list[dict[str, Any]]) -> dict[str, Any]:
+def _related(book: PageContext, registryid: RegistryId, xid: Xid, chain: list[dict[str, Any]]) -> dict[str, Any]:
     """Find messages that extend this one, and others that extend the same base."""
     children = extending(book.view, registryid, xid, _MOST_RELATED + 1)
     bases = [xid_of_resource(one["base_version_xid"]) for one in chain if one["base_version_xid"]]
@@ -143,7 +144,7 @@ def _related(book: Book, registryid: RegistryId, xid: Xid, chain: list[dict[str,
     return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in told.values())}
 
 
-def _through(book: Book, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
+def _through(book: PageContext, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
     """List the endpoints that carry messages that extend this one, at first or second hand: XID, and the first such message."""
     found: dict[Xid, Xid] = {}
     seen, left = {xid}, [xid]
@@ -159,7 +160,9 @@ def _through(book: Book, registryid: RegistryId, xid: Xid) -> list[dict[str, Any
     return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(found.items())]
 
 
-def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | None, own: dict[str, Any]) -> dict[str, Any] | None:
+def _schema(
+    book: PageContext, registryid: RegistryId, definition: dict[str, Any] | None, own: dict[str, Any]
+) -> dict[str, Any] | None:
     """Find the schema of the payload, and read it."""
     attributes = definition["attributes"] if definition else {}
     written = orjson.loads(attributes["/dataschemaformat"]) if "/dataschemaformat" in attributes else own.get("dataschemaformat")
@@ -181,14 +184,16 @@ def _schema(book: Book, registryid: RegistryId, definition: dict[str, Any] | Non
     return {"readable": text, "format": format_, "xid": version.xid, "uri": held.get("schemauri") or uri, "versions": versions}
 
 
-def payload_of(book: Book, message: Entity) -> Readable | None:
+def payload_of(book: PageContext, message: Entity) -> Readable | None:
     """Return the schema of a message's payload, read; None: it is not in the catalog."""
     definition = book.definition(message.registryid, message.xid)
     schema = None if definition is None else _schema(book, message.registryid, definition, {})
     return None if schema is None else schema["readable"]
 
 
-def _version_of(book: Book, registryid: RegistryId, schema_xid: Xid | None, uri: str | None) -> tuple[Entity, list[str]] | None:
+def _version_of(
+    book: PageContext, registryid: RegistryId, schema_xid: Xid | None, uri: str | None
+) -> tuple[Entity, list[str]] | None:
     """Find the Version of a schema that a reference names (without one: the default Version); with the XIDs of all."""
     for place in schema_places(uri or schema_xid or ""):
         schema = book.entity(registryid, place.schema)
@@ -200,7 +205,7 @@ def _version_of(book: Book, registryid: RegistryId, schema_xid: Xid | None, uri:
     return None
 
 
-def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
+def _examples(book: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
     """Make up a message for each protocol that it goes over, and commands that send it; or say why there is none."""
     if definition is None:
         return {"examples": [], "commands": []}
@@ -220,7 +225,7 @@ def _examples(book: Book, entity: Entity, definition: dict[str, Any] | None) -> 
     return {"examples": shown, "commands": [one for one in commands if len(one.text) <= _MOST_COMMAND]}
 
 
-def _made_up(book: Book, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+def _made_up(book: PageContext, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
     """Return examples and commands of a message, which are rendered once for each that is looked at often.
 
     Raises:
@@ -243,7 +248,7 @@ def _made_up(book: Book, entity: Entity, definition: dict[str, Any]) -> tuple[li
     return book.remember(("examples", entity.registryid, entity.xid), made, 200)
 
 
-def _selected(book: Book, definition: dict[str, Any]) -> Selected:
+def _selected(book: PageContext, definition: dict[str, Any]) -> Selected:
     """Gather what rendering needs, as `selected_at`; endpoints and schemas that many messages share are read once."""
     registryid, group_xid, schema_xid = definition["registryid"], definition["group_xid"], definition["schema_xid"]
 
@@ -261,7 +266,7 @@ def _selected(book: Book, definition: dict[str, Any]) -> Selected:
     return Selected([definition], endpoints, versions, book.view.snapshot_id)
 
 
-def _curl(book: Book, registryid: RegistryId, xid: Xid, path: str) -> str:
+def _curl(book: PageContext, registryid: RegistryId, xid: Xid, path: str) -> str:
     """Give the line that fetches the message as JSON; empty: nobody knows from where."""
     if book.style.api:
         place = f"/reg-{quote(registryid, safe='')}{quote(xid, safe='/:@~$!&()*+,;=-._')}"
@@ -270,3 +275,115 @@ def _curl(book: Book, registryid: RegistryId, xid: Xid, path: str) -> str:
     if book.style.base_url:
         return f"curl '{book.style.base_url.rstrip('/')}/{path.removesuffix('.html')}.json'"
     return ""
+
+
+_DECLARATION = re.compile(r"\A/(envelopemetadata|protocoloptions)/(.+)/(type|value|required|description|specurl)\Z")
+_PARTS = ("value", "type", "required", "description", "specurl")
+_INFERRED = "inferred"
+_TITLES = {
+    "envelopemetadata": "Envelope attributes",
+    "protocoloptions": "Protocol options",
+    "data": "Payload",
+    "": "Definition",
+}
+_ORDER = ("type", "source", "id", "subject", "time", "specversion", "datacontenttype", "dataschema")
+
+
+class DeclaredValue(NamedTuple):
+    """One value of a declaration.
+
+    Attributes:
+        text: as it is shown.
+        origin: declared, inherited or inferred.
+    """
+
+    text: str = ""
+    origin: str = ""
+
+
+class AttributeRow(NamedTuple):
+    """An attribute.
+
+    Attributes:
+        name: as shown.
+        pointer: JSON Pointer of the declaration, or of the attribute.
+        parts: value, type, required, description, specurl: what is told of it.
+        origin: of what the definition itself says of it; `inferred` when it says nothing.
+        declared_by: XID of the Version that says so; None: none does.
+        depth: how many bases away that is.
+    """
+
+    name: str
+    pointer: str
+    parts: dict[str, DeclaredValue]
+    origin: str
+    declared_by: str | None
+    depth: int
+
+    def part(self, name: str) -> DeclaredValue:
+        """Give a part; an empty one where nothing is told."""
+        return self.parts.get(name, DeclaredValue())
+
+    @property
+    def is_required(self) -> bool:
+        """Tell that a message without it does not conform."""
+        return self.part("required").text == "true"
+
+    @property
+    def is_declared(self) -> bool:
+        """Tell that the definition itself says any of it."""
+        return any(part.origin == "declared" for part in self.parts.values())
+
+
+class Section(NamedTuple):
+    """Attributes of one kind, under a heading; has_types: they are declarations, with type and required."""
+
+    name: str
+    title: str
+    rows: list[AttributeRow]
+
+    @property
+    def has_types(self) -> bool:
+        """Tell that any of them is a declaration with a type, or told to be required or not."""
+        return any("type" in row.parts or "required" in row.parts for row in self.rows)
+
+
+def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
+    """Gather attributes.
+
+    Args:
+        attributes: rows of `flat_attributes`: pointer, value, origin, declared_by, depth.
+    """
+    leaves: dict[tuple[str, str, str], list[tuple[str, dict[str, Any]]]] = {}
+    for one in attributes:
+        pointer = one["pointer"]
+        found = _DECLARATION.match(pointer)
+        if found is not None:
+            key, part = (found[1], found[2], pointer[: -len(found[3]) - 1]), found[3]
+        else:
+            first, _, rest = pointer[1:].partition("/")
+            section = first if first in ("envelopemetadata", "protocoloptions") else "data" if first.startswith("data") else ""
+            name = rest if section in ("envelopemetadata", "protocoloptions") else pointer[1:]
+            key, part = (section, name, pointer), "value"
+        leaves.setdefault(key, []).append((part, one))
+    sections: dict[str, list[AttributeRow]] = {"envelopemetadata": [], "protocoloptions": [], "data": [], "": []}
+    for (section, name, pointer), parts in leaves.items():
+        sections[section].append(_row(name, pointer, parts))
+    return [Section(name, _TITLES[name], sorted(rows, key=_place)) for name, rows in sections.items() if rows]
+
+
+def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> AttributeRow:
+    told: dict[str, DeclaredValue] = {}
+    for part, one in parts:
+        if part not in told or told[part].origin == _INFERRED:  # what is written comes before what is inferred
+            told[part] = DeclaredValue(shown(one["value"]), one["origin"])
+    said = [one for _, one in sorted(parts, key=lambda pair: _PARTS.index(pair[0])) if one["origin"] != _INFERRED]
+    first = min(said, key=lambda one: one["depth"] if one["depth"] is not None else 10**6, default=None)
+    readable = name.replace("~1", "/").replace("~0", "~")
+    if first is None:
+        return AttributeRow(readable, pointer, told, _INFERRED, None, 0)
+    return AttributeRow(readable, pointer, told, first["origin"], first["declared_by"], first["depth"] or 0)
+
+
+def _place(row: AttributeRow) -> tuple[int, str]:
+    return (_ORDER.index(row.name) if row.name in _ORDER else len(_ORDER), row.name)

@@ -15,7 +15,7 @@ from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
-from lakehouse.site.book import Book, Page
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import cut
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of_version
@@ -60,7 +60,7 @@ class State(NamedTuple):
     title: str
 
 
-def history_of(book: Book, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[Told]:
+def history_of(book: PageContext, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[Told]:
     """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
     # Asked for by the page, and by the list of its comparisons.
     found = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
@@ -75,7 +75,7 @@ def history_of(book: Book, registryid: RegistryId, xid: Xid, bases: Iterable[Xid
     return sorted(told, key=lambda change: -change.snapshot_id)
 
 
-def _told(book: Book, registryid: RegistryId, xid: Xid, base: Xid | None) -> list[Told]:
+def _told(book: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None) -> list[Told]:
     rows = book.view.history_rows(xid, registryid)
     rows = sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"]))[-_MOST_ROWS:]
     commits = {row["snapshot_id"]: book.commit_of(row["snapshot_id"]) for row in rows}
@@ -139,14 +139,14 @@ def pairs_of(states: list[State]) -> list[tuple[State, State]]:
     return found
 
 
-def history_page(book: Book, entity: Entity) -> Page:
+def history_page(book: PageContext, entity: Entity) -> Page:
     """Make the page of the history of a message or schema: its last `_MOST_HISTORY` changes."""
     found = history_of(book, entity.registryid, entity.xid, bases_of(book, entity))
     path = path_of(entity.registryid, entity.xid, "history")
     return book.page("history.html", path, entity=entity, changes=found[:_MOST_HISTORY], more=max(0, len(found) - _MOST_HISTORY))
 
 
-def bases_of(book: Book, entity: Entity) -> list[Xid]:
+def bases_of(book: PageContext, entity: Entity) -> list[Xid]:
     """List the messages that a message inherits from."""
     if entity.kind != "message":
         return []
@@ -156,7 +156,7 @@ def bases_of(book: Book, entity: Entity) -> list[Xid]:
     )
 
 
-def comparison_page(book: Book, entity: Entity, before: str, after: str) -> Page | None:
+def comparison_page(book: PageContext, entity: Entity, before: str, after: str) -> Page | None:
     """Make the page that compares two states of a message or schema; None: there is no such state.
 
     Args:
@@ -203,7 +203,7 @@ class _Sides(NamedTuple):
     is_effective: bool
 
 
-def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
+def _sides(book: PageContext, entity: Entity, before: str, after: str) -> _Sides:
     """Give both states: in effect where both are of snapshots that have the message, else as declared."""
     tokens = (before, after)
     if entity.kind == "message" and all(one.isdigit() for one in tokens):
@@ -214,7 +214,7 @@ def _sides(book: Book, entity: Entity, before: str, after: str) -> _Sides:
     return _Sides(one, other, is_effective=False)
 
 
-def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None:
+def _effective_at(book: PageContext, entity: Entity, snapshot_id: int) -> Leaves | None:
     try:
         with book.model.at(snapshot_id) as view:
             return view.bodies.leaves_of((entity.registryid, entity.kind, entity.xid))
@@ -222,7 +222,7 @@ def _effective_at(book: Book, entity: Entity, snapshot_id: int) -> Leaves | None
         return None
 
 
-def _declared_at(book: Book, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
+def _declared_at(book: PageContext, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
     """Give a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):

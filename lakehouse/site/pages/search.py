@@ -19,8 +19,8 @@ from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, declared_in,
 from lakehouse.readmodel.queries import labelled_messages
 from lakehouse.readmodel.wordsearch import Filters, Hit, Key, declaration, find_ids, hits_of, ranked
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document
-from lakehouse.site.book import Book, Page
 from lakehouse.site.overview import NO_PROTOCOL, Overview
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of_version
@@ -67,7 +67,7 @@ class FacetValue(NamedTuple):
     query: str
 
 
-def search_page(book: Book, wanted: Wanted) -> Page:
+def search_page(book: PageContext, wanted: Wanted) -> Page:
     """Make the page of a search, or, without words, of all; of a static site, the form that its script fills in."""
     keys: list[Key] = []
     facets: dict[str, list[FacetValue]] = {}
@@ -94,7 +94,7 @@ def search_page(book: Book, wanted: Wanted) -> Page:
     )
 
 
-def _fitting(book: Book, wanted: Wanted) -> list[Key]:
+def _fitting(book: PageContext, wanted: Wanted) -> list[Key]:
     """List what has all words, the best first and before it what has exactly that id; without words all, by XID."""
     filters = Filters(None, wanted.group or None, wanted.label or None)
     if not wanted.q.strip():
@@ -113,7 +113,7 @@ def _fitting(book: Book, wanted: Wanted) -> list[Key]:
     return [*exact, *(one for one in keys if one not in exact)]
 
 
-def _every_key(book: Book) -> list[Key]:
+def _every_key(book: PageContext) -> list[Key]:
     overview = book.overview
     keys: list[Key] = [(registryid, group.kind, xid) for (registryid, xid), group in overview.groups.items()]
     for (registryid, group_xid), members in overview.members.items():
@@ -123,7 +123,7 @@ def _every_key(book: Book) -> list[Key]:
     return sorted(keys, key=lambda key: (key[2], key[0]))
 
 
-def _narrowed(book: Book, wanted: Wanted, keys: list[Key]) -> tuple[list[Key], dict[str, list[FacetValue]]]:
+def _narrowed(book: PageContext, wanted: Wanted, keys: list[Key]) -> tuple[list[Key], dict[str, list[FacetValue]]]:
     """Return what fits all facets, and of each facet its values: counted among what fits the others."""
     known: dict[Key, tuple[str, ...]] = book.remember(("facet values",), dict)
     chosen = [getattr(wanted, name) for name in FACETS]
@@ -158,13 +158,13 @@ def _values(overview: Overview, key: Key) -> tuple[str, ...]:
     return kind, "" if family == NO_PROTOCOL else family, registryid, overview.owner(registryid, xid), state
 
 
-def _told(book: Book, hit: Hit) -> dict[str, Any]:
+def _told(book: PageContext, hit: Hit) -> dict[str, Any]:
     path = path_of_document(hit.registryid, hit.xid) if hit.kind == "document" else path_of(hit.registryid, hit.xid)
     family = book.overview.family(hit.registryid, hit.xid) if hit.kind == "message" else ""
     return {"hit": hit, "path": path, "family": family, "is_refused": book.overview.is_refused(hit.registryid, hit.xid)}
 
 
-def search_index(book: Book) -> Page:
+def search_index(book: PageContext) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
     A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value), words (all by which a server
@@ -215,7 +215,7 @@ def _words_in(held: Words) -> Iterator[str]:
     return islice(dict.fromkeys(_WORD.findall(text.lower())), _MOST_WORDS)
 
 
-def _indexed(book: Book) -> Iterator[dict[str, Any]]:
+def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
     for registryid, xid, kind, told in _entities(book):
         labels = told.get("labels") if isinstance(told.get("labels"), dict) else {}
         yield {
@@ -241,7 +241,7 @@ def _indexed(book: Book) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _entities(book: Book) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]]]:
+def _entities(book: PageContext) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]]]:
     for (registryid, xid), group in sorted(book.overview.groups.items()):
         told = group.attributes
         protocol = told.get("protocol")
@@ -254,7 +254,7 @@ def _entities(book: Book) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]
             yield registryid, xid, "schema" if is_schema else "message", told
 
 
-def _schema(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+def _schema(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
     version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
@@ -263,7 +263,7 @@ def _schema(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     return shown | {"words": words_of_body(xid, "schema", told | own)}
 
 
-def _message(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+def _message(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     found = book.definition(registryid, xid)
     if found is None:
         entity = book.entity(registryid, xid)
@@ -274,7 +274,7 @@ def _message(book: Book, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     return found | {"words": words_of_message(xid, row, fields), "payload_fields": fields, "declared": declared}
 
 
-def _payload_fields(book: Book, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
+def _payload_fields(book: PageContext, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
     def body_of(kind: str, xid: Xid) -> dict[str, Any] | None:
         entity = book.entity(registryid, xid)
         return None if entity is None else entity.attributes

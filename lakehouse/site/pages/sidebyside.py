@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from lakehouse.domain.diff import differences
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import TO, WITH, path_beside, path_of, read
-from lakehouse.site.book import Book, Page
 from lakehouse.site.fields.listing import Field
+from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.past import default_leaves
 from lakehouse.site.schematext import Readable
 from lakehouse.site.templating import shown
@@ -28,7 +28,7 @@ class Beside(NamedTuple):
     depth: int = 0
 
 
-def other_of(book: Book, entity: Entity, of: str, query: str) -> Entity | None:
+def other_of(book: PageContext, entity: Entity, of: str, query: str) -> Entity | None:
     """Find the second side: by the end of a path, or as a form names it: an XID, or an id, of the first by XID."""
     names = of.split(TO)
     xid = query.strip()
@@ -45,7 +45,7 @@ def other_of(book: Book, entity: Entity, of: str, query: str) -> Entity | None:
     return other if other is not None and other.kind == entity.kind else None
 
 
-def beside_page(book: Book, one: Entity, other: Entity, schemas: tuple[Readable | None, Readable | None]) -> Page:
+def beside_page(book: PageContext, one: Entity, other: Entity, schemas: tuple[Readable | None, Readable | None]) -> Page:
     """Make the page that shows two messages or two schemas side by side.
 
     Args:
@@ -71,13 +71,13 @@ def beside_page(book: Book, one: Entity, other: Entity, schemas: tuple[Readable 
     )
 
 
-def choice_page(book: Book, entity: Entity, wanted: str) -> Page:
+def choice_page(book: PageContext, entity: Entity, wanted: str) -> Page:
     """Make the page that asks what to compare with; wanted: what a form named, of which there is no entity of that kind."""
     path = path_of(entity.registryid, entity.xid, WITH)
     return book.page("sidebyside.html", path, entity=entity, other=None, wanted=wanted)
 
 
-def _leaves(book: Book, entity: Entity) -> Any:
+def _leaves(book: PageContext, entity: Entity) -> Any:
     if entity.kind == "message":
         leaves = book.view.bodies.leaves_of((entity.registryid, "message", entity.xid))
         if leaves is not None:

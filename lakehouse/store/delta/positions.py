@@ -105,7 +105,7 @@ def _told(spark: SparkSession, name: str) -> Iterator[_Commit]:
         yield _Commit(_version(path), made_at, told, changes_rows, any("remove" in action for action in actions))
 
 
-def told_position(spark: SparkSession, name: str) -> int:
+def recorded_position(spark: SparkSession, name: str) -> int:
     """Give the snapshot that the commits of a table say it stands at; 0: they do not say."""
     told = told_by_commits(spark, name)
     return int(told["snapshot_id"]) if told.get("job") in _PROJECTING else 0

@@ -24,7 +24,7 @@ _OF_PYSPARK = (
 )
 
 
-class _Known(JavaClass):  # type: ignore[misc]
+class _CachedClass(JavaClass):  # type: ignore[misc]
     """A class that remembers its static methods: they do not change while the JVM lives."""
 
     def __getattr__(self, name: str) -> Any:
@@ -45,6 +45,6 @@ def name_classes(spark: SparkSession) -> None:
         return
     jvm: Any = spark._jvm
     for name in _OF_PYSPARK:
-        known = _Known(name, jvm._gateway_client)
+        known = _CachedClass(name, jvm._gateway_client)
         for spelled in (name, name.rpartition(".")[2]):
             setattr(jvm, spelled, known)

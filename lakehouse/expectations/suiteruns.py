@@ -1,0 +1,230 @@
+"""Running suites of expectations with Great Expectations, and what came out: counts, never values of documents.
+
+The suite `specification` has one expectation a rule over one row of counts, run by the pandas engine: its time does not depend on
+the size of the catalog. Suites of tables run in Spark. Great Expectations takes a second to import, so it is imported when it is
+first needed, or ahead of that in a thread (`warm_up`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import Any, NamedTuple, Protocol
+
+from pyspark.sql import DataFrame
+
+from lakehouse.errors import SettingsError
+from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
+from lakehouse.rules.declared import SEVERITIES
+from lakehouse.rules.violations import Count
+
+logger = logging.getLogger(__name__)
+
+_NO_VALUES = {"result_format": "BASIC", "partial_unexpected_count": 0}
+
+
+class RuleExpectation(Protocol):
+    """What the suite `specification` takes from the declaration of a rule."""
+
+    @property
+    def id(self) -> str:
+        """Id of the requirement."""
+
+    @property
+    def severity(self) -> str:
+        """One of 'error', 'warning' and 'info'."""
+
+    @property
+    def table(self) -> str:
+        """Table that the rule is about."""
+
+    @property
+    def text(self) -> str:
+        """What the rule asks."""
+
+    @property
+    def hint(self) -> str:
+        """How to mend what breaks it."""
+
+    @property
+    def section(self) -> str:
+        """Section of the specification."""
+
+
+class Outcome(NamedTuple):
+    """What came out for one expectation.
+
+    Attributes:
+        expectation: the expectation.
+        success: it holds.
+        unexpected: rows or findings that break it; None where it is not about rows.
+        observed: a number or a time that was observed instead, as text; empty when there is none.
+        error: why it could not be checked; empty when it could. May hold names and values: never shown on a page.
+    """
+
+    expectation: Expectation
+    success: bool
+    unexpected: int | None
+    observed: str
+    error: str
+
+
+class SuiteResult(NamedTuple):
+    """What came out for a suite."""
+
+    suite: Suite
+    outcomes: tuple[Outcome, ...]
+
+    def failed(self, *severities: str) -> list[Outcome]:
+        """Give the expectations that do not hold, of some severities or of all."""
+        chosen = severities or SEVERITIES
+        return [one for one in self.outcomes if not one.success and one.expectation.severity in chosen]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Give the failed expectations by severity."""
+        return {severity: len(self.failed(severity)) for severity in SEVERITIES}
+
+
+def warm_up() -> None:
+    """Import Great Expectations in a thread, while Spark is at work."""
+    threading.Thread(target=_great_expectations, name="great-expectations", daemon=True).start()
+
+
+def specification(rules: Iterable[RuleExpectation], counts: Iterable[Count]) -> Suite:
+    """Make the suite of the rules: none has a finding.
+
+    A finding of another severity than its rule's, or of no known rule, has an expectation of its own: nothing is left out.
+    """
+    declared = {(rule.id, rule.severity): _rule_expectation(rule) for rule in rules}
+    texts = {one.name: one.description for one in declared.values()}
+    for count in counts:
+        if (count.rule_id, count.severity) not in declared:
+            name = f"{count.rule_id} ({count.severity})" if count.rule_id in texts else count.rule_id
+            text = texts.get(count.rule_id, "A finding of a rule that this version does not list")
+            config = _none_found(_column(count))
+            meta = {"requirement": count.rule_id}
+            declared[count.rule_id, count.severity] = Expectation(name, count.severity, text, True, config, meta)
+    return Suite(SPECIFICATION, "", None, tuple(declared.values()))
+
+
+def validate_counts(suite: Suite, counts: Iterable[Count]) -> SuiteResult:
+    """Run the suite `specification` over one row of counts; a rule without a finding has none."""
+    row = dict.fromkeys((one.config["kwargs"]["column"] for one in suite.expectations), 0)
+    row |= {_column(count): count.n for count in counts if _column(count) in row}
+    result = _validate(suite, importlib.import_module("pandas").DataFrame([row]), "pandas")
+    return result._replace(outcomes=tuple(one._replace(unexpected=int(row[_column_of(one)])) for one in result.outcomes))
+
+
+def validate_rows(suite: Suite, rows: DataFrame) -> SuiteResult:
+    """Run a suite over the rows of its table or query, in Spark.
+
+    Raises:
+        SettingsError: an expectation is none that Great Expectations knows, or its arguments are wrong.
+    """
+    try:
+        return _validate(suite, rows, "spark")
+    finally:
+        rows.sparkSession.catalog.dropTempView("tmp_view")  # the name under which queries of Great Expectations read the rows
+
+
+def check_expectations(suite: Suite) -> None:
+    """Tell whether Great Expectations understands a suite.
+
+    Raises:
+        SettingsError: an expectation is none that it knows, or its arguments are wrong.
+    """
+    with _silence():
+        _build(_great_expectations(), suite)
+
+
+def _rule_expectation(rule: RuleExpectation) -> Expectation:
+    meta = {"requirement": rule.id, "table": rule.table, "section": rule.section, "hint": rule.hint}
+    config = _none_found(f"{rule.id} {rule.severity}")
+    return Expectation(rule.id, rule.severity, rule.text, rule.severity == "error", config, meta)
+
+
+def _none_found(column: str) -> dict[str, Any]:
+    return {"type": "expect_column_max_to_be_between", "kwargs": {"column": column, "max_value": 0}}
+
+
+def _column(count: Count) -> str:
+    return f"{count.rule_id} {count.severity}"
+
+
+def _column_of(outcome: Outcome) -> str:
+    return str(outcome.expectation.config["kwargs"]["column"])
+
+
+def _validate(suite: Suite, rows: Any, engine: str) -> SuiteResult:
+    if not suite.expectations:
+        return SuiteResult(suite, ())
+    gx = _great_expectations()
+    with _silence():
+        built = _build(gx, suite)
+        context = gx.get_context(mode="ephemeral")
+        context.enable_analytics(False)
+        context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+        sources = context.data_sources
+        source: Any = sources.add_pandas(suite.name) if engine == "pandas" else sources.add_spark(suite.name, persist=False)
+        if engine == "spark":  # else queries run in the session that was opened first, where other tables may have their names
+            source.get_execution_engine().spark = rows.sparkSession
+        batch = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows})
+        done = batch.validate(built, result_format=_NO_VALUES)
+    by_name = {one.expectation_config.meta["name"]: one for one in done.results}
+    return SuiteResult(suite, tuple(_outcome(one, by_name[one.name]) for one in suite.expectations))
+
+
+def _build(gx: Any, suite: Suite) -> Any:
+    # One by one: the constructor of a suite leaves out what it does not know, with a line in the log.
+    configuration = importlib.import_module("great_expectations.expectations.expectation_configuration")
+    expectations = []
+    for one in suite.expectations:
+        meta = {"name": one.name, "severity": one.severity, "description": one.description, **one.meta}
+        try:
+            config = configuration.ExpectationConfiguration(**one.config, meta=meta)
+            expectations.append(config.to_domain_obj())
+        except Exception as error:
+            told = " ".join(str(error).split())
+            raise SettingsError(f"suite {suite.name}: expectation {one.name} cannot be understood: {told}") from error
+    return gx.ExpectationSuite(name=suite.name, expectations=expectations)
+
+
+def _outcome(expectation: Expectation, done: Any) -> Outcome:
+    """Take from a result what is a count or a time; all else may hold values of documents."""
+    result: dict[str, Any] = done.result or {}
+    unexpected, observed = result.get("unexpected_count"), result.get("observed_value")
+    if expectation.config["type"] == "unexpected_rows_expectation":
+        unexpected = observed
+    is_told = isinstance(observed, int | float | date) and not isinstance(observed, bool)
+    told = observed.isoformat(" ", "seconds") if isinstance(observed, datetime) else str(observed)
+    number = int(unexpected) if isinstance(unexpected, int | float) else None
+    return Outcome(expectation, bool(done.success), number, told if is_told else "", _raised(done.exception_info or {}))
+
+
+def _raised(info: dict[str, Any]) -> str:
+    """Give the first message of what was raised; it stands at the top, or below the id of each metric."""
+    told = [one for one in (info, *info.values()) if isinstance(one, dict) and one.get("raised_exception")]
+    return str(told[0].get("exception_message") or "it raised an error").strip() if told else ""
+
+
+def _great_expectations() -> Any:
+    # Without a handler Python would print its warnings to standard error.
+    logging.getLogger("great_expectations").addHandler(logging.NullHandler())
+    return importlib.import_module("great_expectations")
+
+
+@contextlib.contextmanager
+def _silence() -> Any:
+    """Keep from standard output what Great Expectations prints there."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        yield
+    if printed.getvalue():
+        logger.debug("great_expectations: %s", json.dumps(printed.getvalue()))

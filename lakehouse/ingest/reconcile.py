@@ -1,0 +1,208 @@
+"""What an ingest would publish: a stage is compared with what was there before, until the rules between entities hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.domain.neighbours import RuleLimits
+from lakehouse.domain.ownership import Policy
+from lakehouse.errors import DocumentsOvertaken, WarehouseError
+from lakehouse.ingest.planner import Planner, grow_parents
+from lakehouse.ingest.planwriter import PlanWriter
+from lakehouse.log.baseline import find_overtaken, read_baseline, tables_in_use, with_rejected
+from lakehouse.log.compare import compare
+from lakehouse.log.documentfacts import current_documents
+from lakehouse.log.head import Head
+from lakehouse.log.plan import Plan, plan_changes
+from lakehouse.readmodel import ReadModel
+from lakehouse.readmodel.lookups import Lookups
+from lakehouse.rules.findings import FOUND, no_findings
+from lakehouse.rules.gate import check_stage, reject_documents, without_refused
+from lakehouse.settings import Settings
+from lakehouse.store.deltatables import is_small, open_table
+from lakehouse.store.materialize import is_empty, materialize
+
+_MOST_LOOKUPS = 200_000  # entities that are looked up; what has to do with more is joined by Spark
+
+
+class Before(NamedTuple):
+    """What an ingest finds: known, as from `current_documents`; gone, as from `find_gone`."""
+
+    known: DataFrame
+    gone: DataFrame
+
+
+class Asked(NamedTuple):
+    """What an ingest may do, whether it refuses a document whole, and the dialects of its documents."""
+
+    policy: Policy
+    strict: bool
+    dialects: Collection[str]
+
+
+class Settled(NamedTuple):
+    """What an ingest would publish.
+
+    stage: without what was refused; None: the plan has its texts. rejected: how many documents the rules between entities refused
+    whole.
+    """
+
+    stage: DataFrame | None
+    plan: Plan
+    rejected: int
+
+
+@contextmanager
+def looked_up(spark: SparkSession, settings: Settings, head: Head, policy: Policy) -> Iterator[Lookups | None]:
+    """Open what is published for look-ups: the read model, brought forward to the head first.
+
+    Args:
+        spark: the session.
+        settings: who plans, and where the read model is.
+        head: snapshot that the ingest is compared with.
+        policy: what the ingest may do.
+
+    Yields:
+        None where Spark has to plan: it was set, the read model of a large catalog would have to be built first, or it cannot be
+        kept; or anything of a large catalog may be pruned.
+    """
+    if settings.planner == "spark":
+        yield None
+        return
+    if not tables_in_use(head):
+        yield Lookups(None, _MOST_LOOKUPS)
+        return
+    is_little = is_small(spark, settings)
+    model = None
+    if is_little or not policy.prune:
+        model = ReadModel(settings)
+        try:
+            is_there = model.refresh_if(build=is_little)
+        except (WarehouseError, OSError):  # a store that only Spark reads, a folder that cannot be written
+            is_there = False
+        if not is_there:
+            model.close()
+            model = None
+    if model is None:
+        yield None
+        return
+    with model, model.at(head.snapshot_id) as view:
+        yield Lookups(view, _MOST_LOOKUPS)
+
+
+def read_known(spark: SparkSession, head: Head, stage: DataFrame, known: DataFrame | None, listed_at: int) -> DataFrame:
+    """Return what is known of documents at the head.
+
+    Args:
+        spark: the session.
+        head: snapshot that the ingest is compared with.
+        stage: columns `schema.STAGE`, as the documents were read.
+        known: as from `current_documents` at the head; None: they are read.
+        listed_at: snapshot before the sources were listed.
+
+    Raises:
+        DocumentsOvertaken: another ingest loaded documents of the stage otherwise since they were listed.
+    """
+    if known is None:
+        known = materialize(current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)))
+    if head.snapshot_id > listed_at and (overtaken := find_overtaken(known, stage, listed_at)):
+        raise DocumentsOvertaken(overtaken)
+    return known
+
+
+def settle_in_driver(
+    planner: Planner,
+    settings: Settings,
+    refused: DataFrame | None,
+    known: DataFrame,
+    asked: Asked,
+) -> Settled:
+    """Do what `settle` does for few rows, by look-ups.
+
+    Args:
+        planner: with all that is gone.
+        settings: whether and how the rules between entities are applied.
+        refused: findings of the stage that the facts of its documents do not count; None: there are none.
+        known: as from `current_documents`.
+        asked: what the ingest was asked for.
+
+    Raises:
+        TooManyLookups: the change has to do with more than is looked up.
+    """
+    planner.look_up()
+    uncounted = [] if refused is None else [row.asDict(recursive=True) for row in refused.select(*FOUND).collect()]
+    if asked.strict and uncounted:
+        planner.reject_documents(uncounted)
+        uncounted = []
+    planner.refuse_contradictions()
+    limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids)
+    while True:
+        planner.compare()
+        if not settings.check_relations or planner.check(limits, strict=asked.strict):
+            break
+    grow_parents(planner)
+    plan = PlanWriter(planner).plan(known, uncounted, settings.max_chain_depth if settings.refresh_effective else None)
+    return Settled(None, plan, planner.rejected)
+
+
+def settle(
+    spark: SparkSession,
+    settings: Settings,
+    head: Head,
+    stage: DataFrame,
+    refused: DataFrame | None,
+    before: Before,
+    asked: Asked,
+) -> Settled:
+    """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
+
+    What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
+
+    Args:
+        spark: the session.
+        settings: whether and how the rules between entities are applied.
+        head: snapshot that the entity tables stand at.
+        stage: columns `schema.STAGE`, as the documents were read.
+        refused: findings of the stage that the facts of its documents do not count; None: there are none.
+        before: what was known and is gone.
+        asked: what the ingest was asked for.
+    """
+    read_findings = stage.filter(F.col("row") == "finding").select(*FOUND)
+    ground = read_baseline(spark, head, stage, asked.policy, before.known, before.gone)
+    rejected, uncounted, found = 0, refused, no_findings(spark)
+    if asked.strict and refused is not None and not is_empty(refused):
+        whole = reject_documents(stage, refused.select(*FOUND), before.known)
+        stage, found, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
+        ground = with_rejected(ground, stage)
+    first = without_refused(stage, spark)
+    if not first.is_settled:
+        stage, found = first.stage, found.unionByName(first.findings)
+        ground = with_rejected(ground, stage)
+    while True:
+        comparison = compare(ground, stage, found)
+        if not settings.check_relations:
+            break
+        checked = check_stage(
+            spark,
+            settings,
+            stage,
+            head.tables,
+            None if comparison.is_all_new else comparison.rows,
+            dialects=asked.dialects,
+            strict=asked.strict,
+            known=before.known,
+        )
+        stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
+        if checked.is_settled:
+            break
+        ground = with_rejected(ground, stage)
+    plan = plan_changes(ground, stage, comparison, found if uncounted is None else found.unionByName(uncounted))
+    # Cut off from the long plans that they come from: Spark writes a plan out as text whenever it runs one.
+    findings = materialize(read_findings.unionByName(found).unionByName(plan.findings), eager=False)
+    return Settled(stage, replace(plan, findings=findings), rejected)

@@ -1,0 +1,224 @@
+"""What a stage is compared with: the state of the catalog, what is known of its documents, what is not where it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+
+from lakehouse.domain.ownership import Policy
+from lakehouse.log.head import Head
+from lakehouse.log.ownership.disputes import (
+    known_disputes,
+)
+from lakehouse.store.deltatables import open_table
+from lakehouse.store.keys import KEY, LIFE
+from lakehouse.store.materialize import is_empty, is_known_empty, materialize, no_rows
+from lakehouse.store.schema import CHANGES, ENTITY_TABLES, Table
+
+# What of an entity is compared, beside its key and its content_hash; and what only some kinds of entities have.
+STATE = (*LIFE, "document_uris", "snapshot_id")
+OPTIONAL = {"isdefault": BooleanType(), "defaultversionid": StringType()}
+_FEW_REGISTRIES = 100
+_FEW_SNAPSHOTS = 1000  # that are named in a query
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a stage is compared with: read once, however often the rules between entities take something out of the stage.
+
+    Attributes:
+        head: snapshot that the entity tables stand at.
+        committed_at: time of the snapshot to come; never before the head's.
+        policy: what the ingest may do.
+        log: rows of `changes` up to the head.
+        known: as from `current_documents`.
+        gone: documents that are not where they were: registryid, xid.
+        said: as from `disputes.known_disputes`; None: there are none.
+        state: as from `read_state`.
+        held: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
+    """
+
+    head: Head
+    committed_at: datetime
+    policy: Policy
+    log: DataFrame
+    known: DataFrame
+    gone: DataFrame
+    said: DataFrame | None
+    state: DataFrame
+    held: DataFrame
+
+
+def read_baseline(
+    spark: SparkSession,
+    head: Head,
+    stage: DataFrame,
+    policy: Policy,
+    known: DataFrame,
+    gone: DataFrame,
+) -> Baseline:
+    """Read what a stage is compared with.
+
+    Args:
+        spark: the session.
+        head: snapshot that the entity tables stand at.
+        stage: columns `schema.STAGE`, as the documents were read.
+        policy: what the ingest may do.
+        known: as from `current_documents` at the head.
+        gone: as from `find_gone`.
+    """
+    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
+    committed_at = head.next_moment()
+    said = _said(known, gone)
+    held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
+    # What is pruned, and how much that is of all, is counted over all registries.
+    state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
+    return Baseline(head, committed_at, policy, log, known, gone, said, state, held)
+
+
+def _said(known: DataFrame, gone: DataFrame) -> DataFrame | None:
+    if is_known_empty(known.filter(F.size("facts.disputes") > 0)):
+        return None
+    said = materialize(known_disputes(known, gone))
+    return None if is_empty(said) else said
+
+
+def with_rejected(ground: Baseline, stage: DataFrame) -> Baseline:
+    """Leave documents where they were that the rules between entities refused whole, though they name another registry now.
+
+    Args:
+        ground: as it was before that.
+        stage: columns `schema.STAGE`, with what was rejected.
+    """
+    if is_empty(ground.gone):
+        return ground
+    is_rejected = (F.col("row") == "document") & (F.get_json_object("facts", "$.status") == "rejected")
+    rejected = stage.filter(is_rejected).select("xid").distinct()
+    gone = materialize(ground.gone.join(rejected, on="xid", how="left_anti").select("registryid", "xid"))
+    return replace(ground, gone=gone, said=_said(ground.known, gone))
+
+
+def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str], listed_at: int | None = None) -> DataFrame:
+    """Find the documents that are not where they were.
+
+    Args:
+        known: as from `current_documents`.
+        stage: columns `schema.STAGE`, as the documents were read.
+        policy: what the ingest may do.
+        scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
+        listed_at: snapshot before the sources were listed: what was loaded since may have come since. None: the head.
+
+    Returns:
+        registryid, xid (the document's URI).
+    """
+    gone = find_moved(known, stage)
+    if policy.prune and scopes:
+        before = known if listed_at is None else known.filter(F.col("snapshot_id") <= listed_at)
+        gone = gone.unionByName(find_vanished(before, stage, scopes)).distinct()
+    return materialize(gone)
+
+
+def concerned_registries(*rows: DataFrame) -> list[str] | None:
+    """Give the registries that rows are of; None where there are many."""
+    named = reduce(DataFrame.unionByName, [one.select("registryid") for one in rows]).filter(F.col("registryid").isNotNull())
+    found = sorted(row["registryid"] for row in named.distinct().limit(_FEW_REGISTRIES + 1).collect())
+    return found if len(found) <= _FEW_REGISTRIES else None
+
+
+def of_registries(rows: DataFrame, registries: list[str] | None) -> DataFrame:
+    """Keep rows of some registries; None: of all. Told by their names, Delta leaves out files."""
+    return rows if registries is None else rows.filter(F.col("registryid").isin(registries))
+
+
+def of_snapshots(log: DataFrame, stored: DataFrame) -> DataFrame:
+    """Keep the rows of the log of the snapshots that entities are stored in, where those are few: of others no file is read.
+
+    Args:
+        log: rows of `changes`.
+        stored: column stored_in.
+    """
+    named = [row["stored_in"] for row in stored.select("stored_in").distinct().limit(_FEW_SNAPSHOTS + 1).collect()]
+    return log.filter(F.col("snapshot_id").isin(named)) if len(named) <= _FEW_SNAPSHOTS else log
+
+
+def read_state(spark: SparkSession, head: Head, registries: list[str] | None = None) -> DataFrame:
+    """Read the current state of all entities from their tables; of some registries where they are named.
+
+    Returns:
+        One row per entity: KEY, content_hash, epoch, createdat, modifiedat, document_uris, snapshot_id; isdefault of a
+        Version, defaultversionid of a message or schema.
+    """
+    columns = ["content_hash", *STATE]
+    used = tables_in_use(head)
+    if not used:
+        more = [StructField(name, kind) for name, kind in OPTIONAL.items()]
+        return no_rows(spark, StructType([*(CHANGES[name] for name in (*KEY, *columns)), *more]))
+    parts = [
+        of_registries(open_table(spark, table.name), registries).select(
+            "registryid", F.lit(table.kind).alias("kind"), "xid", *columns, *optional_columns(table)
+        )
+        for table in used
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def optional_columns(table: Table) -> list[Column]:
+    """Return the columns `OPTIONAL` of an entity table, NULL where it has none."""
+    return [
+        (F.col(name) if name in table.columns.names else F.lit(None).cast(kind)).alias(name) for name, kind in OPTIONAL.items()
+    ]
+
+
+def tables_in_use(head: Head) -> list[Table]:
+    """Give the entity tables that hold something."""
+    return [table for table in ENTITY_TABLES if table.name in head.tables]
+
+
+def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> DataFrame:
+    """Find documents that the sources cover, that are known, and that are not there any more.
+
+    Returns:
+        registryid, xid (the document's URI).
+    """
+    covered = reduce(Column.__or__, [F.col("xid").rlike(scope) for scope in scopes])
+    seen = stage.filter(F.col("row") == "document").select("xid").distinct()
+    return known.filter(covered).select("registryid", "xid").join(seen, on="xid", how="left_anti").select("registryid", "xid")
+
+
+def find_overtaken(known: DataFrame, stage: DataFrame, listed_at: int) -> list[str]:
+    """Find documents that another ingest loaded otherwise after they were listed: which of both is newer nobody knows.
+
+    Args:
+        known: as from `current_documents`.
+        stage: columns `schema.STAGE`, as the documents were read.
+        listed_at: snapshot before the sources were listed.
+
+    Returns:
+        Their URIs, sorted.
+    """
+    told = [F.get_json_object("facts", f"$.{name}").alias(f"_{name}") for name in ("status", "sha256", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_registryid"), *told)
+    since = known.filter(F.col("snapshot_id") > listed_at).join(read.filter("_status <> 'unchanged'"), on="xid")
+    is_same_place = (F.col("registryid") == F.col("_registryid")) | (
+        F.col("facts.own_registry") & (F.col("_own_registry") == "true")
+    )
+    others = since.filter(is_same_place & ~F.col("facts.sha256").eqNullSafe(F.col("_sha256")))
+    return sorted(row["xid"] for row in others.select("xid").distinct().collect())
+
+
+def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:
+    """Find documents that say their registry themselves, and say another one than at an earlier load.
+
+    Returns:
+        registryid (that they have left), xid (the document's URI).
+    """
+    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_now"), *told)
+    read = read.filter(F.col("status").isin("loaded", "skipped") & (F.col("own_registry") == "true")).select("xid", "_now")
+    before = known.filter("facts.own_registry").select("registryid", "xid")
+    return before.join(read, on="xid").filter(F.col("registryid") != F.col("_now")).select("registryid", "xid")

@@ -1,0 +1,201 @@
+"""The rows of `constraints.csv`, typed: which test each attribute of an entity is put to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from functools import cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from lakehouse.rules.entity.checks import TESTS, Around, Test
+from lakehouse.text.csvtables import read_rows
+
+
+class Constraint(NamedTuple):
+    """A test of one attribute of an entity.
+
+    Attributes:
+        entity: as in `dialects.csv`.
+        family: protocol, or `CLOUDEVENTS`; empty: of every one.
+        place: path to what holds the attribute, below the entity.
+        name: the attribute; `*`: each one; empty: the place itself.
+        rule: that it breaks.
+        test: a key of `checks.TESTS`.
+        argument: of the test.
+        severity: empty: the rule's.
+    """
+
+    entity: str
+    family: str
+    place: str
+    name: str
+    rule: str
+    test: str
+    argument: str
+    severity: str
+
+
+def constraints() -> list[Constraint]:
+    """Give all rows.
+
+    Raises:
+        ValueError: the table has other columns.
+    """
+    return read_rows("lakehouse.rules", "constraints", Constraint)
+
+
+CLOUDEVENTS = "CLOUDEVENTS"
+ENVELOPE_NAMES = ("type", "source", "id", "specversion", "subject", "time", "datacontenttype", "dataschema")
+
+
+class EntityViolation(NamedTuple):
+    """A rule that an entity breaks: where in the normal form, which, what is wrong; severity None: the rule's."""
+
+    path: tuple[str, ...]
+    rule_id: str
+    message: str
+    severity: str | None = None
+
+
+class Subject(NamedTuple):
+    """An entity under test.
+
+    Attributes:
+        entity: as in `dialects.csv`: registry, messagegroup, endpoint, message, schemagroup, schema.
+        known: its attributes in normal form; for a message those of one Version.
+        ident: its id; for a Version that of its message.
+        family: protocol family of its options, where it does not name one itself.
+        envelope: the envelope of its group.
+        dialect: dialect of its document.
+        extensions: attributes that the specification does not know.
+    """
+
+    entity: str
+    known: dict[str, Any]
+    ident: str = ""
+    family: str | None = None
+    envelope: str | None = None
+    dialect: str = ""
+    extensions: dict[str, Any] | None = None
+
+
+class _Row(NamedTuple):
+    check: Test
+    argument: str
+    rule_id: str
+    severity: str | None
+
+
+class _PlaceTests(NamedTuple):
+    """The tests of one place: of its members by name, of members with other names, of the place itself; the names it has.
+
+    `sound` holds, by name, texts that passed all tests; not of names that are tested against something else in the entity.
+    """
+
+    path: tuple[str, ...]
+    names: dict[str, tuple[_Row, ...]]
+    others: tuple[_Row, ...]
+    itself: tuple[_Row, ...]
+    fixed: frozenset[str]
+    sound: dict[str, set[str]]
+
+
+_AROUND = ("role", "not_with")  # tests that look at the entity around
+_MOST_SOUND, _LONGEST_SOUND = 5_000, 200  # texts of each name, and characters of each
+
+
+@cache
+def _places(entity: str, family: str) -> tuple[_PlaceTests, ...]:
+    """Compile the rows of the table for an entity and a family."""
+    places: dict[str, dict[str, list[_Row]]] = {}
+    around: dict[str, set[str]] = {}
+    for row in constraints():
+        if row.entity == entity and row.family == family:
+            test = _Row(TESTS[row.test], row.argument, row.rule, row.severity or None)
+            places.setdefault(row.place, {}).setdefault(row.name, []).append(test)
+            if row.test in _AROUND:
+                around.setdefault(row.place, set()).add(row.name)
+    compiled = []
+    for place, names in places.items():
+        others = tuple(names.get("*", ()))
+        own = {name: (*others, *tests) for name, tests in names.items() if name not in ("", "*")}
+        sound: dict[str, set[str]] = {name: set() for name in own.keys() - around.get(place, set())}
+        path = tuple(place.split("/")) if place else ()
+        compiled.append(_PlaceTests(path, own, others, tuple(names.get("", ())), frozenset(names), sound))
+    return tuple(compiled)
+
+
+def by_table(entity: str, family: str, known: dict[str, Any]) -> list[EntityViolation]:
+    """Apply the rows of the table. This runs for every message, so it does nothing that it need not."""
+    found: list[EntityViolation] = []
+    for place in _places(entity, family):
+        holder: Any = known
+        for token in place.path:
+            holder = holder.get(token) if isinstance(holder, dict) else None
+        if isinstance(holder, dict):
+            _apply(place, holder, known, found)
+    return found
+
+
+def _apply(place: _PlaceTests, holder: dict[str, Any], known: dict[str, Any], found: list[EntityViolation]) -> None:
+    path, names, others, itself, fixed, sound = place
+    around = Around(fixed, known)
+    for test in itself:
+        told = test.check(holder, test.argument, around)
+        if told is not None:
+            found.append(EntityViolation(path, test.rule_id, told, test.severity))
+    for name, value in holder.items():
+        tests = names.get(name, others)
+        if not tests:
+            continue
+        passed = sound.get(name) if type(value) is str else None
+        if passed is not None and value in passed:
+            continue
+        around.name = name
+        before = len(found)
+        for check, argument, rule_id, severity in tests:
+            told = check(value, argument, around)
+            if told is not None:
+                found.append(EntityViolation((*path, name), rule_id, f"`{name}` {told}", severity))
+        if passed is not None and len(found) == before and len(value) <= _LONGEST_SOUND:
+            if len(passed) > _MOST_SOUND:
+                passed.clear()
+            passed.add(value)
+
+
+_MOST, _LONGEST = 20_000, 500  # texts that are remembered, and bytes of each: 10 MB at most, a tenth of it mostly
+
+
+class ValidatedCache:
+    """The JSON of members of an object that broke no rule, by all that the rules look at beside a member.
+
+    The rules about such a member must depend on its name, its value and that context alone.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[Hashable, set[tuple[str, bytes]]] = {}
+        self._count = 0
+
+    def others(self, context: Hashable, members: dict[str, Any]) -> dict[str, tuple[Any, bytes]]:
+        """Give the members that were not found sound yet, each with its JSON; of one that has none here it is empty."""
+        seen = self._texts.get(context, ())
+        found = {}
+        for name, member in members.items():
+            try:
+                text = orjson.dumps(member)
+            except TypeError:  # a number with a spelling of its own
+                text = b""
+            if (name, text) not in seen:
+                found[name] = member, text
+        return found
+
+    def add(self, context: Hashable, members: dict[str, tuple[Any, bytes]], unsound: Collection[str]) -> None:
+        """Remember members, as from `others`, but for the unsound ones."""
+        if self._count > _MOST:
+            self._texts.clear()
+            self._count = 0
+        texts = self._texts.setdefault(context, set())
+        before = len(texts)
+        texts.update((name, text) for name, (_, text) in members.items() if 0 < len(text) <= _LONGEST and name not in unsound)
+        self._count += len(texts) - before

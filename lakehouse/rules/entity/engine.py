@@ -1,0 +1,375 @@
+"""Rules about one entity, applied to its normal form: the table `constraints.csv` by one engine, and the few that it cannot tell.
+
+Runs on the executors while a document is parsed, where each entity is at hand once, and again over what is published
+(`published.check_catalog`). A row of the table is one test of one attribute, option or declared property: of which entity,
+for which protocol family or envelope, in which place of it, its name (`*`: each member, empty: the place itself), the rule, the
+test and its argument. What a rule says to a person stands in `rules.csv`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import orjson
+
+from lakehouse.compatibility import check_format
+from lakehouse.dialects.tables import FAMILIES, family_of, family_of_options, has_more_rules, has_rule, severity_in, table
+from lakehouse.domain.references import is_self_url, leads_within
+from lakehouse.rules.entity.checks import shown
+from lakehouse.rules.entity.constraints import CLOUDEVENTS, ENVELOPE_NAMES, EntityViolation, Subject, ValidatedCache, by_table
+from lakehouse.rules.entity.endpoints import check_endpoint
+from lakehouse.rules.entity.misspelled import check_members, check_names
+from lakehouse.text import values
+from lakehouse.text.jsontext import canonical_text
+from lakehouse.text.names import Xid
+
+_ENVELOPE_NAMES = frozenset(ENVELOPE_NAMES)
+_RULE_OF_TYPE = {
+    "binary": "MSG-210",
+    "boolean": "MSG-211",
+    "duration": "MSG-212",
+    "integer": "MSG-213",
+    "int32": "MSG-213",
+    "number": "MSG-214",
+    "string": "MSG-215",
+    "symbol": "MSG-216",
+    "asciisymbol": "MSG-216",
+    "timestamp": "MSG-217",
+    "uri": "MSG-218",
+    "urireference": "MSG-219",
+    "uritemplate": "MSG-220",
+    "ulong": "MSG-305",
+    "uuid": "MSG-305",
+}
+_SEGMENT = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
+_TEXT_FORMATS = ("proto", "xsd", "xmlschema", "thrift")
+_OLD_MEMBERS = {
+    "publish": (
+        "CAT-137",
+        "topicname qos retain payloadformat expiryinterval responsetopic correlationdata userproperty contenttype",
+    ),
+    "pub": ("CAT-151", "subject reply-to replyto"),
+}
+# What declarations broke no rule yet. Beside the declaration the rules look at the envelope's kind, or at the protocol.
+_SOUND = ValidatedCache()
+PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
+
+
+def check_entity(subject: Subject) -> list[EntityViolation]:
+    """Find all rules that an entity breaks by itself."""
+    found = by_table(subject.entity, "", subject.known)
+    if subject.entity == "message":
+        found += _check_message(subject)
+    elif subject.entity == "endpoint":
+        found.extend(check_endpoint(subject))
+    elif subject.entity in ("messagegroup", "schemagroup"):
+        found.extend(_check_group(subject))
+    elif subject.entity == "schema":
+        found.extend(_check_schema_text(subject))
+    found.extend(check_names(subject, is_event=subject.entity == "message" and _is_event(subject)))
+    if not found:
+        return found
+    return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in found]
+
+
+# Groups and schemas.
+
+
+def _check_group(subject: Subject) -> Iterator[EntityViolation]:
+    known, dialect = subject.known, subject.dialect
+    if has_rule(dialect, "CAT-021") and not _is_segment(subject.ident):
+        yield EntityViolation((), "CAT-021", f"the id {subject.ident!r} is not a segment of a URI without a colon")
+    if has_rule(dialect, "CAT-024") and subject.entity == "messagegroup" and not (known.get("envelope") or known.get("protocol")):
+        yield EntityViolation((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
+
+
+def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
+    form, schema = subject.known.get("format"), subject.known.get("schema")
+    is_text = isinstance(form, str) and form.lower().startswith(_TEXT_FORMATS)
+    if is_text and isinstance(schema, dict | list):
+        severity = None if has_rule(subject.dialect, "CAT-098") else "warning"
+        yield EntityViolation(
+            ("schema",), "CAT-098", f"a schema of the format {shown(form)} is a string, and this is JSON", severity
+        )
+    if isinstance(form, str) and schema is not None:
+        check = check_format(schema if isinstance(schema, str) else orjson.loads(canonical_text(schema)), form)
+        if check.is_valid is False:
+            yield EntityViolation(("schema",), "COMP-003", f"`schema` is no valid `{form[:80]}`: {check.reason}")
+
+
+# Messages.
+
+
+def _check_message(subject: Subject) -> list[EntityViolation]:
+    known = subject.known
+    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+    found: list[EntityViolation] = []
+    if isinstance(metadata, dict) and metadata:
+        found += _check_metadata(subject, metadata)
+    if isinstance(options, dict) and options:
+        found += _check_all_options(subject, options)
+    found.extend(_check_schema(known))
+    found.extend(_check_content_types(known, metadata, options))
+    if "basemessage" not in known:
+        found.extend(check_presence(known))
+    if isinstance(metadata, dict):
+        found.extend(_check_identity(subject, metadata))
+    if has_more_rules(subject.dialect):
+        found.extend(one for one in _check_definition(subject) if has_rule(subject.dialect, one.rule_id))
+    if has_rule(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
+        found.append(EntityViolation((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
+    return found
+
+
+def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityViolation]:
+    """Check the declarations of the envelope, but for those that were found sound before."""
+    known, is_event = subject.known, _is_event(subject)
+    others = _SOUND.others(is_event, metadata)
+    if not others:
+        return []
+    found = []
+    if is_event:
+        declared = {name: declaration for name, (declaration, _) in others.items()}
+        found += by_table("message", CLOUDEVENTS, known | {"envelopemetadata": declared})
+    for name, (declaration, _) in others.items():
+        found.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
+    _SOUND.add(is_event, others, {one.path[1] for one in found})
+    return found
+
+
+def _is_event(subject: Subject) -> bool:
+    """Tell that the envelope is CloudEvents: as it says, or by the names that it declares."""
+    envelope, metadata = subject.known.get("envelope") or subject.envelope, subject.known.get("envelopemetadata")
+    if isinstance(envelope, str):
+        return envelope.lower().startswith("cloudevents")
+    return isinstance(metadata, dict) and not _ENVELOPE_NAMES.isdisjoint(metadata)
+
+
+def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[EntityViolation]:
+    """Check the options of the protocol, but for those that were found sound before."""
+    known = subject.known
+    family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
+    context = (family, str(known.get("protocol", "")))
+    others = _SOUND.others(context, options)
+    found = []
+    if others:
+        rest = {option: member for option, (member, _) in others.items()}
+        if family in FAMILIES:
+            found += by_table("message", family, known | {"protocoloptions": rest})
+        found.extend(_check_options(rest, family if family in FAMILIES else None))
+        _SOUND.add(context, others, {one.path[1] for one in found})
+    found.extend(_check_exclusive_options(options, family))
+    return found
+
+
+def check_presence(known: dict[str, Any]) -> Iterator[EntityViolation]:
+    """Tell what a definition lacks; what a base may supply is looked at after flattening (requirements.md 21)."""
+    if known.get("envelope") and not known.get("envelopemetadata"):
+        yield EntityViolation(
+            ("envelope",), "MSG-161", f"`envelope` is {shown(known['envelope'])}, and there is no `envelopemetadata`"
+        )
+    if known.get("protocol") and not known.get("protocoloptions"):
+        yield EntityViolation(
+            ("protocol",), "MSG-166", f"`protocol` is {shown(known['protocol'])}, and there are no `protocoloptions`"
+        )
+    if known.get("dataschemaformat") is None:
+        if "dataschema" in known:
+            yield EntityViolation(("dataschema",), "MSG-175", "`dataschema` is given without `dataschemaformat`")
+        uri = known.get("dataschemauri")
+        if uri is not None:
+            # A schema of this registry tells its format itself; published documents lean on that.
+            severity = "warning" if isinstance(uri, str) and leads_within(uri) else None
+            yield EntityViolation(
+                ("dataschemauri",), "MSG-181", f"`dataschemauri` {shown(uri)} is given without `dataschemaformat`", severity
+            )
+
+
+def _check_declaration(declaration: Any, path: tuple[str, ...], name: str, is_event: bool = False) -> Iterator[EntityViolation]:
+    """Check a declared property by the rules that hold for all of them (MSG-197 to MSG-227)."""
+    if not isinstance(declaration, dict):
+        return
+    required = declaration.get("required")
+    if required is not None and not isinstance(required, bool):
+        yield _wrong_type(path, "required", name, required, "MSG-200", "true or false")
+    description = declaration.get("description")
+    if description is not None and not isinstance(description, str):
+        yield _wrong_type(path, "description", name, description, "MSG-197", "a string")
+    elif description == "":
+        yield EntityViolation((*path, "description"), "MSG-199", f"`description` of `{name}` is empty")
+    specurl = declaration.get("specurl")
+    if specurl is not None and not values.is_uri_reference(specurl):
+        yield EntityViolation((*path, "specurl"), "MSG-203", f"`specurl` of `{name}` is not a URI-reference: {shown(specurl)}")
+    yield from check_members(declaration, path)
+    kind = declaration.get("type")
+    if isinstance(kind, str):
+        yield from _check_type(declaration, kind, path, name, is_event)
+    elif kind is not None:
+        yield _wrong_type(path, "type", name, kind, "MSG-205", "a string")
+
+
+def _wrong_type(path: tuple[str, ...], member: str, name: str, value: Any, rule_id: str, wanted: str) -> EntityViolation:
+    return EntityViolation((*path, member), rule_id, f"`{member}` of `{name}` is {shown(value)} and must be {wanted}")
+
+
+def _check_type(
+    declaration: dict[str, Any], kind: str, path: tuple[str, ...], name: str, is_event: bool
+) -> Iterator[EntityViolation]:
+    new = values.OLD_TYPES.get(kind)
+    if new is not None:
+        told = f"`type` of `{name}` is {kind!r}, an older name of `{new}`"
+        yield EntityViolation((*path, "type"), "MSG-208", told, "warning")
+        kind = new
+    elif kind not in values.TYPES or (kind in ("ulong", "uuid") and name != "message-id"):
+        yield EntityViolation((*path, "type"), "MSG-208", f"`type` of `{name}` is {kind!r}, which is not a type")
+        return
+    value = declaration.get("value")
+    if value is None:
+        return
+    if kind == "symbol" and "content" in name:
+        kind = "asciisymbol"  # AMQP's own symbols hold the characters of media types (requirements.md 13)
+    elif kind == "integer" and is_event:
+        kind = "int32"
+    if values.fits(kind, value):
+        return
+    problem = values.template_problem(value) if kind == "uritemplate" and isinstance(value, str) else None
+    rule_id, told = problem or (_RULE_OF_TYPE[kind], f"{shown(value)} is not a value of the type `{declaration['type']}`")
+    yield EntityViolation((*path, "value"), rule_id, f"`value` of `{name}`: {told}")
+
+
+@cache
+def _kinds(family: str) -> dict[str, str]:
+    """Give the kinds of a family's options on messages."""
+    return {
+        row["name"]: row["type"]
+        for row in table()
+        if row["entity"] == "message" and row["place"] == "protocoloptions" and row["protocol"] == family
+    }
+
+
+def _check_options(options: dict[str, Any], family: str | None) -> Iterator[EntityViolation]:
+    kinds = _kinds(family) if family else {}
+    for option, member in options.items():
+        kind, path = kinds.get(option), ("protocoloptions", option)
+        if kind in ("declarations", "namedvalues") and isinstance(member, dict):
+            for name, declaration in member.items():
+                yield from _check_declaration(declaration, (*path, name), name)
+        elif isinstance(member, list):
+            for index, item in enumerate(member):
+                if isinstance(item, dict):
+                    yield from _check_declaration(item, (*path, str(index)), str(item.get("name", index)))
+        elif kind == "declaration":
+            yield from _check_declaration(member, path, option)
+
+
+def _check_exclusive_options(options: dict[str, Any], family: str | None) -> Iterator[EntityViolation]:
+    if family == "HTTP" and "method" in options and "status" in options:
+        yield EntityViolation(("protocoloptions", "status"), "MSG-290", "`method` and `status` are both given")
+    if family == "KAFKA" and "key" in options and "key_base64" in options:
+        yield EntityViolation(("protocoloptions", "key_base64"), "MSG-370", "`key` and `key_base64` are both given")
+
+
+def _check_schema(known: dict[str, Any]) -> Iterator[EntityViolation]:
+    uri, xid = known.get("dataschemauri"), known.get("dataschemaxid")
+    form = known.get("dataschemaformat")
+    if isinstance(form, str) and form.lower().startswith("proto") and isinstance(uri, str) and uri.endswith(".proto"):
+        yield EntityViolation(
+            ("dataschemauri",), "MSG-179", f"`dataschemauri` {shown(uri)} leads to a whole file of message types"
+        )
+    if "dataschema" in known and uri is not None:
+        yield EntityViolation(("dataschemauri",), "MSG-174", "`dataschema` and `dataschemauri` are both given")
+    if isinstance(uri, str) and isinstance(xid, str) and xid.startswith("/") and not is_self_url(uri, Xid(xid)):
+        yield EntityViolation(
+            ("dataschemaxid",), "MSG-185", f"`dataschemaxid` {xid} is not what `dataschemauri` {shown(uri)} leads to"
+        )
+
+
+def _check_definition(subject: Subject) -> Iterator[EntityViolation]:
+    """Check what 003 alone has: the body's declarations, and the wrapper `definition`, kept as written."""
+    known = subject.known
+    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+    if isinstance(metadata, dict) and ("dataschema" in known or "dataschemauri" in known):
+        for name, rule_id in (("datacontenttype", "CAT-104"), ("dataschema", "CAT-106")):
+            if name not in metadata:
+                yield EntityViolation(("envelopemetadata",), rule_id, f"there is a schema, and `{name}` is not declared")
+    header = options.get("header") if isinstance(options, dict) else None
+    for name in header if isinstance(header, dict) else ():
+        if name in ("first-acquirer", "delivery-count"):
+            yield EntityViolation(("protocoloptions", "header", name), "CAT-114", f"`{name}` is state of a message in transit")
+    definition = (subject.extensions or {}).get("definition")
+    if not isinstance(definition, dict):
+        return
+    version, data = definition.get("mqttversion"), definition.get("applicationdata")
+    if version not in (None, "3.1.1", "5.0"):
+        yield EntityViolation(("definition", "mqttversion"), "CAT-138", f"`mqttversion` is {shown(version)}; allowed: 3.1.1, 5.0")
+    encoding = data.get("amqpencoding") if isinstance(data, dict) else None
+    if encoding not in (None, "Data", "Value", "Sequence"):
+        path = ("definition", "applicationdata", "amqpencoding")
+        yield EntityViolation(path, "CAT-133", f"`amqpencoding` is {shown(encoding)}; allowed: Data, Value, Sequence")
+    for section, (rule_id, members) in _OLD_MEMBERS.items():
+        written = definition.get(section)
+        for name in written if isinstance(written, dict) else ():
+            if name not in members.split():
+                yield EntityViolation(("definition", section, name), rule_id, f"`{name}` is not a member of `{section}`")
+
+
+def _check_content_types(known: dict[str, Any], metadata: Any, options: Any) -> Iterator[EntityViolation]:
+    """All content types of a definition agree (MSG-189); that of a structured event is its envelope's (MSG-190)."""
+    mode = known["envelopeoptions"].get("mode") if isinstance(known.get("envelopeoptions"), dict) else None
+    own = known.get("datacontenttype")
+    found: list[tuple[tuple[str, ...], str]] = []
+    if isinstance(own, str):
+        found.append((("datacontenttype",), own))
+        if mode == "structured" and not own.lower().startswith("application/cloudevents"):
+            told = f"`datacontenttype` is {shown(own)}; `mode` is structured, so it must be application/cloudevents+…"
+            yield EntityViolation(("datacontenttype",), "MSG-190", told)
+            return
+    if isinstance(metadata, dict) and mode != "structured":
+        found.extend(_text_value(metadata.get("datacontenttype"), ("envelopemetadata", "datacontenttype")))
+    if isinstance(options, dict):
+        found.extend(_text_value(options.get("content_type"), ("protocoloptions", "content_type")))
+        section = options.get("properties")
+        if isinstance(section, dict):
+            found.extend(_text_value(section.get("content-type"), ("protocoloptions", "properties", "content-type")))
+        headers = options.get("headers")
+        for index, item in enumerate(headers) if isinstance(headers, list) else ():
+            if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
+                found.extend(_text_value(item, ("protocoloptions", "headers", str(index))))
+    for path, text in found[1:]:
+        if text.replace(" ", "").lower() != found[0][1].replace(" ", "").lower():
+            yield EntityViolation(
+                path, "MSG-189", f"the content type is {shown(text)} here and {shown(found[0][1])} in {'/'.join(found[0][0])}"
+            )
+
+
+def _text_value(declaration: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    value = declaration.get("value") if isinstance(declaration, dict) else None
+    if isinstance(value, str) and value and not values.is_template(value):
+        yield path, value
+
+
+def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[EntityViolation]:
+    """What the envelope declares agrees with the message that declares it."""
+    known = subject.known
+    declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
+    if declared is not None and subject.ident and declared != subject.ident:
+        rule_id = "CAT-103" if has_rule(subject.dialect, "CAT-103") else "MSG-141"
+        told = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
+        yield EntityViolation(("envelopemetadata", "type"), rule_id, told)
+    if has_rule(subject.dialect, "CAT-102") and declared is None and "basemessage" not in known:
+        yield EntityViolation(("envelopemetadata",), "CAT-102", "no `type` is declared with a value")
+    uri = known.get("dataschemauri")
+    for path, text in _text_value(metadata.get("dataschema"), ("envelopemetadata", "dataschema")):
+        if isinstance(uri, str) and text.strip() != uri.strip():
+            yield EntityViolation(
+                path, "MSG-260", f"the CloudEvents `dataschema` is {shown(text)}, and `dataschemauri` is {shown(uri)}"
+            )
+
+
+def _is_segment(text: str) -> bool:
+    return _SEGMENT.fullmatch(text) is not None
+
+
+# Endpoints.

@@ -1,0 +1,376 @@
+"""What the rules between entities look at: what was staged, laid over what is published."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, MapType, StringType, StructField, StructType
+
+from lakehouse.log.baseline import concerned_registries, of_registries
+from lakehouse.log.projections import project
+from lakehouse.rules.relational.options import declared_options, endpoint_options
+from lakehouse.store.deltatables import open_table
+from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import count_if
+from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS, Table
+from lakehouse.store.xids import is_fragment, message_of, named_entities, spelled_xid
+
+
+class Candidate(NamedTuple):
+    """What would be published: things, and what of the stage is new in it.
+
+    things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
+    that findings are told of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
+    entity would be written anew by that document), and what the rules between entities look at. rows: staged rows that would be
+    written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
+    """
+
+    things: DataFrame
+    rows: DataFrame
+    leaving: DataFrame | None
+
+
+def candidate(
+    spark: SparkSession,
+    stage: DataFrame,
+    used: set[str],
+    compared: DataFrame | None = None,
+    *,
+    compare: bool = True,
+    known: DataFrame | None = None,
+) -> Candidate:
+    """Lay what would be written over what is published.
+
+    Args:
+        spark: the session.
+        stage: columns `schema.STAGE`.
+        used: names of the entity tables that hold something.
+        compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
+        compare: give the published state of what would be written, too, as kinds of its own.
+        known: as from `documentfacts.current_documents`: the dialects of documents that were not read; None: those of none.
+    """
+    documents = stage.filter(F.col("row") == "document")
+    dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
+    entities = stage.filter((F.col("row") == "entity") & F.col("kind").isin([table.kind for table in TABLES]))
+    if compared is None:
+        held = entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
+        rows, leaving = entities, None
+    else:
+        held, rows = _owned(entities, compared)
+        leaving = compared.filter(F.col("op") == "delete").select(*KEY)
+    read = _with_single(staged_rows(held), entities, compare=compare)
+    staged = _with_dialect(read, dialects, None if compared is None else known).select(*COLUMNS)
+    tables = [table for table in TABLES if table.name in used]
+    if not tables:
+        return Candidate(staged, rows, leaving)
+    registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
+    parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
+    there = reduce(DataFrame.unionByName, parts)
+    earlier = _earlier(there, rows) if compare else None
+    others = _left_alone(there, documents.select("registryid"), entities.select(*KEY), compared)
+    things = staged.unionByName(_with_dialect(others, dialects, known).select(*COLUMNS))
+    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
+
+
+def _with_dialect(rows: DataFrame, dialects: DataFrame, known: DataFrame | None) -> DataFrame:
+    """Tell the dialects of documents: as they were read now, else as they were at their last load."""
+    place = ["registryid", "document_uri"]
+    rows = rows.join(F.broadcast(dialects), on=place, how="left")
+    if known is None:
+        return rows
+    before = known.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("_dialect"))
+    rows = rows.join(F.broadcast(before), on=place, how="left")
+    return rows.withColumn("dialect", F.coalesce("dialect", "_dialect")).drop("_dialect")
+
+
+def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Give what the documents would own of what they hold.
+
+    Args:
+        entities: staged rows of entities.
+        compared: as for `candidate`.
+
+    Returns:
+        One row per entity and document that findings are told of, columns of `entities` with `staged` and `_isdefault`; and the
+        staged rows that would be written, one per entity.
+    """
+    verdict = compared.select(
+        *KEY,
+        "document_uris",
+        F.col("document_uri").alias("_source"),
+        F.col("isdefault").alias("_isdefault"),
+        F.get("agreed", F.lit(0))["document_uri"].alias("_first_staged"),
+    )
+    both = entities.join(verdict, on=KEY, how="inner")
+    rows = both.filter(F.col("document_uri") == F.col("_source")).select(*entities.columns)
+    owned = both.filter(F.array_contains("document_uris", F.col("document_uri")))
+    first = F.get("document_uris", F.lit(0))
+    told = F.when(F.col("document_uri") == F.col("_first_staged"), F.array_distinct(F.array("document_uri", first)))
+    held = owned.withColumn("_told", F.explode(F.coalesce(told, F.array("document_uri"))))
+    is_staged = F.col("_source").isNotNull() & (F.col("_told") == F.col("document_uri"))
+    return held.withColumns({"staged": is_staged, "document_uri": F.col("_told")}), rows
+
+
+def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, compared: DataFrame | None) -> DataFrame:
+    """Give what is published and would stay as it is, of the registries that the documents name; columns of `published_rows`.
+
+    Args:
+        published: columns of `published_rows`.
+        concerned: the registries, in a column registryid.
+        staged: keys of what the documents hold.
+        compared: as for `candidate`.
+    """
+    if compared is None:
+        alone = published.join(staged.distinct(), on=KEY, how="left_anti")
+    else:
+        is_deleted = F.coalesce(F.col("op") == "delete", F.lit(False))
+        is_held = F.arrays_overlap("document_uris", F.transform("agreed", lambda claim: claim["document_uri"]))
+        after = compared.select(
+            *KEY,
+            F.coalesce(is_deleted | is_held, F.lit(False)).alias("_is_elsewhere"),
+            F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("_owner"),
+            F.col("isdefault").alias("_isdefault"),
+        )
+        concerned = concerned.unionByName(compared.filter(is_deleted).select("registryid"))
+        alone = published.join(after, on=KEY, how="left").filter(~F.coalesce("_is_elsewhere", F.lit(False)))
+        owner, isdefault = F.coalesce("_owner", "document_uri"), F.coalesce("_isdefault", "isdefault")
+        alone = alone.withColumns({"document_uri": owner, "isdefault": isdefault})
+    alone = alone.join(F.broadcast(concerned.distinct()), on="registryid", how="left_semi")
+    return alone.withColumn("staged", F.lit(False))
+
+
+def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:
+    """Tell of what is the only Version of a message that its document writes without `versions`, whoever owns the message."""
+    if not compare:
+        return read.withColumn("single", F.lit(False))
+    plain = entities.filter(F.col("raw").isNull() & (F.col("kind") == "message"))
+    named = plain.select("registryid", "document_uri", F.col("xid").alias("message_xid"), F.lit(True).alias("single"))
+    both = read.join(named, on=["registryid", "document_uri", "message_xid"], how="left")
+    return both.withColumn("single", F.coalesce("single", F.lit(False)))
+
+
+def candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
+    """Lay rows of a table that would be written over the published ones, as the table has them.
+
+    Args:
+        spark: the session.
+        found: what would be published.
+        table: the table.
+        used: names of the entity tables that hold something.
+
+    Returns:
+        Rows that would be written have 0 as `snapshot_id`, and the document that writes them as the only one.
+    """
+    entities = found.rows.filter(F.col("kind") == table.kind)
+    logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
+    staged = project(logged, table).dropDuplicates(["registryid", "xid"])
+    if table.name not in used:
+        return staged
+    published = open_table(spark, table.name).join(staged, on=["registryid", "xid"], how="left_anti")
+    if found.leaving is not None:
+        published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
+    return staged.unionByName(published.select(*staged.columns))
+
+
+def holders_of(things: DataFrame) -> DataFrame:
+    """Give groups and endpoints: registryid, container (their XID), holder_kind, holder_envelope, holder_protocol."""
+    named = things.filter(F.col("kind").isin("group", "endpoint"))
+    return named.groupBy("registryid", F.col("xid").alias("container")).agg(
+        F.min("kind").alias("holder_kind"), F.min("envelope").alias("holder_envelope"), F.min("protocol").alias("holder_protocol")
+    )
+
+
+def _earlier(published: DataFrame, entities: DataFrame) -> DataFrame:
+    """Give the published state of what is staged, as kinds of its own: rules about change compare with it."""
+    keys = entities.select(*KEY).distinct()
+    own = published.filter(F.col("kind").isin([table.kind for table in (GROUPS, MESSAGES, VERSIONS)]))
+    return own.join(keys, on=KEY, how="left_semi").transform(_as_earlier)
+
+
+def _as_earlier(published: DataFrame) -> DataFrame:
+    named = published.withColumn("kind", F.concat(F.lit("earlier "), "kind"))
+    return named.withColumns({"staged": F.lit(False), "dialect": F.lit(None).cast("string")}).select(*COLUMNS)
+
+
+TABLES = (GROUPS, ENDPOINTS, MESSAGES, VERSIONS, SCHEMAS, SCHEMAVERSIONS)
+_STRING = StringType()
+_OPTIONS = MapType(_STRING, _STRING)
+_LOOKED_AT = StructType(
+    [
+        StructField("envelope", _STRING),
+        StructField("protocol", _STRING),
+        StructField("envelopemetadata", _STRING),
+        StructField("protocoloptions", _STRING),
+        StructField("basemessage", _STRING),
+        StructField("dataschemaxid", _STRING),
+        StructField("dataschemauri", _STRING),
+        StructField("dataschemaformat", _STRING),
+        StructField("ancestor", _STRING),
+        StructField("isdefault", BooleanType()),
+        StructField("xref", _STRING),
+        StructField("compatibility", _STRING),
+        StructField("authority", _STRING),
+        StructField("messagegroups", ArrayType(_STRING)),
+    ]
+)
+COLUMNS = (
+    *KEY,
+    "document_uri",
+    "staged",
+    "dialect",
+    "envelope",
+    "protocol",
+    "basemessage",
+    "dataschemaxid",
+    "schema_reference",
+    "ancestor",
+    "isdefault",
+    "own_default",
+    "xref",
+    "compatibility",
+    "authority",
+    "messagegroups",
+    "willmessage",
+    "ce_type",
+    "lacks",
+    "options",
+    "metadata",
+    "content_hash",
+    "single",
+    "message_xid",
+    "container",
+)
+
+
+def staged_rows(entities: DataFrame) -> DataFrame:
+    """Give what the rules look at of staged entities.
+
+    Args:
+        entities: rows of entities of `schema.STAGE`, of the kinds of `TABLES`; staged; _isdefault (NULL: as the text says, which
+            is own_default).
+    """
+    # Of Versions of schemas, which are large, only the XIDs are looked at.
+    body = F.from_json(F.when(F.col("kind") != SCHEMAVERSIONS.kind, F.col("body")), _LOOKED_AT)
+    read = entities.withColumn("b", body).select(
+        *KEY,
+        "document_uri",
+        "staged",
+        *(F.col(f"b.{name}").alias(name) for name in _LOOKED_AT.names if name != "isdefault"),
+        F.coalesce("_isdefault", "b.isdefault").alias("isdefault"),
+        F.col("b.isdefault").alias("own_default"),
+        F.col("attributes")["/envelopemetadata/type/value"].alias("_type"),
+        F.col("attributes")["/dataschema"].alias("_schema"),
+        declared_options(F.col("attributes")).alias("_options"),
+        "content_hash",
+    )
+    return _derived(read)
+
+
+def published_rows(rows: DataFrame, table: Table) -> DataFrame:
+    """Give what the rules look at of rows of an entity table."""
+    present = set() if table is SCHEMAVERSIONS else set(table.columns.names)
+    looked_at = [
+        (F.col(field.name) if field.name in present else F.lit(None).cast(field.dataType)).alias(field.name)
+        for field in _LOOKED_AT
+    ]
+    kind, schema = (
+        F.col("attributes")[pointer] if "attributes" in present else F.lit(None).cast("string")
+        for pointer in ("/envelopemetadata/type/value", "/dataschema")
+    )
+    read = rows.select(
+        "registryid",
+        F.lit(table.kind).alias("kind"),
+        "xid",
+        F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri"),
+        *looked_at,
+        kind.alias("_type"),
+        schema.alias("_schema"),
+        (declared_options(F.col("attributes")) if table is VERSIONS else F.lit(None).cast(_OPTIONS)).alias("_options"),
+        "content_hash",
+        F.lit(False).alias("single"),
+        F.lit(None).cast("boolean").alias("own_default"),
+    )
+    return _derived(read)
+
+
+def schema_targets() -> Column:
+    """Return the schemas and Versions of schemas that a row's `schema_reference` may mean, an array of XIDs; NULL: none."""
+    return named_entities(F.regexp_replace("schema_reference", r"\A#", ""))
+
+
+def _derived(read: DataFrame) -> DataFrame:
+    will = F.when(F.col("kind") == "endpoint", F.get_json_object("protocoloptions", "$.willmessage"))
+    is_endpoint, is_version = F.col("kind") == "endpoint", F.col("kind") == "version"
+    derived = read.withColumns(
+        {
+            "willmessage": will,
+            "message_xid": F.when(F.col("kind").isin("message", "version"), message_of("xid")),
+            "container": F.substring_index("xid", "/", 3),
+            "schema_reference": _schema_reference(),
+            "ce_type": F.get_json_object(F.concat(F.lit('{"v":'), "_type", F.lit("}")), "$.v"),
+            "lacks": _lacks(),
+            "options": F.when(is_endpoint, endpoint_options()).when(is_version, F.col("_options")),
+            "metadata": F.xxhash64("envelope", "envelopemetadata", "protocol", "protocoloptions"),
+        }
+    )
+    return derived.drop("_options")
+
+
+def _schema_reference() -> Column:
+    """Give where in the registry `dataschemauri` leads, spelled as an XID, and after # when it leads into its own document."""
+    spelled = F.concat(F.when(is_fragment("dataschemauri"), "#").otherwise(""), spelled_xid("dataschemauri"))
+    return F.when((F.col("kind") == "version") & spelled.rlike(r"(?i)\A#?/schemagroups"), spelled)
+
+
+def _lacks() -> Column:
+    """Tell that a definition by itself lacks what its attributes ask for."""
+    has_schema = F.col("dataschemauri").isNotNull() | F.col("_schema").isNotNull()
+    lacks = (
+        (F.col("envelope").isNotNull() & F.col("envelopemetadata").isNull())
+        | (F.col("protocol").isNotNull() & F.col("protocoloptions").isNull())
+        | (has_schema & F.col("dataschemaformat").isNull())
+    )
+    return (F.col("kind") == "version") & lacks
+
+
+_FEW = 100_000
+
+
+class Present(NamedTuple):
+    """How many there are of what rules are about."""
+
+    holders: int
+    aliases: int
+    references: int
+    bases: int
+    wills: int
+    lists: int
+    options: int
+    earlier: int
+    uris: int
+
+
+def look_at(things: DataFrame) -> Present:
+    """Count what rules are about."""
+    version, endpoint = F.col("kind") == "version", F.col("kind") == "endpoint"
+    references = F.coalesce("basemessage", "dataschemaxid", "ancestor", "willmessage").isNotNull()
+    counted = {
+        "holders": F.col("kind").isin("group", "endpoint"),
+        "aliases": F.col("kind").isin("message", "schema") & F.col("xref").isNotNull(),
+        "references": (version | endpoint) & references,
+        "bases": version & F.col("basemessage").isNotNull(),
+        "wills": endpoint & F.col("willmessage").isNotNull(),
+        "lists": endpoint & F.col("messagegroups").isNotNull(),
+        "options": endpoint & F.col("options").isNotNull(),
+        "earlier": F.startswith("kind", F.lit("earlier ")),
+        "uris": F.col("schema_reference").isNotNull(),
+    }
+    return Present(**count_if(things, counted))
+
+
+def few(rows: DataFrame, count: int) -> DataFrame:
+    """Let rows be sent to all tasks that join with them, when they are few; then the other side stays where it is."""
+    return F.broadcast(rows) if count <= _FEW else rows

@@ -1,0 +1,145 @@
+"""Versions that are compared with those before them, by what `compatibility` of their message or schema promises (COMP-001).
+
+`domain.neighbours` finds the same pairs by look-ups, and says which entity a finding is about.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.domain.promises import PROMISES, compared_pairs
+from lakehouse.rules.relational.candidaterows import Candidate, candidate_rows
+from lakehouse.rules.relational.pairs import no_pairs, pairs_of
+from lakehouse.store.deltatables import open_table
+from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import is_empty, materialize
+from lakehouse.store.schema import MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS
+from lakehouse.store.xids import message_of
+
+_HOLDER = ["registryid", "holder"]
+_PAIRS = "array<struct<later:string,earlier:string>>"
+
+
+def check_promises(spark: SparkSession, found: Candidate, used: set[str]) -> DataFrame:
+    """Pair Versions of which one would be written, or of whose message or schema `compatibility` would be another one.
+
+    Args:
+        spark: the session.
+        found: what would be published.
+        used: names of the entity tables that hold something.
+
+    Returns:
+        Pairs, as from `pairs.pairs_of`.
+    """
+    holders = _promising(found.things)
+    if is_empty(holders):
+        return no_pairs(spark)
+    staged = found.things.filter("staged")
+    concerned = staged.select("registryid", message_of("xid").alias("holder")).distinct()
+    versions, schemaversions = (candidate_rows(spark, found, table, used) for table in (VERSIONS, SCHEMAVERSIONS))
+    holders = _with_published(spark, holders.join(concerned, on=_HOLDER, how="left_semi"), used)
+    both = _compared(holders, versions, schemaversions)
+    is_other_promise = F.col("written_by").isNotNull() & (F.col("published") != F.col("compatibility"))
+    subject = (
+        F.when(F.col("later.written_by").isNotNull(), F.col("later.xid"))
+        .when(F.col("earlier.written_by").isNotNull(), F.col("earlier.xid"))
+        .when(is_other_promise, F.col("holder"))
+    )
+    return _pairs(both.withColumn("xid", subject), staged)
+
+
+def check_published_promises(spark: SparkSession, things: DataFrame) -> DataFrame:
+    """Pair all Versions of the current schema with those that they are compared with.
+
+    Args:
+        spark: the session.
+        things: what is published, as for the rules between entities.
+
+    Returns:
+        Pairs, as from `pairs.pairs_of`.
+    """
+    holders = _promising(things)
+    if is_empty(holders):
+        return no_pairs(spark)
+    both = _compared(holders, spark.table("versions"), spark.table("schemaversions"))
+    return _pairs(both.withColumn("xid", F.col("later.xid")), things)
+
+
+def _promising(things: DataFrame) -> DataFrame:
+    """Return messages and schemas with a promise: registryid, holder (XID), compatibility, written_by (a document or NULL)."""
+    holders = things.filter(F.col("kind").isin("message", "schema") & F.col("compatibility").isin(*PROMISES))
+    written_by = F.min(F.when(F.col("staged"), F.col("document_uri"))).alias("written_by")
+    promise = F.max(F.struct("staged", "compatibility"))["compatibility"].alias("compatibility")
+    return materialize(holders.groupBy("registryid", F.col("xid").alias("holder")).agg(promise, written_by))
+
+
+def _with_published(spark: SparkSession, holders: DataFrame, used: set[str]) -> DataFrame:
+    """Add what messages and schemas promise as they are published; NULL: they are new."""
+    tables = [open_table(spark, table.name) for table in (MESSAGES, SCHEMAS) if table.name in used]
+    if not tables:
+        return holders.withColumn("published", F.lit(None).cast("string"))
+    promise = F.coalesce("compatibility", F.lit("")).alias("published")
+    rows = [table.select("registryid", F.col("xid").alias("holder"), promise) for table in tables]
+    return holders.join(reduce(DataFrame.unionByName, rows), on=_HOLDER, how="left")
+
+
+def _compared(holders: DataFrame, versions: DataFrame, schemaversions: DataFrame) -> DataFrame:
+    """Pair Versions with those that they are compared with.
+
+    Args:
+        holders: as from `_promising`, and other columns.
+        versions: rows of the table, with all Versions of these messages.
+        schemaversions: the same of schemas.
+
+    Returns:
+        `holders` with later and earlier, each a struct of xid, versionid, written_by (a document or NULL), kind and compared
+        (members as `ComparedVersion`).
+    """
+    nothing = {name: F.lit(None).cast("string") for name in ("format", "schema", "basemessage")}
+    nothing["leaves"] = F.lit(None).cast("map<string,string>")
+    of_message = {"basemessage": F.col("basemessage"), "leaves": F.col("attributes")}
+    of_schema = {"format": F.col("format"), "schema": F.col("schema")}
+    both = _sides(versions, VERSIONS.kind, "message_xid", nothing | of_message)
+    sides = both.unionByName(_sides(schemaversions, SCHEMAVERSIONS.kind, "schema_xid", nothing | of_schema))
+    sides = materialize(sides.join(F.broadcast(holders.select(*_HOLDER)), on=_HOLDER, how="left_semi"))
+    ancestors = F.map_from_entries(F.collect_list(F.struct("side.versionid", "ancestor"))).alias("ancestors")
+    chains = holders.join(sides.groupBy(*_HOLDER).agg(ancestors), on=_HOLDER)
+    pairs = F.udf(compared_pairs, _PAIRS, useArrow=False)("ancestors", "compatibility")
+    paired = chains.withColumn("_pair", F.explode(pairs)).drop("ancestors")
+    for name in ("later", "earlier"):
+        own = sides.select(*_HOLDER, F.col("side").alias(name), F.col("side.versionid").alias("_versionid"))
+        paired = paired.withColumn("_versionid", F.col(f"_pair.{name}")).join(own, on=[*_HOLDER, "_versionid"])
+    return paired.drop("_pair", "_versionid")
+
+
+def _sides(rows: DataFrame, kind: str, holder: str, compared: dict[str, Column]) -> DataFrame:
+    written_by = F.when(F.col("snapshot_id") == 0, F.get("document_uris", F.lit(0)))
+    side = F.struct(
+        "xid",
+        "versionid",
+        written_by.alias("written_by"),
+        F.lit(kind).alias("kind"),
+        F.struct(*(value.alias(name) for name, value in compared.items())).alias("compared"),
+    )
+    ancestor = F.coalesce("ancestor", "versionid").alias("ancestor")
+    return rows.select("registryid", F.col(holder).alias("holder"), ancestor, side.alias("side"))
+
+
+def _pairs(compared: DataFrame, things: DataFrame) -> DataFrame:
+    """Make pairs of Versions whose finding is about an entity: `compared` as from `_compared`, with xid; NULL: about none."""
+    subjects = things.select(*KEY, "document_uri", "staged", "dialect", "isdefault", "own_default")
+    rows = subjects.join(compared.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
+    return pairs_of(
+        rows,
+        "of_promise",
+        kind=F.col("later.kind"),
+        compatibility=F.col("compatibility"),
+        version=F.col("later.compared"),
+        versionid=F.col("later.versionid"),
+        earlier=F.col("earlier.compared"),
+        earlier_id=F.col("earlier.versionid"),
+        is_holders=F.col("xid") == F.col("holder"),
+    )

@@ -1,0 +1,103 @@
+"""Definitions that lack something by themselves, with what they have after flattening (requirements.md 21)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.domain.relations import FLATTENED, SECTIONS
+from lakehouse.rules.relational.candidaterows import Candidate, candidate_rows, holders_of
+from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
+from lakehouse.settings import Settings
+from lakehouse.store.materialize import is_empty, is_known_empty, materialize
+from lakehouse.store.schema import MESSAGES, VERSIONS
+from lakehouse.store.views import read_view
+
+
+def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
+    """Tell what messages lack that would be written and have a base, which may supply it.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed.
+        found: what would be published.
+        used: names of the entity tables that hold something.
+    """
+    lacking = _find_lacking(found.things, F.col("staged"))
+    if is_empty(lacking):
+        return no_pairs(spark)
+    return _pairs(lacking, flattened_candidate(spark, settings, found, used, lacking))
+
+
+def flattened_candidate(
+    spark: SparkSession, settings: Settings, found: Candidate, used: set[str], wanted: DataFrame
+) -> DataFrame:
+    """Give the effective definitions that messages would have: registryid, message_xid, chain_status, attributes.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed.
+        found: what would be published.
+        used: names of the entity tables that hold something.
+        wanted: the messages: registryid, message_xid.
+    """
+    stand_ins = {table.name: candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins["scope"] = _only(stand_ins["messages"], wanted)
+    return _read_flattened(spark, settings, stand_ins)
+
+
+def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
+    """Tell what published messages of the current schema lack that have a base: one that changed since may supply it no more.
+
+    Args:
+        spark: the session.
+        settings: how far chains of bases are followed; None: as far as the views can.
+        things: what is published, as for the rules between entities.
+    """
+    lacking = _find_lacking(things, F.lit(True))
+    if is_empty(lacking):
+        return no_pairs(spark)
+    return _pairs(lacking, flattened_published(spark, settings, lacking))
+
+
+def flattened_published(spark: SparkSession, settings: Settings | None, wanted: DataFrame) -> DataFrame:
+    """Give the effective definitions of published messages of the current schema: as `flattened_candidate`."""
+    return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)})
+
+
+def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
+    """Find default Versions that have a base, and lack something by themselves: what the others have, no base takes away."""
+    defaults = things.filter(concerned & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull())
+    in_group = holders_of(things).filter("holder_kind = 'group'")
+    if is_known_empty(defaults):
+        return defaults
+    based = defaults.join(in_group, on=["registryid", "container"], how="left")
+    needs_envelope = F.col("envelope").isNull() & F.col("holder_envelope").isNotNull()
+    return materialize(based.filter(F.col("lacks") | needs_envelope))
+
+
+def _only(messages: DataFrame, wanted: DataFrame) -> DataFrame:
+    keys = wanted.select("registryid", F.col("message_xid").alias("xid")).distinct()
+    return messages.join(keys, on=["registryid", "xid"], how="left_semi")
+
+
+def _read_flattened(spark: SparkSession, settings: Settings | None, stand_ins: dict[str, DataFrame]) -> DataFrame:
+    flat = read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages")
+    return flat.select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
+
+
+def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
+    """Pair messages with their effective definitions; one whose base is not there yet is not judged."""
+    both = lacking.join(flattened, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
+    known = {at: F.col("attributes")[at] for at in FLATTENED}
+    known["/dataschema"] = F.when(known["/dataschema"].isNotNull(), "{}")  # its text decides nothing
+    known |= {f"{at}/": F.when(F.exists(F.map_keys("attributes"), partial(_is_below, at)), "{}") for at in SECTIONS}
+    leaves = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in known.items()))
+    leaves = F.map_from_entries(F.filter(leaves, lambda one: one["value"].isNotNull()))
+    return only_broken(materialize(pairs_of(both, "of_flattened", leaves=leaves, holder_envelope=F.col("holder_envelope"))))
+
+
+def _is_below(section: str, pointer: Column) -> Column:
+    return pointer.startswith(f"{section}/")

@@ -1,0 +1,325 @@
+"""Pairs of an entity and its neighbours: joins over what was staged and, where that does not say, what is published.
+
+Here a message meets its group and endpoint, its base, its schema, its earlier self; `domain.relations` says which rules a pair
+breaks. What is not there is not looked for, and what there is little of is broadcast: most catalogs break few rules, and have few
+of what the rules are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, reduce
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from lakehouse.dialects.tables import dialects_with_rule
+from lakehouse.domain.relations import ABOUT_CHANGE, ONE_TYPE, VARYING
+from lakehouse.rules.relational.candidaterows import Present, few, holders_of, look_at, schema_targets
+from lakehouse.rules.relational.options import Flattened, check_options
+from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
+from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import count, is_known_empty, materialize
+from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.xids import without_version
+
+_Check = Callable[[DataFrame, Present], DataFrame]
+
+
+def check_entities(things: DataFrame, duplicate_messageids: str | None = None, flattened: Flattened | None = None) -> DataFrame:
+    """Find what the rules between entities look at.
+
+    Args:
+        things: as from `candidate`; read several times.
+        duplicate_messageids: severity of a messageid that comes twice, where it is not the rule's.
+        flattened: as for `options.check_options`.
+
+    Returns:
+        Pairs, as from `pairs.pairs_of`; one may come in several rows.
+    """
+    present = look_at(things)
+    checks: dict[_Check, int] = {
+        check_members: present.holders,
+        check_references: present.references,
+        check_cycles: present.bases,
+        check_versions: 1,
+        partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
+        lambda rows, there: check_options(rows, members(rows, there), flattened): present.options,
+        check_variants: 1,
+        check_changes: present.earlier,
+        check_schema_uris: present.uris,
+        check_aliases: present.aliases,
+    }
+    found = [check(things, present) for check, concerned in checks.items() if concerned]
+    return reduce(DataFrame.unionByName, found, no_pairs(things.sparkSession))
+
+
+def members(things: DataFrame, present: Present) -> DataFrame:
+    """Give the messages with what they say by their default Version: also those that stand for another one (xref).
+
+    Returns:
+        `things` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint),
+        borrowed, and is_based: it says something of its own and of its bases.
+    """
+    defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
+    defaults = defaults.withColumn("is_based", F.col("basemessage").isNotNull())
+    own = defaults.withColumn("borrowed", F.lit(False))
+    if not present.aliases:
+        return own
+    aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    shown = ("envelope", "protocol", "options")
+    targets = defaults.select(
+        "registryid", F.col("message_xid").alias("xref"), "is_based", *(F.col(name).alias(f"_{name}") for name in shown)
+    )
+    borrowed = targets.join(aliases, on=["registryid", "xref"], how="inner").withColumns(
+        {name: F.col(f"_{name}") for name in shown} | {"borrowed": F.lit(True)}
+    )
+    return own.unionByName(borrowed.drop(*(f"_{name}" for name in shown)))
+
+
+def check_members(things: DataFrame, present: Present) -> DataFrame:
+    """Find the messages that do not fit the group or endpoint that holds them."""
+    holders = few(holders_of(things), present.holders)
+    both = members(things, present).join(holders, on=["registryid", "container"], how="inner")
+    values = {name: F.col(name) for name in ("envelope", "protocol", "holder_envelope", "holder_protocol")}
+    values["in_group"] = F.col("holder_kind") == "group"
+    values["is_based"] = F.col("basemessage").isNotNull()
+    return only_broken(pairs_of(both, "of_holder", **values))
+
+
+def check_references(things: DataFrame, present: Present) -> DataFrame:
+    """Find the bases, schemas, ancestors and will messages that are not there."""
+    version, endpoint = F.col("kind") == "version", F.col("kind") == "endpoint"
+    targets = {
+        "basemessage": F.when(version & F.col("basemessage").startswith("/"), without_version("basemessage")),
+        "dataschemaxid": F.when(version & F.col("dataschemaxid").startswith("/"), without_version("dataschemaxid")),
+        "ancestor": F.when(version, F.concat("message_xid", F.lit("/versions/"), "ancestor")),
+        "willmessage": F.when(endpoint & F.col("willmessage").startswith("/"), without_version("willmessage")),
+    }
+    named = F.array(*(F.struct(F.lit(name).alias("attribute"), target.alias("target")) for name, target in targets.items()))
+    sources = things.filter((version | endpoint) & F.coalesce(*targets).isNotNull())
+    wanted = sources.withColumn("reference", F.explode(F.filter(named, lambda one: one["target"].isNotNull())))
+    # An ancestor that is the Version itself needs no look-up.
+    wanted = wanted.filter(F.col("reference.target") != F.col("xid"))
+    wanted = wanted.withColumns({"attribute": F.col("reference.attribute"), "target": F.col("reference.target")}).drop(
+        "reference"
+    )
+    there = things.filter(F.col("kind").isin("message", "version", "schema")).select("registryid", F.col("xid").alias("target"))
+    absent = wanted.join(there, on=["registryid", "target"], how="left_anti")
+    group = F.when(F.col("attribute") == "dataschemaxid", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
+    known = _with_group(absent.withColumn("group", group), things, present)
+    nowhere = pairs_of(
+        known, "of_absent_target", attribute=F.col("attribute"), target=F.col("target"), has_group=F.col("has_group")
+    )
+    return nowhere.unionByName(_check_wills(things, wanted, present)) if present.wills else nowhere
+
+
+def _with_group(rows: DataFrame, things: DataFrame, present: Present) -> DataFrame:
+    """Add whether the group that a column `group` names is there: has_group."""
+    groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group"))
+    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
+    both = rows.join(groups, on=["registryid", "group"], how="left")
+    return both.withColumn("has_group", F.coalesce("has_group", F.lit(False)))
+
+
+def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> DataFrame:
+    defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
+    kinds = defaults.select(
+        "registryid",
+        F.col("message_xid").alias("target"),
+        F.col("envelope").alias("target_envelope"),
+        F.col("protocol").alias("target_protocol"),
+    )
+    wills = few(wanted.filter(F.col("attribute") == "willmessage"), present.wills)
+    both = kinds.join(wills, on=["registryid", "target"], how="inner")
+    return pairs_of(both, "of_will", target=F.col("target"), envelope=F.col("target_envelope"), protocol=F.col("target_protocol"))
+
+
+def check_schema_uris(things: DataFrame, present: Present) -> DataFrame:
+    """Find each `dataschemauri` that leads into the own document, or into a schema group of the registry, and to no schema."""
+    key = [*KEY, "document_uri"]
+    referring = things.filter(F.col("schema_reference").isNotNull())
+    path = F.regexp_replace("schema_reference", r"\A#", "")
+    schemas = things.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
+    wanted = referring.select(*key, F.explode(schema_targets()).alias("target"))
+    found = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
+    absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(found, on=key, how="left_anti")
+    is_fragment = F.startswith("schema_reference", F.lit("#"))
+    known = _with_group(absent, things, present)
+    return pairs_of(known, "of_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
+
+
+def check_aliases(things: DataFrame, present: Present) -> DataFrame:
+    """Find what each alias stands for."""
+    either = things.filter(F.col("kind").isin("message", "schema"))
+    targets = either.select("registryid", F.col("xid").alias("xref"), F.col("xref").alias("further")).distinct()
+    aliases = few(either.filter(F.col("xref").isNotNull()), present.aliases)
+    both = aliases.join(targets.withColumn("is_there", F.lit(True)), on=["registryid", "xref"], how="left")
+    return pairs_of(both, "of_alias", **{name: F.col(name) for name in ("xid", "xref", "is_there", "further")})
+
+
+def check_versions(things: DataFrame, present: Present) -> DataFrame:
+    """Find messages whose Versions have different metadata and, where a dialect asks for it, messages of one `type`."""
+    versions = things.filter(F.col("kind") == "version")
+    place = F.xxhash64("registryid", "message_xid", "document_uri")
+    differing = versions.groupBy(place.alias("place")).agg(
+        F.min("metadata").alias("least"), F.max("metadata").alias("most"), F.count("basemessage").alias("based")
+    )
+    differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
+    several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
+    is_asked = F.col("dialect").isin(dialects_with_rule(ONE_TYPE))
+    old = versions.filter(is_asked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
+    same = Window.partitionBy("registryid", "ce_type")
+    published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
+    doubled = old.withColumn("earliest", F.coalesce(published, F.min("message_xid").over(same)))
+    doubled = doubled.filter(F.col("earliest") != F.col("message_xid"))
+    twice = pairs_of(doubled, "of_same_type", ce_type=F.col("ce_type"), other=F.col("earliest"))
+    return pairs_of(several, "of_versions").unionByName(twice)
+
+
+def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
+    """Find the groups that endpoints name, the kinds of messages in these, and messageids that come twice."""
+    endpoints = things.filter((F.col("kind") == "endpoint") & F.col("messagegroups").isNotNull())
+    groups = F.array_distinct(F.array_append("messagegroups", F.col("xid")))
+    endpoint = [*KEY, "document_uri", "staged", "dialect"]
+    lists = endpoints.select(
+        *endpoint,
+        F.col("envelope").alias("own_envelope"),
+        F.col("protocol").alias("own_protocol"),
+        F.explode(groups).alias("container"),
+    )
+    carried = members(things, present).select("registryid", "container", "message_xid", "envelope", "protocol")
+    # A group's messages are mostly of one kind. A message that several documents define alike is one.
+    of_kind = [F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")]
+    kinds = carried.groupBy("registryid", "container", "envelope", "protocol").agg(*of_kind)
+    both = lists.join(kinds, on=["registryid", "container"], how="inner")
+    kind = F.when(F.col("container") != F.col("xid"), F.struct("envelope", "protocol", "message_xid", "messages"))
+    grouped = both.groupBy(*endpoint, "own_envelope", "own_protocol").agg(
+        F.collect_list(kind).alias("listed"), F.count_distinct("container").alias("containers")
+    )
+    grouped = materialize(grouped)
+    values = {"listed": F.col("listed"), "envelope": F.col("own_envelope"), "protocol": F.col("own_protocol")}
+    there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
+    named = lists.filter(F.col("container").startswith("/"))
+    absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
+    found = pairs_of(grouped, "of_listed", **values).unionByName(pairs_of(absent, "of_absent_group", group=F.col("container")))
+    # Only what has messages in two places can have an id twice.
+    several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
+    if is_known_empty(several):
+        return found
+    messageid = F.substring_index("message_xid", "/", -1).alias("messageid")
+    own = lists.join(several, on=[*KEY, "document_uri"], how="left_semi").select(*endpoint, "container")
+    same_id = own.join(carried, on=["registryid", "container"], how="inner").groupBy(*endpoint, messageid)
+    ids = same_id.agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
+    twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
+    severity = F.lit(duplicate_messageids).cast("string")
+    return found.unionByName(pairs_of(twice, "of_messageids", messageid=F.col("twice"), severity=severity))
+
+
+def check_variants(things: DataFrame, present: Present) -> DataFrame:
+    """Find ids under one parent that differ in letter case only, over all documents; what is published keeps its id."""
+    last = F.substring_index("xid", "/", -1)
+    parent = F.expr("left(xid, length(xid) - length(substring_index(xid, '/', -1)))")
+    keyed = things.filter(F.col("kind").isin(*VARYING)).withColumns({"parent": parent, "last": F.lower(last)})
+    # By numbers: a place where only one XID stands is most of them, and numbers are grouped much sooner than texts.
+    keyed = keyed.withColumn("place", F.xxhash64("registryid", "parent", "last"))
+    crowded = keyed.groupBy("place").agg(F.min(F.xxhash64("xid")).alias("least"), F.max(F.xxhash64("xid")).alias("most"))
+    near = _with_one_of(crowded.filter(F.col("least") != F.col("most")).select("place"), keyed)
+    place = ["registryid", "parent", "last"]
+    spelled = near.groupBy(*place).agg(
+        F.min("xid").alias("least"), F.max("xid").alias("most"), F.min(F.when(~F.col("staged"), F.col("xid"))).alias("published")
+    )
+    spelled = spelled.filter(F.col("least") != F.col("most"))
+    earlier = F.coalesce("published", "least")
+    variants = near.join(spelled, on=place, how="inner").filter(F.col("xid") != earlier)
+    return pairs_of(variants, "of_variant", kind=F.col("kind"), other=earlier)
+
+
+def check_changes(things: DataFrame, present: Present) -> DataFrame:
+    """Find what is published and written anew, in the dialects that forbid some changes."""
+    earlier = things.filter(F.col("kind").startswith("earlier ")).select(
+        "registryid",
+        F.substring("kind", len("earlier ") + 1, 100).alias("kind"),
+        "xid",
+        *(F.col(name).alias(f"old_{name}") for name in ("content_hash", "envelope", "protocol", "authority")),
+    )
+    is_asked = F.col("dialect").isin([dialect for rule_id in ABOUT_CHANGE for dialect in dialects_with_rule(rule_id)])
+    old = things.filter(F.col("staged") & is_asked & F.col("kind").isin("group", "message", "version"))
+    both = old.join(earlier, on=KEY, how="inner")
+    return pairs_of(
+        both.filter(F.col("content_hash") != F.col("old_content_hash")),
+        "of_change",
+        kind=F.col("kind"),
+        is_declared=~F.col("single"),
+        format=F.coalesce("envelope", "protocol"),
+        old_format=F.coalesce("old_envelope", "old_protocol"),
+        authority=F.col("authority"),
+        old_authority=F.col("old_authority"),
+    )
+
+
+def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
+    """Keep the rows in one of the places, which are looked for first: mostly there is none, and nothing is joined.
+
+    Args:
+        places: a column, place.
+        rows: a column place among others.
+    """
+    if is_interpreted(rows.sparkSession):  # to look for them first takes as long as what it might save
+        return rows.join(F.broadcast(places), on="place", how="left_semi")
+    found = places.localCheckpoint(eager=False)
+    number = found.count()
+    return rows.join(few(found, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
+
+
+def check_cycles(things: DataFrame, present: Present) -> DataFrame:
+    """Find Versions whose chain of bases comes back to them; to an older Version of the same message it may lead.
+
+    Each step doubles the way: an edge then leads two, four, eight bases on. Ways that end drop out, so a catalog without
+    cycles is done after as many steps as its longest chain has bits.
+    """
+    versions = things.filter((F.col("kind") == "version") & F.col("basemessage").startswith("/"))
+    edges = versions.select("registryid", F.col("xid").alias("from"), "basemessage")
+    # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
+    way = materialize(
+        edges.join(_as_bases(things, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct()
+    )
+    total = left = count(way)
+    length = 1
+    while left and length <= total:  # a way longer than there are edges comes back somewhere
+        further = way.select("registryid", F.col("from").alias("to"), F.col("to").alias("end"))
+        way = materialize(way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
+        left, length = count(way), length * 2
+    if not left:
+        return no_pairs(things.sparkSession)
+    on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
+    on_it = versions.join(on_cycle, on=["registryid", "xid"])
+    # A message that is written anew, and comes to show a Version that was there, is what closes the cycle: that is told of it.
+    shown = on_it.filter("isdefault").groupBy("registryid", "message_xid")
+    there = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter("NOT _is_written")
+    messages = things.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")
+    closing = materialize(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
+    by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
+    others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
+    found = pairs_of(others, "of_cycle", basemessage=F.col("basemessage"))
+    return found.unionByName(pairs_of(closing, "of_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
+
+
+def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
+    """Return the names by which a base means a Version: its own and those through aliases; of the default one its message's, too.
+
+    Returns:
+        One row per name: registryid, basemessage (the name), to (the Version).
+    """
+    default = F.when(F.col("isdefault"), F.col("message_xid"))
+    names = F.explode(F.array_compact(F.array("xid", default))).alias("basemessage")
+    own = versions.select("registryid", F.col("xid").alias("to"), names)
+    if not present.aliases:
+        return own
+    aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = aliases.select("registryid", F.col("xid").alias("alias"), F.col("xref").alias("message_xid"))
+    shown = versions.select("registryid", "message_xid", "isdefault", F.col("xid").alias("to"))
+    borrowed = shown.join(aliases, on=["registryid", "message_xid"])
+    by_version = F.concat("alias", F.lit("/versions/"), F.substring_index("to", "/", -1))
+    names = F.explode(F.array_compact(F.array(by_version, F.when(F.col("isdefault"), F.col("alias"))))).alias("basemessage")
+    return own.unionByName(borrowed.select("registryid", "to", names))

@@ -1,0 +1,79 @@
+"""Pairs of an entity and a neighbour, which Spark joins, and the functions of `domain.relations`, which judge them.
+
+A pair becomes a case: the few values that decide, as JSON. Few are collected and judged by the driver, many go through Python on
+the executors. Where each message would be a pair, the few kinds of cases are looked at first, and only those that break go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakehouse.domain.relations import JUDGES
+from lakehouse.rules.findings import FINDINGS, OF_ENTITY, arrow_schema, finding_of, no_findings, shown_at, subject_of
+from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import is_known_empty, no_rows
+from lakehouse.store.sessions import is_interpreted
+
+_PAIR = StructType([*OF_ENTITY, *(StructField(name, StringType()) for name in ("judge", "case"))])
+_MOST_KINDS = 1000
+
+
+def pairs_of(rows: DataFrame, judge: str, **values: Column) -> DataFrame:
+    """Make pairs of rows.
+
+    Args:
+        rows: columns of `KEY`, document_uri, staged, dialect; isdefault and own_default, where the rows are Versions.
+        judge: name of a function of `domain.relations`.
+        values: its arguments; those that are NULL are left out.
+    """
+    if judge not in JUDGES:
+        raise ValueError(f"no rule between entities is judged by {judge}")
+    entities = (shown_at(rows, flag).alias(name) for flag, name in (("isdefault", "entity"), ("own_default", "own_entity")))
+    case = F.to_json(F.struct(*(value.alias(name) for name, value in values.items()))) if values else F.lit("{}")
+    return rows.select("document_uri", *KEY, "staged", "dialect", *entities, F.lit(judge).alias("judge"), case.alias("case"))
+
+
+def only_broken(pairs: DataFrame) -> DataFrame:
+    """Keep of many pairs those whose case breaks a rule, where there are few kinds of cases; of few it is not asked here."""
+    if is_interpreted(pairs.sparkSession):
+        return pairs
+    found = pairs.select("judge", "case").distinct().limit(_MOST_KINDS + 1).collect()
+    if len(found) > _MOST_KINDS:
+        return pairs
+    broken = [row["case"] for row in found if any(JUDGES[row["judge"]](**orjson.loads(row["case"])))]
+    return pairs.filter(F.col("case").isin(broken)) if broken else pairs.filter(F.lit(False))
+
+
+def no_pairs(spark: SparkSession) -> DataFrame:
+    """Return a frame of pairs without any."""
+    return no_rows(spark, _PAIR)
+
+
+def judged(pairs: DataFrame) -> DataFrame:
+    """Return the rules that pairs break: columns `FOUND`; a finding may come in several rows."""
+    spark = pairs.sparkSession
+    if is_known_empty(pairs):
+        return no_findings(spark)
+    if not is_interpreted(spark):
+        return pairs.mapInArrow(_judge, FINDINGS)
+    found = [one for row in pairs.collect() for one in _findings_of(row.asDict())]
+    return spark.createDataFrame(pa.Table.from_pylist(found, schema=arrow_schema())) if found else no_findings(spark)
+
+
+def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema()
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _findings_of(row)], schema=schema)
+
+
+def _findings_of(pair: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    subject = subject_of(pair)
+    for violation in JUDGES[pair["judge"]](**orjson.loads(pair["case"])):
+        yield finding_of(subject, violation)

@@ -1,0 +1,205 @@
+"""A snapshot as a book of pages: what a page is made with, and how it is put together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, NamedTuple, TypeVar
+
+from lakehouse.readmodel.model import ReadModel
+from lakehouse.readmodel.queries import count_changed
+from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.site import addresses
+from lakehouse.site.overview import Overview
+from lakehouse.site.templating import MEDIA_TYPES, render
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
+
+T = TypeVar("T")
+PER_PAGE = 100
+_MOST_KEPT = 8
+
+
+class _Nothing:
+    """What is kept under a key that is not there; None may be kept."""
+
+
+_NOTHING = _Nothing()
+
+
+class Page(NamedTuple):
+    """A page.
+
+    Attributes:
+        path: where it stands, relative to the root of the site.
+        body: its bytes.
+        media_type: of the body.
+    """
+
+    path: str
+    body: bytes
+    media_type: str = MEDIA_TYPES["html"]
+
+
+class ListPage(NamedTuple):
+    """A page of a list.
+
+    Attributes:
+        rows: what it shows.
+        number: which one, from 1.
+        pages: how many there are.
+        total: of all rows.
+        path: of the first page.
+    """
+
+    rows: Sequence[Any]
+    number: int
+    pages: int
+    total: int
+    path: str
+
+    @property
+    def first(self) -> int:
+        """Give the number of the first row that is shown, from 1."""
+        return (self.number - 1) * PER_PAGE + 1
+
+    def at(self, number: int) -> str:
+        """Give the path of another page."""
+        return addresses.page_of_list(self.path, number)
+
+    @property
+    def near(self) -> list[int]:
+        """Give the numbers of the pages that are linked: the first, the last and those around; 0 stands for a gap."""
+        wanted = sorted({1, self.pages, *range(max(1, self.number - 2), min(self.pages, self.number + 2) + 1)})
+        found: list[int] = []
+        for one in wanted:
+            if found and one > found[-1] + 1:
+                found.append(0)
+            found.append(one)
+        return found
+
+
+@dataclass
+class PageStyle:
+    """How pages are made.
+
+    Attributes:
+        is_served: a server answers: search and comparisons take parameters.
+        api: URL of the API of the catalog, for lines of `curl`; empty: there is none.
+        base_url: URL under which the site stands; empty: that is not known.
+        at: the past snapshot that the whole site shows; None: the newest.
+        max_chain_depth: setting of that name.
+    """
+
+    is_served: bool = False
+    api: str = ""
+    base_url: str = ""
+    at: int | None = None
+    max_chain_depth: int = 128
+
+
+@dataclass
+class PageContext:
+    """What pages of a snapshot are made with; valid as long as the view is.
+
+    Attributes:
+        model: whose snapshot it is.
+        view: the snapshot.
+        overview: of it.
+        style: how pages are made.
+    """
+
+    model: ReadModel
+    view: View
+    overview: Overview
+    style: PageStyle = field(default_factory=PageStyle)
+    kept: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
+
+    def page(self, template: str, path: str, /, **told: Any) -> Page:
+        """Make a page of a template; its links lead from its path."""
+        root = "../" * path.count("/") or "./"
+        links = Links(self.overview)
+        common = {"book": self, "style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
+        return Page(path, render(template, **common, **told))
+
+    def part(self, rows: Sequence[Any], path: str, number: int, read: Callable[[Any], Any] | None = None) -> ListPage | None:
+        """Cut a page out of a list; None: it is not that long.
+
+        Args:
+            rows: the list.
+            path: of the first page.
+            number: of the page, from 1.
+            read: makes what is shown of each row of the page.
+        """
+        pages = max(1, ceil(len(rows) / PER_PAGE))
+        if not 1 <= number <= pages:
+            return None
+        some = rows[(number - 1) * PER_PAGE : number * PER_PAGE]
+        return ListPage([read(one) for one in some] if read else some, number, pages, len(rows), path)
+
+    def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
+        """Look an entity up."""
+        return self.view.entity(registryid, xid)
+
+    def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
+        """Give the effective definition of a message; None: it is not computed yet."""
+        return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_KEPT)
+
+    def commit_of(self, snapshot_id: int) -> dict[str, Any]:
+        """Give the facts of a snapshot."""
+        return self.remember(("commit", snapshot_id), lambda: self.view.commit_of(snapshot_id), 2000)
+
+    def changes_of(self, snapshot_id: int) -> dict[str, int]:
+        """Count what a snapshot changed, by op."""
+        return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id), 2000)
+
+    def remember(self, key: Any, make: Callable[[], T], most: int = _MOST_KEPT) -> T:
+        """Make something once for many pages.
+
+        Args:
+            key: begins with what kind of thing it is.
+            make: makes it.
+            most: of that kind are kept.
+        """
+        kept = self.kept.setdefault(key[0], OrderedDict())
+        found: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one looks at another may let go
+        if isinstance(found, _Nothing):
+            found = kept[key] = make()
+            if len(kept) > most:
+                kept.popitem(last=False)
+        return found
+
+
+class Links:
+    """Paths as templates ask for them."""
+
+    def __init__(self, overview: Overview) -> None:
+        self.overview = overview
+        self.rule = addresses.path_of_rule
+        self.snapshot = addresses.path_of_snapshot
+        self.to = addresses.path_of
+        self.beside = addresses.path_beside
+
+    def document(self, registryid: RegistryId, uri: str) -> str | None:
+        """Give the path of a document; None: the catalog does not know it any more."""
+        return addresses.path_of_document(registryid, uri) if (registryid, uri) in self.overview.documents else None
+
+    def known(self, registryid: RegistryId, xid: Xid | None) -> str | None:
+        """Give the path of what an XID names; None: it is not in the catalog."""
+        if not xid or not xid.startswith("/"):
+            return None
+        holder = xid_of_resource(xid)
+        if not self.overview.has(registryid, holder):
+            return None
+        # The page of a message shows its default Version; a message with a single one has no other page.
+        return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else holder)
+
+    @staticmethod
+    def name(xid: Xid | None) -> str:
+        """Give the id at the end of an XID; of a Version of a message with its holder's."""
+        if not xid:
+            return ""
+        parts = xid.split("/")
+        return f"{parts[4]} (Version {parts[6]})" if len(parts) == 7 else parts[-1]

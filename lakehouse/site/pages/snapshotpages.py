@@ -1,0 +1,167 @@
+"""The past of the catalog: the time line, what each snapshot changed, and the difference between two of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import chain, groupby
+from typing import Any, NamedTuple
+
+from lakehouse.domain.diff import CLASSES, Difference
+from lakehouse.errors import SnapshotNotFound
+from lakehouse.readmodel.queries import ChangedRow, TooManyChanges, changed_in, diff_snapshots
+from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
+from lakehouse.site.pagecontext import PER_PAGE, ListPage, Page, PageContext
+from lakehouse.site.pages.consequences import broken_endpoints, feed_page
+from lakehouse.site.pages.past import declared_differences
+
+MOST_CHANGED = 20_000  # entities that a page compares
+_MOST_TOLD = 5
+_LAST, _MOST_LABELS = 5, 5
+_MOST_BROKEN = 100
+
+
+class SnapshotRow(NamedTuple):
+    """What a snapshot changed, as it is told: differences at most `_MOST_TOLD` of them, the gravest first."""
+
+    change: ChangedRow
+    differences: list[Difference]
+    more: int
+    is_breaking: bool
+
+
+def snapshots_page(book: PageContext, number: int) -> Page | None:
+    """Make a page of the time line, the newest first."""
+    known = [one for one in book.overview.snapshots if one.snapshot_id <= book.view.snapshot_id]
+    part = book.part(known[::-1], SNAPSHOTS, number)
+    return None if part is None else book.page("snapshots.html", part.at(number), part=part)
+
+
+def snapshot_page(book: PageContext, snapshot_id: int, number: int) -> Page | None:
+    """Make a page of what a snapshot changed."""
+    known = next((one for one in book.overview.snapshots if one.snapshot_id == snapshot_id), None)
+    if known is None or snapshot_id > book.view.snapshot_id:
+        return None
+    total = sum(book.changes_of(snapshot_id).values())
+    pages = max(1, -(-total // PER_PAGE))
+    if not 1 <= number <= pages:
+        return None
+    rows = [_row(one) for one in changed_in(book.view, snapshot_id, PER_PAGE, (number - 1) * PER_PAGE)]
+    part = ListPage(rows, number, pages, total, path_of_snapshot(snapshot_id))
+    documents = [(key, facts) for key, (at, facts) in book.overview.documents.items() if at == snapshot_id]
+    return book.page(
+        "snapshot.html", part.at(number), snapshot=known, part=part, documents=sorted(documents)[:50],
+        compared=_path(book, snapshot_id),
+    )  # fmt: skip
+
+
+def _row(change: ChangedRow) -> SnapshotRow:
+    found = []
+    if change.op == "update" and change.before is not None:
+        found = declared_differences(change.registryid, change.kind, change.xid, change.before, change.body)
+    is_breaking = any(one.class_ == CLASSES[0] for one in found)
+    return SnapshotRow(change, found[:_MOST_TOLD], max(0, len(found) - _MOST_TOLD), is_breaking)
+
+
+def _path(book: PageContext, snapshot_id: int) -> str | None:
+    """Give the path of the comparison with the snapshot before, where it stands ready."""
+    pair = (snapshot_id - 1, snapshot_id)
+    if snapshot_id < 2 or not (book.style.is_served or pair in ready_pairs(book)):
+        return None
+    return path_of_comparison(COMPARE, str(pair[0]), str(pair[1]))
+
+
+def ready_pairs(book: PageContext) -> list[tuple[int, int]]:
+    """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
+    number = book.view.snapshot_id
+    found = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
+    found += [(one, other) for _, one, other in _presets(book)]
+    return list(dict.fromkeys(found))
+
+
+def compare_page(book: PageContext, before: str, after: str, number: int = 1) -> Page | None:
+    """Make the page that compares two snapshots, as `lakehouse diff` does; None: there is no such page of it.
+
+    Args:
+        book: of the snapshot.
+        before: number, label, date or time of a snapshot; empty: only the choice is shown.
+        after: likewise.
+        number: of the page, from 1.
+    """
+    found: list[Difference] = []
+    problem, pair = "", None
+    if before and after:
+        try:
+            pair = (book.view.resolve(before), book.view.resolve(after))
+            found = _gravest_first(_compared(book, *pair))
+        except SnapshotNotFound as error:
+            problem = str(error)
+        except TooManyChanges:
+            problem = (
+                f"More than {MOST_CHANGED:,} entities changed, which a page does not compare: "
+                f"lakehouse diff {before} {after} does."
+            )
+    path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])) if pair else COMPARE
+    part = book.part(found, path, number)
+    if part is None:
+        return None
+    counts: dict[str, int] = {name: sum(one.class_ == name for one in found) for name in CLASSES}
+    ready = [(one, other, path_of_comparison(COMPARE, str(one), str(other))) for one, other in ready_pairs(book)]
+    entities = [(key, list(rows)) for key, rows in groupby(part.rows, lambda one: (one.registryid, one.xid))]
+    told: dict[str, Any] = {
+        "broken": broken_endpoints(book, found)[:_MOST_BROKEN],
+        "presets": [(title, path_of_comparison(COMPARE, str(one), str(other))) for title, one, other in _presets(book)],
+        "part": part,
+        "entities": entities,
+        "counts": counts,
+        "pair": pair,
+        "problem": problem,
+        "ready": ready,
+    }
+    return book.page("compare.html", part.at(number), before=before, after=after, **told)
+
+
+def _presets(book: PageContext) -> list[tuple[str, int, int]]:
+    """List what people compare most: the last change, the last 7 and 30 days before it, and since the last labels."""
+    number = book.view.snapshot_id
+    upto = [one for one in book.overview.snapshots if one.snapshot_id <= number]
+    if number < 2 or not upto:
+        return []
+    found = [("last change", number - 1)]
+    for days in (7, 30):
+        before = [one.snapshot_id for one in upto if one.committed_at <= upto[-1].committed_at - timedelta(days=days)]
+        found += [(f"last {days} days", before[-1])] if before else []
+    labelled = [one for one in upto[:-1] if one.labels][::-1][:_MOST_LABELS]
+    found += [(f"since {label}", one.snapshot_id) for one in labelled for label in one.labels]
+    return [(title, one, number) for title, one in found]
+
+
+def feed(book: PageContext, only_breaking: bool) -> Page:
+    """Make the feed of the last snapshots."""
+
+    def compared(before: int, after: int) -> list[Difference] | None:
+        try:
+            return _compared(book, before, after)
+        except TooManyChanges:
+            return None
+
+    return feed_page(book, compared, only_breaking)
+
+
+def _compared(book: PageContext, before: int, after: int) -> list[Difference]:
+    return book.remember(("diff", before, after), lambda: diff_snapshots(book.model, before, after, MOST_CHANGED), 2)
+
+
+def _gravest_first(found: list[Difference]) -> list[Difference]:
+    """Put the differences of each entity together; entities with the gravest ones come first, as in the list."""
+    entities: dict[tuple[str, str], list[Difference]] = {}
+    for one in found:
+        entities.setdefault((one.registryid, one.xid), []).append(one)
+    return list(chain.from_iterable(entities.values()))
+
+
+def count_differences(book: PageContext, before: int, after: int) -> int:
+    """Count the differences that a comparison of two snapshots shows."""
+    try:
+        return len(_compared(book, before, after))
+    except (SnapshotNotFound, TooManyChanges):
+        return 0

@@ -1,0 +1,242 @@
+"""The catalog's tables: created from `ddl/tables`, attached as late as a command needs them.
+
+Without a metastore each session attaches the tables that stand under the warehouse folder; with one (Hive, Unity Catalog) they
+are there already. Names, not paths, are used everywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehouse.errors import SettingsError, WarehouseError
+from lakehouse.settings import Settings, data_folder
+from lakehouse.store.delta.conflicts import is_conflict, retries
+from lakehouse.store.delta.log import current_files, qualified, schema_location, table_bytes, table_location
+from lakehouse.store.delta.positions import was_never_written
+from lakehouse.store.files import exists
+from lakehouse.store.internals import deltalog
+from lakehouse.store.internals.deltalog import Files
+from lakehouse.store.localpaths import no_catalog
+from lakehouse.store.materialize import no_rows
+from lakehouse.store.migrations import check_not_newer, migrate, stored_version
+from lakehouse.store.schema import DECLARATIONS, SCHEMA
+from lakehouse.store.session import absolute_location
+from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
+
+TABLES = tuple(DECLARATIONS)
+SCHEMA_VERSION = 1
+# What Delta says of a folder that has files and no log yet.
+_HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+_THREADS = 4
+# Whether the session's catalog, or its metastore, is told the columns of tables, for which Delta computes the state of each.
+TELL_CATALOG = "spark.databricks.delta.catalog.update.enabled"
+_STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
+
+
+def table_name(name: str) -> str:
+    """Give the full name of a table of the live schema."""
+    return f"{SCHEMA}.{name}"
+
+
+def open_table(spark: SparkSession, name: str) -> DataFrame:
+    """Read a table of the live schema as it is now, or the rows that stand in for it in this session.
+
+    Where the session's work is small, the table's files are read as they are: Delta would ask by a query which these are.
+    """
+    if name in _stood_in(spark):
+        return spark.table(name)
+    files = current_files(spark, name) if is_interpreted(spark) else None
+    return spark.table(table_name(name)) if files is None else read_files(spark, files)
+
+
+def read_files(spark: SparkSession, files: Files) -> DataFrame:
+    """Read the files of a table's version as they are."""
+    return spark.read.schema(files.columns).parquet(*files.locations) if files.locations else no_rows(spark, files.columns)
+
+
+def stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
+    """Let rows be read instead of a table, in this session only and until `remove_stand_ins`: nothing is stored.
+
+    Args:
+        session: whose rows they are.
+        name: the table.
+        rows: its columns.
+    """
+    rows.createOrReplaceTempView(name)
+    session.conf.set(_STOOD_IN, " ".join(sorted({name, *_stood_in(session)})))
+
+
+def remove_stand_ins(session: SparkSession) -> None:
+    """Let all tables be read themselves again."""
+    for name in _stood_in(session):
+        session.catalog.dropTempView(name)
+    session.conf.unset(_STOOD_IN)
+
+
+def forget_table(spark: SparkSession, name: str) -> None:
+    """Take a table whose folder is gone or broken out of the session's catalog and of Delta's memory, without a look at it."""
+    deltalog.forget_table(spark, SCHEMA, name)
+
+
+def create_tables(spark: SparkSession, settings: Settings) -> None:
+    """Create the tables that are missing, attach the others, and bring those of an older release forward.
+
+    Raises:
+        SettingsError: on this store a commit could be lost.
+        WarehouseTooNew: the warehouse was written by a newer version of the product.
+    """
+    check_writers(spark, settings)
+    _use_schema(spark, settings)
+    with interpreted(spark, True):  # what Delta looks up of a new table is little, whatever the log holds
+        _each(lambda name: _attach_or_create(spark, name), TABLES)
+    migrate(spark, SCHEMA_VERSION, TABLES)
+
+
+def check_writers(spark: SparkSession, settings: Settings) -> None:
+    """Refuse to write where two processes could overwrite each other's commits; every command that writes asks.
+
+    Raises:
+        SettingsError: on this store a commit could be lost.
+    """
+    scheme = re.match(r"\A(s3[an]?)://", settings.warehouse)
+    if scheme is None or settings.single_writer or spark.conf.get(f"spark.delta.logStore.{scheme[1]}.impl", None):
+        return
+    raise SettingsError(
+        f"{settings.warehouse}: on S3 two processes that write at once could lose a commit. Let one write at a time, and say so "
+        "with the setting single_writer (LAKEHOUSE_SINGLE_WRITER=true), or name a log store that excludes them "
+        f"(spark.delta.logStore.{scheme[1]}.impl)."
+    )
+
+
+def attach_log(spark: SparkSession, settings: Settings) -> bool:
+    """Attach the log alone; False when there is none, or when it is of an older release, and `create_tables` has more to do.
+
+    Raises:
+        WarehouseTooNew: the warehouse was written by a newer version of the product.
+    """
+    if not attach_existing(spark, settings, ["changes"]):
+        return False
+    version = stored_version(spark)
+    check_not_newer(version, SCHEMA_VERSION)
+    return version == SCHEMA_VERSION
+
+
+def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> None:
+    """Attach tables of the warehouse to this session.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
+    """
+    wanted = list(names)
+    there = attach_existing(spark, settings, wanted)
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise no_catalog(settings.warehouse, missing[0])
+    if "changes" in wanted:
+        _check_version(spark)
+
+
+def attach_existing(spark: SparkSession, settings: Settings, names: Iterable[str] = TABLES) -> set[str]:
+    """Attach those of the tables that are there, and give their names; makes nothing, not even the warehouse's folder."""
+    wanted = list(names)
+    if not _has_schema(spark, settings):
+        return set()
+    _use_schema(spark, settings)
+    return {name for name, attached in zip(wanted, _each(lambda name: _attach(spark, name), wanted), strict=True) if attached}
+
+
+def is_small(spark: SparkSession, settings: Settings) -> bool:
+    """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
+    if not spark.catalog.tableExists(table_name("changes")):
+        return True
+    return was_never_written(spark, "changes") or table_bytes(spark, "changes") <= settings.interpreted_bytes
+
+
+def tables_named_in(query: str) -> list[str]:
+    """Give the tables whose names stand in a query; all of them when none does and it may list them."""
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    named = [name for name in TABLES if name in words]
+    lists = not named and re.match(r"\s*(show|describe|desc)\b", query, re.IGNORECASE)
+    return list(TABLES) if lists else named
+
+
+def _use_schema(spark: SparkSession, settings: Settings) -> None:
+    """Make the schema the current one; without a metastore its tables stand right below the warehouse folder.
+
+    Raises:
+        WarehouseError: the session has the tables of another warehouse.
+    """
+    if not _is_embedded(spark):
+        spark.conf.set(TELL_CATALOG, "true")  # others ask the metastore for columns
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    else:
+        wanted = qualified(spark, settings.warehouse)
+        if not spark.catalog.databaseExists(SCHEMA):
+            literal = wanted.replace("\\", "\\\\").replace("'", "\\'")
+            spark.sql(f"CREATE SCHEMA {SCHEMA} LOCATION '{literal}'")
+        attached = schema_location(spark)
+        if attached != wanted:
+            raise WarehouseError(f"this Spark session works on {attached}, not on {wanted}. Use one session per warehouse.")
+    spark.catalog.setCurrentDatabase(SCHEMA)
+
+
+def _has_schema(spark: SparkSession, settings: Settings) -> bool:
+    """Tell whether the schema can be used without making anything."""
+    if not _is_embedded(spark):
+        return spark.catalog.databaseExists(SCHEMA)
+    return exists(spark, absolute_location(settings.warehouse))
+
+
+def _is_embedded(spark: SparkSession) -> bool:
+    """Tell that the session's catalog is its own, and no metastore."""
+    return spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
+
+
+def _stood_in(spark: SparkSession) -> list[str]:
+    return str(spark.conf.get(_STOOD_IN, "")).split()
+
+
+def _each(action: Any, names: Iterable[str]) -> list[Any]:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(action, names))
+
+
+def _attach_or_create(spark: SparkSession, name: str) -> None:
+    """Attach a table or create it; where another process is about to create it, wait until it is there."""
+    for attempt in retries(20, lambda error: is_conflict(error) or _HALF_CREATED in str(error)):
+        with attempt:
+            _attach(spark, name) or _create(spark, name)
+
+
+def _attach(spark: SparkSession, name: str) -> bool:
+    """Attach one table; False when there is none."""
+    if spark.catalog.tableExists(table_name(name)):
+        return True
+    location = table_location(spark, name)
+    if not exists(spark, f"{location}/_delta_log"):
+        return False
+    spark.catalog.createTable(table_name(name), path=location, source="delta")
+    return True
+
+
+def _create(spark: SparkSession, name: str) -> bool:
+    session = open_sibling(spark, SCHEMA)
+    session.conf.set(TELL_CATALOG, str(spark.conf.get(TELL_CATALOG, "false")))
+    ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
+    session.sql(ddl.rstrip().removesuffix(";"))
+    return True
+
+
+def _check_version(spark: SparkSession) -> None:
+    version = stored_version(spark)
+    check_not_newer(version, SCHEMA_VERSION)
+    if version < SCHEMA_VERSION:
+        raise WarehouseError(
+            f"the warehouse has tables of version {version}, and this product works with version {SCHEMA_VERSION}. "
+            "Bring them forward with `lakehouse migrate`; older releases no longer work on them then."
+        )

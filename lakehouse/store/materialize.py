@@ -1,0 +1,67 @@
+"""Frames that are computed once and read several times: by the executors where they are large, by the driver where they are few.
+
+What follows is then planned over rows, and not over all that they were made of. Of few rows Spark knows at once how many there
+are: it sends them to where they are joined with, leaves out what joins with none, and looks up no files for them.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from lakehouse.store.internals.plans import hand_over, held_rows, on_driver
+from lakehouse.store.sessions import is_interpreted
+
+__all__ = ["count", "count_if", "hand_over", "is_empty", "is_known_empty", "is_local", "materialize", "no_rows", "on_driver"]
+
+
+def materialize(frame: DataFrame, *, eager: bool = True) -> DataFrame:
+    """Compute a frame once, and cut it off from the plan that it comes from.
+
+    Args:
+        frame: of few rows, where the session's work is small: they are sent to the driver.
+        eager: compute it now; a large one waits otherwise until it is read.
+    """
+    return on_driver(frame) if is_interpreted(frame.sparkSession) else frame.localCheckpoint(eager=eager)
+
+
+def no_rows(session: SparkSession, schema: StructType | str) -> DataFrame:
+    """Give a frame without rows that Spark knows to have none: what is joined or united with it is left out of the plan."""
+    return session.createDataFrame([], schema).filter(F.lit(False))
+
+
+def is_local(frame: DataFrame) -> bool:
+    """Tell that the driver holds the rows of a frame, which are few."""
+    return held_rows(frame) is not None
+
+
+def is_empty(frame: DataFrame) -> bool:
+    """Tell that a frame has no rows; of rows that the driver holds it is known without a query."""
+    held = held_rows(frame)
+    return frame.isEmpty() if held is None else held.is_empty()
+
+
+def is_known_empty(frame: DataFrame) -> bool:
+    """Tell that what would be done with a frame can be left out, since it has no rows.
+
+    Where work is small nothing is asked first: a query more costs as much as what it might save.
+    """
+    held = held_rows(frame)
+    if held is None:
+        return not is_interpreted(frame.sparkSession) and frame.isEmpty()
+    return held.is_empty()
+
+
+def count_if(frame: DataFrame, conditions: dict[str, Column]) -> dict[str, int]:
+    """Count the rows that meet each condition, by its name; of rows that the driver holds without a query."""
+    if held_rows(frame) is None:
+        counted = frame.select(*(F.count_if(one).alias(name) for name, one in conditions.items())).collect()[0].asDict()
+        return {name: int(counted[name]) for name in conditions}
+    return {name: count(frame.filter(condition)) for name, condition in conditions.items()}
+
+
+def count(frame: DataFrame) -> int:
+    """Count the rows of a frame; of those that the driver holds without a query."""
+    held = held_rows(frame)
+    return frame.count() if held is None else held.count()
