@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from builders import read
-from lakehouse.rules.entity.engine import check_entity
-from lakehouse.rules.entity.constraints import Subject
 
 from lakehouse.dialects.tables import FAMILIES, message_options
+from lakehouse.rules.entity.constraints import Subject
+from lakehouse.rules.entity.engine import check_entity
 from lakehouse.rules.published import Parents, _check_row
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.problems import MISSPELLED

@@ -6,10 +6,9 @@ import json
 import subprocess
 import sys
 
-from lakehouse.store.tables import TABLES, attach_tables
-
 from lakehouse.settings import read_settings
 from lakehouse.store.ddlscript import ddl_script
+from lakehouse.store.deltatables import TABLES, attach_tables
 from lakehouse.store.session import resolve_delta_jars
 from lakehouse.store.views import create_views, views
 
