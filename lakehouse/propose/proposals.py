@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 import orjson
@@ -70,7 +71,9 @@ class ProposedKind:
 
 def propose_kinds(observed: Iterable[Observed], thresholds: Thresholds) -> list[ProposedKind]:
     """Decide what is proposed for each kind, sorted by group and id."""
-    proposed = [_ProposedParts(one, thresholds).proposal() for one in observed]
+    observed = list(observed)
+    places = _places(observed)
+    proposed = [_ProposedParts(one, thresholds, places[one.kind]).proposal() for one in observed]
     return sorted(proposed, key=lambda one: (one.group, one.messageid, one.observed.kind))
 
 
@@ -138,16 +141,16 @@ def _endpoint(within: str, group: Json, modes: set[str]) -> Json:
 class _ProposedParts:
     """The parts of what is proposed for one kind."""
 
-    def __init__(self, observed: Observed, thresholds: Thresholds) -> None:
+    def __init__(self, observed: Observed, thresholds: Thresholds, place: tuple[str, str]) -> None:
         self.observed, self.thresholds = observed, thresholds
+        self.group, self.messageid = place
         self.members = observed.members
         self.families = names_below(observed, OPTIONS, self.members)
 
     def proposal(self) -> ProposedKind:
         """Return the proposal."""
         has_envelope = bool(self.observed.types(ENVELOPE))
-        kind = self.observed.kind
-        group, messageid = _place_of(kind, has_envelope)
+        group, messageid = self.group, self.messageid
         payload = payload_schema(self.observed, self.thresholds)
         texts = written(self._texts(), self.observed, self.thresholds)
         message = self._message(group, messageid, payload) | self._envelope(texts) if has_envelope else None
@@ -240,6 +243,21 @@ class _ProposedParts:
         seen = sorted(text for text in (counts.values or () if counts else ()) if text.partition("/")[0] == family)
         usual = PROTOCOLS[family].shorthand if family in PROTOCOLS else ""
         return seen[0] if len(seen) == 1 and (seen[0] != family or not usual) else f"{family}/{usual}" if usual else family
+
+
+def _places(observed: Iterable[Observed]) -> dict[str, tuple[str, str]]:
+    """Return the ids of group and message of each kind; none differs from another in letter case alone (MSG-037)."""
+    groups: dict[str, str] = {}
+    used: set[tuple[str, str]] = set()
+    places = {}
+    for one in sorted(observed, key=lambda one: one.kind):
+        group, messageid = _place_of(one.kind, bool(one.types(ENVELOPE)))
+        group = groups.setdefault(group.casefold(), group)
+        candidates = chain([messageid], (f"{messageid}-{number}" for number in count(2)))
+        free = next(one for one in candidates if (group, one.casefold()) not in used)
+        used.add((group, free.casefold()))
+        places[one.kind] = (group, free)
+    return places
 
 
 def _place_of(kind: str, has_envelope: bool) -> tuple[str, str]:

@@ -134,3 +134,18 @@ def test_texts_of_events_are_shown_and_never_markup(text):
     assert "![x]" not in page
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert {line.replace(r"\|", "").count("|") for line in rows} == {6}
+
+
+def test_kinds_that_differ_in_letter_case_alone_get_ids_that_do_not():
+    names = ("Shop.OrderPlaced", "shop.orderplaced", "shop.order placed", "shop.order_placed")
+    documents = documents_of(proposed([kafka(number, kind) for kind in names for number in range(3)]))
+    (document,) = documents.values()
+    messages = document["messagegroups"]["Shop"]["messages"]
+    types = {messageid: one["envelopemetadata"]["type"]["value"] for messageid, one in messages.items()}
+    assert types == {
+        "Shop.OrderPlaced": "Shop.OrderPlaced",
+        "shop.orderplaced-2": "shop.orderplaced",
+        "shop.order_placed": "shop.order placed",
+        "shop.order_placed-2": "shop.order_placed",
+    }
+    assert [one for one in read(json.dumps(document), rules=True).findings if one.severity == "error"] == []
