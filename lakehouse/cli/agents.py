@@ -14,7 +14,7 @@ from lakehouse.text.names import RegistryId
 @with_globals
 @click.pass_obj
 def mcp(context: Context) -> int:
-    """Answer code assistants and agents on standard input and output (MCP).
+    """Answer coding agents on standard input and output (MCP).
 
     Read only: search, show, list, compare, match_event, render_example, explain_finding, sql. Needs the extra `mcp`.
     """

@@ -199,7 +199,9 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 @with_globals
 @click.pass_obj
 def export(context: Context, /, out: str, split: str | None, dbt: str | None, **flags: Any) -> int:
-    """Write the catalog as xRegistry documents, as AsyncAPI, or as descriptions for other tools."""
+    """Write the catalog as documents.
+
+    They are of xRegistry or AsyncAPI, or describe the catalog for other tools."""
     from lakehouse.cli.beforehand import check_export
     from lakehouse.export.run import ExportRequest
     from lakehouse.export.run import export as run_export

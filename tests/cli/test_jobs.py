@@ -35,7 +35,7 @@ def submit(job, *arguments, cwd):
 
 
 def test_the_jobs_are_there():
-    assert JOBS == ["changes", "export", "ingest", "maintain", "match", "replicate", "validate"]
+    assert JOBS == ["changes", "export", "ingest", "maintain", "match", "propose", "replicate", "validate"]
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -184,7 +184,7 @@ class Hog:
 )
 def test_what_runs_out_of_memory_is_told(is_apart, told):
     payloads = Payloads(Schemas([]))
-    found = [payloads._checked((Hog(is_apart), ()), b"{}", None, None) for _ in range(2)]
+    found = [payloads._checked((Hog(is_apart), (), None), b"{}", None, None) for _ in range(2)]
     assert {verdict.status for verdict in found} == {"unsupported_format"}
     assert {verdict.remarks for verdict in found} == {(told,)}
 

@@ -179,8 +179,7 @@ def all_paths(book: PageContext) -> Iterator[str]:
         yield from _numbered(path_of_rule(rule_id), len(findings))
     for one in upto:
         yield from _numbered(path_of_snapshot(one.snapshot_id), sum(book.changes_of(one.snapshot_id).values()))
-    if overview.snapshots:
-        yield consequences.FEED
+    yield consequences.FEED
     yield addresses.COMPARE
     for before, after in snapshotpages.ready_pairs(book):
         path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))
