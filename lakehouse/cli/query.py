@@ -201,7 +201,8 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 def export(context: Context, /, out: str, split: str | None, dbt: str | None, **flags: Any) -> int:
     """Write the catalog as documents.
 
-    They are of xRegistry or AsyncAPI, or describe the catalog for other tools."""
+    They are of xRegistry or AsyncAPI, or describe the catalog for other tools.
+    """
     from lakehouse.cli.beforehand import check_export
     from lakehouse.export.run import ExportRequest
     from lakehouse.export.run import export as run_export

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
 import pytest
 
 from lakehouse.match.payload.costlimit import effort_of
-from lakehouse.match.payload.payloads import NoAnswer, Payloads, apart
+from lakehouse.match.payload.payloads import EncodedPayload, MadeValidator, NoAnswer, Payloads, apart
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 from match.test_payloads import STRUCTURE, S, verdict
 
@@ -184,7 +185,9 @@ class Hog:
 )
 def test_what_runs_out_of_memory_is_told(is_apart, told):
     payloads = Payloads(Schemas([]))
-    found = [payloads._checked((Hog(is_apart), (), None), b"{}", None, None) for _ in range(2)]
+    made = MadeValidator(Hog(is_apart), (), SimpleNamespace(xid=None))
+    encoded = EncodedPayload(*([None] * len(EncodedPayload._fields)))._replace(body=b"{}")
+    found = [payloads._checked(made, made, False, encoded) for _ in range(2)]
     assert {verdict.status for verdict in found} == {"unsupported_format"}
     assert {verdict.remarks for verdict in found} == {(told,)}
 

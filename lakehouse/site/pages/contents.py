@@ -45,7 +45,7 @@ def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = No
     if path == search.INDEX:
         return None if book.style.is_served else search.search_index(book)
     if path == consequences.FEED:
-        return snapshotpages.feed(book, "breaking" in (query or {})) if book.overview.snapshots else None
+        return snapshotpages.feed(book, "breaking" in (query or {}))
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
