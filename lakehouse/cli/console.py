@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,38 @@ at_option = click.option(
     shell_complete=complete_snapshot,
     help="The catalog as of SNAPSHOT: a number, label, date, time, or head (the latest).",
 )
+EVENT_FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
 exit_zero_option = click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if something was rejected.")
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how sources of events are read: form, mapping, protocol."""
+    for option in (
+        click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …"),
+        click.option(
+            "--map",
+            "mapping",
+            metavar="FILE",
+            help="For sources with other column names: TOML or JSON file with an SQL expression for each field of an event "
+            "(payload, …).",
+        ),
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(EVENT_FORMATS),
+            help="Format of the sources (default: detected by their fields).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def stop_signals() -> Callable[[], bool]:
+    """Return what says whether SIGINT or SIGTERM came since now; to be called after a Spark session took Ctrl-C for itself."""
+    stopped: list[int] = []
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda number, _: stopped.append(number))
+    return lambda: bool(stopped)
 
 
 class Context:

@@ -17,6 +17,7 @@ from lakehouse.cli.console import (
     bring_read_model,
     exit_zero_option,
     session,
+    stop_signals,
     with_globals,
 )
 from lakehouse.cli.helping import command
@@ -97,8 +98,6 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
 
 
 def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None, request: Any, flags: dict[str, Any]) -> int:
-    import signal
-
     from lakehouse.ingest.landing import Landing, watch
 
     if len(sources) != 1:
@@ -107,7 +106,6 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
         raise click.UsageError("--watch goes without --prune, --force, --dry-run and --label: a batch is not the whole source.")
     landing = Landing(sources[0], flags["available_now"], flags["every"])
     refused: list[bool] = []
-    stopped: list[int] = []
 
     def report(summary: Any) -> None:
         bring_read_model(context, context.settings, summary=summary)
@@ -119,10 +117,8 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
             show_summary(summary.as_json())
 
     with session(context, makes_catalog=True) as (spark, settings, watcher):
-        for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
-            signal.signal(name, lambda number, _: stopped.append(number))
         asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
-        watch(spark, settings, landing, report, lambda: bool(stopped), **asked)
+        watch(spark, settings, landing, report, stop_signals(), **asked)
     return REFUSED if any(refused) and not flags["exit_zero"] else 0
 
 

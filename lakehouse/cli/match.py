@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cli.completion import complete_xid
-from lakehouse.cli.console import REFUSED, Context, at_option, read_model, session, with_globals
+from lakehouse.cli.console import REFUSED, Context, at_option, read_model, reading_options, session, stop_signals, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.matchprinting import show_explained, show_matches
 from lakehouse.cli.printing import one_line
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lakehouse.match.matcher import MatchRequest
     from lakehouse.match.runs import MatchOptions
 
-_FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
 _NOT_WITH_ONE = {
     "into": "--into", "results": "--results", "again": "--again", "watch": "--watch", "available_now": "--available-now",
     "mapping": "--map", "since": "--since", "samples": "--samples", "max_unmatched": "--max-unmatched",
@@ -53,14 +52,7 @@ _FAILURES = {
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
 @click.option("--one", metavar="FILE", help="Match one event, without Spark; - is standard input.")
 @click.option("--explain", is_flag=True, help="With --one: show for each candidate definition which attributes match.")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the sources (default: detected by their fields).")
-@click.option(
-    "--map",
-    "mapping",
-    metavar="FILE",
-    help="For sources with other column names: TOML or JSON file with an SQL expression for each field of an event (payload, …).",
-)
-@click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …")
+@reading_options
 @click.option(
     "--endpoint",
     metavar="XID",
@@ -143,8 +135,6 @@ def _match_all(context: Context, sources: tuple[str, ...], flags: dict[str, Any]
 
 
 def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
-    import signal
-
     from lakehouse.match.runs import watch
 
     if len(sources) != 1:
@@ -154,7 +144,6 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     if "unseen" in _fail_on(flags["fail_on"]):
         raise click.UsageError("--fail-on unseen needs all events in one run: query the view unseen_messages after --watch.")
     options = _match_options(context, sources, flags)
-    stopped: list[int] = []
     total: dict[str, Any] = {}
 
     def report(summary: Any) -> None:
@@ -165,10 +154,9 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
 
     every = None if flags["available_now"] else flags["every"]
     with session(context) as (spark, settings, watcher):
-        for name in (signal.SIGINT, signal.SIGTERM):  # now, as a Spark session takes Ctrl-C for itself when it opens
-            signal.signal(name, lambda number, _: stopped.append(number))
+        is_stopped = stop_signals()
         context.run.endpoint = options.scope.endpoint or ""
-        watch(spark, settings, options, report, lambda: bool(stopped), every=every, watcher=watcher)
+        watch(spark, settings, options, report, is_stopped, every=every, watcher=watcher)
     return _counted(total) if total else dict.fromkeys(("read", *_FAILURES), 0)
 
 

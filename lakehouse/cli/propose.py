@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.console import REFUSED, Context, session, with_globals
+from lakehouse.cli.console import REFUSED, Context, reading_options, session, stop_signals, with_globals
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import show_table
 from lakehouse.text.names import RegistryId
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lakehouse.propose.proposalruns import ProposeOptions, ProposeSummary
 
 PROPOSED = "proposed"  # the registry of accepted proposals
-_FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp", "delta", "parquet", "avro")
 
 
 @command(
@@ -31,14 +30,7 @@ _FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", 
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...", required=True)
 @click.option("--out", metavar="DIR", required=True, help="Folder for a document and a page of evidence for each group.")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the sources (default: detected by their fields).")
-@click.option(
-    "--map",
-    "mapping",
-    metavar="FILE",
-    help="For sources with other column names: TOML or JSON file with an SQL expression for each field of an event (payload, …).",
-)
-@click.option("--protocol", metavar="NAME", help="Protocol of the events, if no column has it: KAFKA, MQTT/5.0, …")
+@reading_options
 @click.option(
     "--required-events",
     type=click.IntRange(1),
@@ -86,22 +78,11 @@ def propose(context: Context, /, sources: tuple[str, ...], **flags: Any) -> int:
                 code = _accept(context, spark, settings, watcher, summary)
 
         if watched:
-            stopped = _stops()
             every = None if flags["available_now"] else flags["every"]
-            watch_proposals(spark, settings, options, report, lambda: bool(stopped), every=every)
+            watch_proposals(spark, settings, options, report, stop_signals(), every=every)
         else:
             report(run_propose(spark, settings, options, watcher))
     return code
-
-
-def _stops() -> list[int]:
-    """Return the signals that have come to stop, from now on: a Spark session takes Ctrl-C for itself when it opens."""
-    import signal
-
-    stopped: list[int] = []
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda number, _: stopped.append(number))
-    return stopped
 
 
 def _options(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> ProposeOptions:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles
@@ -30,6 +29,7 @@ from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import Watcher
 from lakehouse.settings import Settings
+from lakehouse.store.microbatches import run_stream
 from lakehouse.store.session import absolute_location
 from lakehouse.text.documentnames import is_document
 
@@ -173,34 +173,19 @@ def watch(
     """
     folder = absolute_location(landing.folder).rstrip("/")
     list_documents(folder)
-    failures: list[Exception] = []
     load_documents = partial(
         ingest, spark, settings, registry_from=registry_from, request=request, watcher=watcher, root=_as_uri(folder)
     )
 
     def load(batch: DataFrame, _: int) -> None:
         paths = [row["path"] for row in batch.collect() if _is_there(row["path"])]
-        try:
-            if paths:
-                told(load_documents(paths))
-        except Exception as error:
-            failures.append(error)
-            raise
+        if paths:
+            told(load_documents(paths))
 
     spark.dataSource.register(LandingSource)
     stream = spark.readStream.format(SOURCE).option("maxDocuments", str(landing.max_documents)).load(folder)
-    writer = stream.writeStream.foreachBatch(load).option("checkpointLocation", checkpoint(settings, folder, registry_from))
-    when: dict[str, Any] = {"availableNow": True} if landing.available_now else {"processingTime": f"{landing.every} seconds"}
-    query = writer.trigger(**when).start()
-    try:
-        while not query.awaitTermination(1) and not is_stopped():
-            pass
-    except StreamingQueryException:
-        if failures:
-            raise failures[0] from None
-        raise
-    finally:
-        query.stop()
+    every = None if landing.available_now else landing.every
+    run_stream(stream, load, checkpoint(settings, folder, registry_from), is_stopped, every=every)
 
 
 def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> str:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import StorageLevel
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
@@ -35,6 +34,7 @@ from lakehouse.match.event.adapters import read_source, read_stream, to_landed
 from lakehouse.match.matcher import COUNTED, LINE_COLUMNS, RESULT_COLUMNS, MatchRequest
 from lakehouse.progress import Clock, Watcher
 from lakehouse.settings import Settings
+from lakehouse.store.microbatches import run_stream
 from lakehouse.store.session import absolute_location
 
 _MOST_LINES = 1_000_000
@@ -304,18 +304,7 @@ def watch(
     land(rows, options)  # fails at once where columns are missing
     conformance.create_conformance(spark, settings, str(options.into))
     batches = _Batches(spark, settings, options, report, Clock(watcher))
-    writer = rows.writeStream.foreachBatch(batches.match).option("checkpointLocation", checkpoint(settings, options))
-    writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
-    query = writer.start()
-    try:
-        while not query.awaitTermination(1) and not is_stopped():
-            pass
-    except StreamingQueryException:
-        if batches.failures:
-            raise batches.failures[0] from None
-        raise
-    finally:
-        query.stop()
+    run_stream(rows, batches.match, checkpoint(settings, options), is_stopped, every=every)
 
 
 def checkpoint(settings: Settings, options: MatchOptions) -> str:
@@ -331,17 +320,9 @@ class _Batches:
     ) -> None:
         self.spark, self.settings, self.options, self.report, self.stage = spark, settings, options, report, stage
         self.opened: OpenedIndex | None = None
-        self.failures: list[Exception] = []
 
     def match(self, batch: DataFrame, number: int) -> None:
         """Match a micro-batch and append what came out."""
-        try:
-            self._match(batch, number)
-        except Exception as error:
-            self.failures.append(error)
-            raise
-
-    def _match(self, batch: DataFrame, number: int) -> None:
         opened = self._index()
         identity = (f"lakehouse-match-{_identity(self.options)}", number)
         landed = land(batch, self.options)

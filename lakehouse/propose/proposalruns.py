@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import SparkFiles, StorageLevel
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -48,6 +47,7 @@ from lakehouse.propose.observed import (
 from lakehouse.propose.proposals import ProposedKind, as_bytes, documents_of, propose_kinds
 from lakehouse.settings import Settings
 from lakehouse.store.files import exists
+from lakehouse.store.microbatches import run_stream
 from lakehouse.store.session import absolute_location
 from lakehouse.text.names import RegistryId
 
@@ -152,29 +152,13 @@ def watch_proposals(
     land(rows, options.reading)  # fails at once where columns are missing
     open_observed(spark, settings)
     stream = _identity(options.sources[0])
-    failures: list[Exception] = []
 
     def count(batch: DataFrame, number: int) -> None:
-        try:
-            opened = open_definitions(spark, settings, options)
-            events = _counted(spark, land(batch, options.reading), opened, options, settings, (stream, number))
-            report(ProposeSummary(events, propose_kinds(read_observed(spark, settings), options.thresholds)))
-        except Exception as error:
-            failures.append(error)
-            raise
+        opened = open_definitions(spark, settings, options)
+        events = _counted(spark, land(batch, options.reading), opened, options, settings, (stream, number))
+        report(ProposeSummary(events, propose_kinds(read_observed(spark, settings), options.thresholds)))
 
-    place = f"{absolute_location(settings.warehouse)}/_watch/propose-{stream}"
-    writer = rows.writeStream.foreachBatch(count).option("checkpointLocation", place)
-    query = (writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")).start()
-    try:
-        while not query.awaitTermination(1) and not is_stopped():
-            pass
-    except StreamingQueryException:
-        if failures:
-            raise failures[0] from None
-        raise
-    finally:
-        query.stop()
+    run_stream(rows, count, f"{absolute_location(settings.warehouse)}/_watch/propose-{stream}", is_stopped, every=every)
 
 
 def open_definitions(spark: SparkSession, settings: Settings, options: ProposeOptions) -> OpenedIndex | None:
