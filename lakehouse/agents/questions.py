@@ -6,14 +6,14 @@ from collections import Counter
 from typing import Any, Literal
 
 from lakehouse.agents.boundedsql import run_select
-from lakehouse.domain.diff import Difference, differences_of, in_order
+from lakehouse.domain.diff import COMPARED_KINDS, Difference, differences_of, in_order
 from lakehouse.errors import MessageNotFound, SettingsError, XidNotFound
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
 from lakehouse.match.matcher import MatchRequest
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.detail import Shown, full_xid, rendered, show
-from lakehouse.readmodel.queries import diff_snapshots
+from lakehouse.readmodel.queries import compared_leaves, diff_snapshots
 from lakehouse.readmodel.violationlist import with_reasons
 from lakehouse.readmodel.wordsearch import Filters, search
 from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of
@@ -170,19 +170,18 @@ class CatalogQuestions:
 
 
 def _between(view: View, before: str, after: str, registry: RegistryId | None) -> list[Difference]:
-    """Compare the effective definitions of two entities of one kind, as if the first had become the second."""
+    """Compare two entities of one kind, as if the first had become the second."""
     sides = []
     for text in (before, after):
-        xid = Xid(full_xid(view, text, registry))
-        entity = next(iter(view.entities(xid, registry)), None)
-        leaves = None if entity is None else view.bodies.leaves_of((entity.registryid, entity.kind, xid))
-        if entity is None or leaves is None:
+        entity = next(iter(view.entities(Xid(full_xid(view, text, registry)), registry)), None)
+        if entity is None or entity.kind not in COMPARED_KINDS:
             raise SettingsError(f"{text} is no message, group, endpoint or schema: it cannot be compared.")
-        sides.append((entity, leaves))
-    (old, leaves_before), (new, leaves_after) = sides
+        sides.append(entity)
+    old, new = sides
     if old.kind != new.kind:
         raise SettingsError(f"{old.xid} is a {old.kind}, {new.xid} a {new.kind}: compare two of one kind.")
-    return in_order(differences_of((new.registryid, new.kind, new.xid), leaves_before, leaves_after))
+    kind = "schemaversion" if new.kind == "schema" else new.kind  # its default Version has the document
+    return in_order(differences_of((new.registryid, kind, new.xid), compared_leaves(view, old), compared_leaves(view, new)))
 
 
 def _registry_of(shown: Any) -> RegistryId:

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.domain.bodies import compared_bodies
-from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference
+from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Leaves, leaves_of_entity
 from lakehouse.domain.events import FEEDS, Changed, Commit, cloudevents
+from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.readmodel.broken import with_endpoints
 from lakehouse.readmodel.model import ReadModel
-from lakehouse.readmodel.snapshotview import View
-from lakehouse.text.names import REGISTRY, JsonText, RegistryId, Xid
+from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of_version
 
 
 class TooManyChanges(Exception):
@@ -213,3 +215,38 @@ def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
         (snapshot_id,),
     )
     return dict(rows)
+
+
+def declared_leaves(kind: str, body: JsonText) -> Leaves:
+    """Return the leaves by which two states of an entity are compared, as it declares them: bases do not count."""
+    if kind == "version":
+        return {pointer: value for pointer, value in leaves_of_body(body) if value not in ("null", "{}")}
+    if kind == "message":
+        known = orjson.loads(body)
+        return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
+    return leaves_of_entity(kind, body)
+
+
+def leaves_of_version(version: Entity) -> tuple[Leaves, Xid]:
+    """Return what a Version declares, and its XID."""
+    return declared_leaves(version.kind, version.body), version.xid
+
+
+def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves | None, Xid | None]:
+    """Return what the default Version of a message or schema declares, and its XID; None: it is not in the snapshot."""
+    there = view.entity(registryid, xid)
+    if there is None:
+        return None, None
+    versions = view.versions(registryid, xid)
+    wanted = xid_of_version(xid, there.attributes.get("defaultversionid"))
+    version = next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
+    return ({}, None) if version is None else leaves_of_version(version)
+
+
+def compared_leaves(view: View, entity: Entity) -> Leaves:
+    """Return the leaves by which two entities of one kind are compared; of a schema those of its default Version.
+
+    Of others they are effective; a message whose definition is not there yet has those of its default Version.
+    """
+    leaves = None if entity.kind == "schema" else view.bodies.leaves_of((entity.registryid, entity.kind, entity.xid))
+    return leaves if leaves is not None else default_leaves(view, entity.registryid, entity.xid)[0] or {}

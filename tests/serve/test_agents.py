@@ -91,6 +91,9 @@ def test_what_differs_between_two_messages(server):
     assert {one["xid"] for one in answer["differences"]} == {rooms}
     assert answer["counts"]["breaking"] > 0
     assert "compare two of one kind" in refused
+    schemas = "/schemagroups/shop.orders.schemas/schemas/shop.orders."
+    (documents,) = called(server, ("compare", {"before": f"{schemas}OrderPaidData", "after": f"{schemas}OrderCancelledData"}))
+    assert "/schema" in [one["pointer"] for one in documents["differences"]]
     assert "/messagegroups/none is no message" in absent
 
 

@@ -7,17 +7,15 @@ from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
-import orjson
-
-from lakehouse.domain.diff import Difference, Leaves, differences, leaves_of_entity
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.diff import Difference, Leaves, differences
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
-from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.readmodel.queries import declared_leaves, default_leaves, leaves_of_version
+from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import cut
-from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of_version
 
 _MOST_LINES, _MOST_LINE = 6, 240
@@ -106,17 +104,8 @@ def declared_differences(
 ) -> list[Difference]:
     """Compare two bodies of an entity as what they declare; what is inherited or inferred does not count."""
     name = "message" if kind in ("version", "message") else kind
-    sides = [{} if body is None else {(registryid, name, xid): _leaves(registryid, kind, xid, body)} for body in (before, after)]
+    sides = [{} if body is None else {(registryid, name, xid): declared_leaves(kind, body)} for body in (before, after)]
     return differences(sides[0], sides[1])
-
-
-def _leaves(registryid: RegistryId, kind: str, xid: Xid, body: JsonText) -> Leaves:
-    if kind == "version":
-        return {pointer: value for pointer, value in leaves_of_body(body) if value not in ("null", "{}")}
-    if kind == "message":
-        known = orjson.loads(body)
-        return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
-    return leaves_of_entity(kind, body)
 
 
 def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:
@@ -228,27 +217,12 @@ def _declared_at(book: PageContext, entity: Entity, token: str) -> tuple[Leaves 
     if token.startswith("v"):
         wanted = read(token[1:], (last_id(one.xid) for one in book.view.versions(registryid, xid)))
         version = None if wanted is None else book.entity(registryid, xid_of_version(xid, wanted))
-        return _leaves_of_version(version) if version is not None else (None, None)
+        return leaves_of_version(version) if version is not None else (None, None)
     try:
         with book.model.at(int(token)) as view:
             return default_leaves(view, registryid, xid)
     except SnapshotNotFound:
         return None, None
-
-
-def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves | None, Xid | None]:
-    """Return what the default Version of a message or schema declares, and its XID; None: it is not in the snapshot."""
-    there = view.entity(registryid, xid)
-    if there is None:
-        return None, None
-    versions = view.versions(registryid, xid)
-    wanted = xid_of_version(xid, there.attributes.get("defaultversionid"))
-    version = next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
-    return ({}, None) if version is None else _leaves_of_version(version)
-
-
-def _leaves_of_version(version: Entity) -> tuple[Leaves, Xid]:
-    return _leaves(version.registryid, version.kind, version.xid, version.body), version.xid
 
 
 def tokens_of(text: str) -> tuple[str, str] | None:

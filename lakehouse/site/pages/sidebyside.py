@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lakehouse.domain.diff import differences
+from lakehouse.readmodel.queries import compared_leaves
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import TO, WITH, path_beside, path_of, read
 from lakehouse.site.fields.listing import Field
 from lakehouse.site.pagecontext import Page, PageContext
-from lakehouse.site.pages.past import default_leaves
 from lakehouse.site.schematext import Readable
 from lakehouse.site.templating import shown
 from lakehouse.text.names import Xid
@@ -54,7 +54,7 @@ def beside_page(book: PageContext, one: Entity, other: Entity, schemas: tuple[Re
         other: the second, of the same kind and registry.
         schemas: of their payloads, or themselves; None: it is not in the catalog.
     """
-    sides = [_leaves(book, each) for each in (one, other)]
+    sides = [compared_leaves(book.view, each) for each in (one, other)]
     key = (one.registryid, "message" if one.kind == "message" else "schemaversion", one.xid)
     judged = differences({key: sides[0]}, {key: sides[1]})
     pointers = sorted(sides[0].keys() | sides[1].keys())
@@ -75,14 +75,6 @@ def choice_page(book: PageContext, entity: Entity, wanted: str) -> Page:
     """Make the page that asks what to compare with; wanted: what a form named, of which there is no entity of that kind."""
     path = path_of(entity.registryid, entity.xid, WITH)
     return book.page("sidebyside.html", path, entity=entity, other=None, wanted=wanted)
-
-
-def _leaves(book: PageContext, entity: Entity) -> Any:
-    if entity.kind == "message":
-        leaves = book.view.bodies.leaves_of((entity.registryid, "message", entity.xid))
-        if leaves is not None:
-            return leaves
-    return default_leaves(book.view, entity.registryid, entity.xid)[0] or {}
 
 
 def _fields(one: Readable | None, other: Readable | None) -> list[Beside]:
