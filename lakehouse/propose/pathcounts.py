@@ -96,7 +96,7 @@ class PathCounts:
     @property
     def distinct(self) -> int:
         """Return how many distinct values there were: exact up to `MOST_VALUES`, then estimated."""
-        return estimated(self.sketch) if self.values is None else len(self.values)
+        return min(estimated(self.sketch), self.events) if self.values is None else len(self.values)
 
     @property
     def constant(self) -> str | None:

@@ -149,3 +149,9 @@ def test_kinds_that_differ_in_letter_case_alone_get_ids_that_do_not():
         "shop.order_placed-2": "shop.order_placed",
     }
     assert [one for one in read(json.dumps(document), rules=True).findings if one.severity == "error"] == []
+
+
+def test_no_more_distinct_values_are_shown_than_there_were():
+    """The sketch estimates 2,057 of these 2,000."""
+    (kind,) = proposed([kafka(number) for number in range(2000)])
+    assert "| /data/orderid | string | 100% of 2,000 | yes | 2,000 distinct |" in evidence_page(kind.group, [kind], FEW)
