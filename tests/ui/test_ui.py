@@ -137,9 +137,10 @@ def test_two_states_are_compared(site, look):
     page = look().page
     page.goto(site + KAFKA)
     if page.locator("form.choose").count():
-        page.get_by_label("Compare").select_option("1")
-        page.get_by_label("with").select_option("3")
-        page.get_by_role("button", name="Compare").click()
+        states = page.locator("form.choose").first
+        states.get_by_label("Compare").select_option("1")
+        states.get_by_label("with").select_option("3")
+        states.get_by_role("button", name="Compare").click()
     else:
         page.get_by_role("link", name="Snapshot 1 → Snapshot 3").click()
     row = page.locator("tr", has_text="/envelopemetadata/region/required")
