@@ -50,7 +50,7 @@ _VALUES = {
 
 
 def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
-    """Give the arguments of a job, as its command has them.
+    """Return the arguments of a job as its command expects them.
 
     Args:
         job: ingest, validate, export, maintain, match, propose or replicate.
@@ -87,7 +87,7 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
 
 
 def _usual_target(params: Any, exports: str) -> list[str]:
-    """Give where an export goes when a run does not name it: the same place each time, whose earlier export gives way."""
+    """Return the target of an export whose run names none: always the same, where it replaces the earlier export."""
     if params.get("split"):
         return ["--replace", "--out", f"{exports}/by-group/"]
     if params.get("registry") or params.get("select"):
@@ -96,7 +96,7 @@ def _usual_target(params: Any, exports: str) -> list[str]:
 
 
 def submit_command(job: str, params: Any, places: dict[str, str], master: str) -> str:
-    """Give the line of a shell that submits a job."""
+    """Return the shell command that submits a job."""
     command = ["spark-submit", "--master", master]
     if places.get("properties_file"):
         command += ["--properties-file", places["properties_file"]]

@@ -104,7 +104,7 @@ class CatalogHandle:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether only Spark may be able to read the warehouse: it is not on a disk, or Spark runs and may know other disks."""
+        """Return whether only Spark may read the warehouse: it is on no local disk, or Spark runs and may reach other disks."""
         return self._spark is not None or local_path(self.settings.warehouse) is None
 
     def model(self) -> ReadModel:
@@ -625,7 +625,7 @@ class Catalog(CatalogUpkeep):
         self._opened.close()
 
     def __enter__(self) -> Catalog:
-        """Give the catalog; at the end of the block it is closed."""
+        """Return the catalog, which is closed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:

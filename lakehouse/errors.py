@@ -106,7 +106,7 @@ class EntityAbsent(LakehouseError):
         self.advice = advice
 
     def because(self, reasons: list[str]) -> None:
-        """Tell why it is not there, one reason a line, in place of the advice."""
+        """Replace the advice by the reasons for the absence, one a line."""
         self.args = ("\n  ".join([self.told, *reasons]),)
 
 
@@ -342,7 +342,7 @@ class DefinitionNotYet(LakehouseError):
 
 
 def reason_of(error: Exception) -> str:
-    """Tell what failed and its first cause, where the text of an error holds Java's stack; else the whole text."""
+    """Return the message and first cause of an error whose text holds Java's stack; else the whole text."""
     text = str(error)
     lines = text.splitlines()
     if "\n\tat " not in text:

@@ -17,7 +17,7 @@ class Watcher(Protocol):
     """Somebody who waits: told when a stage begins and what is known then."""
 
     def stage(self, name: str, told: str) -> AbstractContextManager[None]:
-        """Be open while a stage runs."""
+        """Return a context in which a stage runs."""
 
 
 class Unwatched:
@@ -88,7 +88,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, name: str, told: str) -> Iterator[None]:
-        """Be open while a stage runs."""
+        """Measure the stage that runs in the block."""
         begun = time.monotonic()
         with self.watcher.stage(name, told):
             yield
@@ -96,5 +96,5 @@ class Clock:
         logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, told)
 
     def seconds(self) -> dict[str, float]:
-        """Give the seconds of each stage, and in total."""
+        """Return the seconds of each stage, and in total."""
         return {"total": time.monotonic() - self.begun, **self.spent}

@@ -113,7 +113,7 @@ def read_settings(conf: str | None = None, **options: Any) -> Settings:
 
 
 def data_folder(name: str) -> Traversable:
-    """Give a folder that travels with the package: 'ddl', 'conf' or 'expectations'.
+    """Return a folder that is part of the package: 'ddl', 'conf' or 'expectations'.
 
     In a wheel it stands inside the package, in a checkout beside it.
     """

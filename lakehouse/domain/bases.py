@@ -109,7 +109,7 @@ def chain_of(version: Xid, find: FindAttributes, max_depth: int) -> Chain:
 
 
 def merged(definitions: Iterable[Leaves]) -> dict[Pointer, JsonText]:
-    """Lay definitions over each other, the nearest given first: what the first has with all that it inherits."""
+    """Return the merged definitions: each attribute by the first that has it, with all that it inherits."""
     inherited: dict[Pointer, JsonText] = {}
     envelope: str | None = None
     for own in reversed(list(definitions)):
@@ -131,7 +131,7 @@ def has_below(leaves: Iterable[str], pointer: str) -> bool:
 
 
 def _laid_over(base: Leaves, own: Leaves, envelope: str | None) -> dict[Pointer, JsonText]:
-    """Lay a definition over what its bases say.
+    """Return a definition overlaid on what its bases have.
 
     A leaf survives unless the nearer one has a leaf there, or above that is not {}, or below while it is not {} itself.
     """

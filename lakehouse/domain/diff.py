@@ -79,7 +79,7 @@ class Difference:
         return self.rule in OF_OTHER_SCHEMA or (self.rule, self.pointer) in _FORMATS
 
     def as_json(self) -> dict[str, str | None]:
-        """Give the contract of `lakehouse diff --json`."""
+        """Return an item of `lakehouse diff --json`."""
         return {name.rstrip("_"): value for name, value in asdict(self).items()}
 
 

@@ -17,13 +17,13 @@ _Found = list[Any]  # of leaves: there are so many that the call of a NewType wo
 
 
 def leaves_of_body(body: JsonText) -> list[Leaf]:
-    """Give the leaves of a Version out of its body: the column `attributes` of the log."""
+    """Return the leaves of a Version by its body: the column `attributes` of the log."""
     known: dict[str, Any] = read_canonical(body)
     return leaves_of(known, known.get("extensions", {}))
 
 
 def leaves_of(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
-    """Give the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
+    """Return the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
     found: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
     for name, value in known.items():
         if name in _NOT_INHERITED:
@@ -43,7 +43,7 @@ def leaves_of(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
 
 @cache
 def _sections() -> frozenset[str]:
-    """Give the names of protocol options that hold a map of declarations."""
+    """Return the names of protocol options that are maps of declarations."""
     return frozenset(
         row["name"] for row in table() if row["entity"] == "message" and row["type"] in ("declarations", "namedvalues")
     )

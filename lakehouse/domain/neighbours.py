@@ -164,7 +164,7 @@ def _of_alias(entity: EntityState, around: Surroundings, limits: RuleLimits) -> 
 
 
 def _of_shown_cycle(message: EntityState, around: Surroundings) -> Violations:
-    """A message that comes to show a Version that was there may close a cycle (MSG-146)."""
+    """Check the messages that would refer to an existing Version: they may close a cycle (MSG-146)."""
     if message.known.get("xref") is not None or message.known.get("defaultversionid") is None:
         return
     version = around.entity(xid_of_version(message.xid, message.known["defaultversionid"]))

@@ -67,7 +67,7 @@ def of_holder(
     holder_envelope: str | None = None,
     holder_protocol: str | None = None,
 ) -> Violations:
-    """A message has the envelope and the protocol of its group or endpoint (MSG-134, 156, 157; END-074, 096).
+    """Check that a message has the envelope and protocol of its group or endpoint (MSG-134, 156, 157; END-074, 096).
 
     Args:
         in_group: a group holds it; else an endpoint.
@@ -98,7 +98,7 @@ def _without_envelope(of_group: str) -> RuleViolation:
 
 
 def of_absent_target(*, attribute: str, target: str, has_group: bool = True) -> Violations:
-    """A base, a schema, a will message are there; an ancestor is a Version of the message (MSG-049, 150, 183; END-173).
+    """Check that base, schema and will message exist, and ancestors in the message (MSG-049, 150, 183; END-173).
 
     Args:
         attribute: that names what is not there.
@@ -111,14 +111,14 @@ def of_absent_target(*, attribute: str, target: str, has_group: bool = True) -> 
 
 
 def of_will(*, target: str, envelope: str | None = None, protocol: str | None = None) -> Violations:
-    """A will message is a CloudEvent, or one of MQTT (END-174)."""
+    """Check that a will message is a CloudEvent, or one of MQTT (END-174)."""
     if not (envelope or "").lower().startswith("cloudevents") and not (protocol or "").upper().startswith("MQTT"):
         message = f"`willmessage` leads to {target}, which is neither a CloudEvents nor an MQTT message"
         yield RuleViolation("END-174", "/protocoloptions/willmessage", message)
 
 
 def of_absent_schema(*, path: str, is_fragment: bool, has_group: bool = False) -> Violations:
-    """A `dataschemauri` into the own document, or into a schema group of the registry, leads to a schema (MSG-179).
+    """Check that a `dataschemauri` in its own document, or in a schema group of the registry, leads to a schema (MSG-179).
 
     Args:
         path: where no schema is.
@@ -130,7 +130,7 @@ def of_absent_schema(*, path: str, is_fragment: bool, has_group: bool = False) -
 
 
 def of_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None = None) -> Violations:
-    """What an alias stands for has a definition, and is not an alias itself (MSG-096).
+    """Check that the target of an alias has a definition, and is not an alias itself (MSG-096).
 
     Args:
         xid: of the alias.
@@ -153,7 +153,7 @@ def of_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None
 
 
 def of_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
-    """A chain of bases does not come back to the same Version (MSG-146).
+    """Check that a chain of bases does not lead back to the same Version (MSG-146).
 
     Args:
         basemessage: of a Version that its chain leads back to.
@@ -180,7 +180,7 @@ def lacks_something(known: Attributes) -> bool:
 
 
 def of_flattened(*, leaves: Leaves, holder_envelope: str | None = None) -> Violations:
-    """A definition with its bases has what its attributes need (MSG-156, 161, 166, 175, 181).
+    """Check that a definition with its bases has what its attributes need (MSG-156, 161, 166, 175, 181).
 
     Args:
         leaves: of the definition merged with its bases, at least those in `FLATTENED` and below `SECTIONS`.
@@ -233,7 +233,7 @@ def of_change(
     authority: str | None = None,
     old_authority: str | None = None,
 ) -> Violations:
-    """What 003 forbids to change of something that was changed: Versions, a group's format, an authority (CAT-024, 038, 064).
+    """Check that a change is one that 003 allows: Versions, a group's format, an authority (CAT-024, 038, 064).
 
     Args:
         kind: group, message or version.
@@ -261,7 +261,7 @@ def of_promise(
     earlier_id: str,
     is_holders: bool = False,
 ) -> Violations:
-    """A Version keeps what `compatibility` promises over an earlier one (COMP-001).
+    """Check that a Version has the `compatibility` that is promised with an earlier one (COMP-001).
 
     Args:
         kind: of both, version or schemaversion.
@@ -284,12 +284,12 @@ def of_promise(
 
 
 def of_absent_group(*, group: str) -> Violations:
-    """A group that an endpoint names is there (END-125)."""
+    """Check that a group that an endpoint names exists (END-125)."""
     yield RuleViolation("END-125", "/messagegroups", f"`messagegroups`: `{group}` does not exist")
 
 
 def of_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = None, protocol: str | None = None) -> Violations:
-    """The messages of the groups that an endpoint names fit it, or else it is a warning (END-074, 096).
+    """Check that the messages of an endpoint's groups fit it; else it is a warning (END-074, 096).
 
     Args:
         listed: kinds of these messages: envelope, protocol, the first message_xid, and how many messages are of that kind.
@@ -330,7 +330,7 @@ def _names_of_options() -> dict[str, str]:
 
 
 def of_option(*, pointer: str, asked: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
-    """What an endpoint says of how messages travel is what the messages that it carries declare (MATCH-004).
+    """Check that an endpoint's options agree with what the messages that it carries declare (MATCH-004).
 
     What either writes with placeholders, or as a filter of topics, is not judged: it means many values.
 

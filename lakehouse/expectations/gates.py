@@ -116,7 +116,7 @@ def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
 
 
 def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame | None, table: Table) -> DataFrame:
-    """Give an entity table as it would be after the commit."""
+    """Return an entity table as it would be after the commit."""
     rows = log_rows(spark, plan, stage).filter((F.col("kind") == table.kind) & (F.col("op") != "delete"))
     fresh = project(rows.withColumn("snapshot_id", F.lit(plan.head.snapshot_id + 1).cast("bigint")), table)
     if table.name not in plan.head.tables:
@@ -125,7 +125,7 @@ def candidate_table(spark: SparkSession, plan: Plan, stage: DataFrame | None, ta
 
 
 def _left_alone(spark: SparkSession, changed: DataFrame, table: Table) -> DataFrame:
-    """Give the rows of an entity table that a commit would neither write nor delete."""
+    """Return the rows of an entity table that a commit would neither write nor delete."""
     changed = changed.filter(F.col("kind") == table.kind).select("registryid", "xid")
     return open_table(spark, table.name).join(changed, on=["registryid", "xid"], how="left_anti")
 
@@ -148,7 +148,7 @@ def _validate_with(spark: SparkSession, tables: dict[str, DataFrame], suites: li
 
 
 def _made_worse(spark: SparkSession, plan: Plan, results: list[SuiteResult]) -> list[tuple[Suite, Outcome]]:
-    """Give the expectations that would not hold, but for those that do not hold now and that the plan makes no worse.
+    """Return the expectations that would fail, without those that fail already and that the plan makes no worse.
 
     It makes one worse where more rows would break it than break it now, or than would without the rows that it writes: not those
     that get another owner alone, or whose epoch counts what came into them. What is not about rows cannot be compared: it stops
@@ -187,7 +187,7 @@ def _changed_tables(plan: Plan) -> dict[str, Table]:
 
 
 def read_rows(spark: SparkSession, suite: Suite) -> DataFrame:
-    """Give the rows that a suite is about; bare names are those of the current schema.
+    """Return the rows of a suite's table; bare names are those of the current schema.
 
     Raises:
         SettingsError: there is no such table, or the query cannot be run.

@@ -46,7 +46,7 @@ class RuleExpectation(Protocol):
 
     @property
     def text(self) -> str:
-        """What the rule asks."""
+        """Return what the rule requires."""
 
     @property
     def hint(self) -> str:
@@ -82,13 +82,13 @@ class SuiteResult(NamedTuple):
     outcomes: tuple[Outcome, ...]
 
     def failed(self, *severities: str) -> list[Outcome]:
-        """Give the expectations that do not hold, of some severities or of all."""
+        """Return the expectations that failed, of some severities or of all."""
         chosen = severities or SEVERITIES
         return [one for one in self.outcomes if not one.success and one.expectation.severity in chosen]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Give the failed expectations by severity."""
+        """Return the number of failed expectations by severity."""
         return {severity: len(self.failed(severity)) for severity in SEVERITIES}
 
 
@@ -135,7 +135,7 @@ def validate_rows(suite: Suite, rows: DataFrame) -> SuiteResult:
 
 
 def check_expectations(suite: Suite) -> None:
-    """Tell whether Great Expectations understands a suite.
+    """Check that Great Expectations accepts a suite.
 
     Raises:
         SettingsError: an expectation is none that it knows, or its arguments are wrong.
@@ -209,7 +209,7 @@ def _outcome(expectation: Expectation, done: Any) -> Outcome:
 
 
 def _raised(info: dict[str, Any]) -> str:
-    """Give the first message of what was raised; it stands at the top, or below the id of each metric."""
+    """Return the first error message, which is at the top or below the id of a metric."""
     told = [one for one in (info, *info.values()) if isinstance(one, dict) and one.get("raised_exception")]
     return str(told[0].get("exception_message") or "it raised an error").strip() if told else ""
 

@@ -59,13 +59,13 @@ class Suite(NamedTuple):
 
     @property
     def words(self) -> set[str]:
-        """Give all words that the suite holds: a table that is not among them does not matter to it."""
+        """Return all words in the suite: it reads no table whose name is not among them."""
         configs = [one.config for one in self.expectations]
         return {word.lower() for word in re.findall(r"\w+", json.dumps([self.table, self.query, configs]))}
 
     @property
     def gate(self) -> Suite:
-        """Give the suite with those expectations only that stop an ingest."""
+        """Return the suite with only those expectations that stop an ingest."""
         return self._replace(expectations=tuple(one for one in self.expectations if one.gates))
 
 
@@ -133,7 +133,7 @@ def read_stopping(settings: Settings) -> list[Suite]:
 
 
 def choose_suites(suites: dict[str, Suite], names: Iterable[str]) -> dict[str, Suite]:
-    """Give the suites that are named; all of them when none is.
+    """Return the suites that are named; all of them if none is.
 
     Raises:
         SettingsError: there is no suite of that name.

@@ -75,11 +75,11 @@ class Validation:
 
     @property
     def has_findings(self) -> bool:
-        """Tell that an expectation of severity error or warning does not hold: exit code 3."""
+        """Return whether an expectation of severity error or warning failed: exit code 3."""
         return any(result.failed("error", "warning") for result in self.results)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the validation as one JSON value."""
+        """Return the validation as one JSON value."""
         return {
             "schema": self.schema,
             "snapshot_id": self.snapshot_id,
@@ -179,7 +179,7 @@ def _open(spark: SparkSession, settings: Settings, suites: Iterable[Suite], at: 
 
 
 def find_broken(findings: DataFrame, counts: list[Count]) -> list[BrokenRule]:
-    """Give each rule that has findings with some of them, the worst first."""
+    """Return each rule that has findings with some of them, the worst first."""
     key = [F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")]
     told = [F.coalesce(F.col(f"finding.{name}"), F.lit("")).alias(name) for name in ("message", "hint")]
     rows = findings.select(*key, "registryid", F.coalesce("xid", "document_uri").alias("xid"), *told)
@@ -195,7 +195,7 @@ def find_broken(findings: DataFrame, counts: list[Count]) -> list[BrokenRule]:
 
 @contextmanager
 def _names_in(spark: SparkSession, schema: str) -> Iterator[None]:
-    """Let bare names mean tables and views of a schema."""
+    """Resolve bare names as tables and views of a schema."""
     spark.catalog.setCurrentDatabase(schema)
     try:
         yield
@@ -204,7 +204,7 @@ def _names_in(spark: SparkSession, schema: str) -> Iterator[None]:
 
 
 def _is_there(spark: SparkSession, suite: Suite, schema: str) -> bool:
-    """Tell whether a suite's table is there; of one that must be in the live schema reading it will tell."""
+    """Return whether a suite's table exists; True for one of the live schema, whose absence the read reports."""
     if suite.optional:
         return spark.catalog.tableExists(suite.table)
     return schema == SCHEMA or spark.catalog.tableExists(f"{schema}.{suite.table}")
@@ -212,7 +212,7 @@ def _is_there(spark: SparkSession, suite: Suite, schema: str) -> bool:
 
 @contextmanager
 def _beside(spark: SparkSession, others: Mapping[str, _Table]) -> Iterator[None]:
-    """Let suites read tables that stand beside the catalog."""
+    """Add tables that are not the catalog's to what suites can read."""
     with ExitStack() as views:
         for name, read in others.items():
             rows = read(spark)

@@ -84,12 +84,12 @@ class Trailer:
 
 
 def path_of(xid: Xid) -> tuple[str, ...]:
-    """Give the key that rows are sorted by: groups before what they hold."""
+    """Return the key by which rows are sorted: groups before their members."""
     return tuple(xid.split("/"))
 
 
 def writer(style: WriteStyle) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function for `mapInArrow`: columns of `Stored`, sorted by registry and path, each registry's groups whole."""
+    """Return the function for `mapInArrow`; it reads columns of `Stored` by registry and path, each registry's groups whole."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (Stored(*row) for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -176,7 +176,7 @@ def _group_lines(xid: Xid, rows: Iterator[Stored], style: WriteStyle, run: ByteR
 
 
 def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style: WriteStyle, losses: Losses) -> None:
-    """Tell that a dialect knows no such group, and nothing of what that holds."""
+    """Record as a loss a group that a dialect does not have, without its members."""
     loss = loss_of_entity(style.dialect, xid.split("/")[1])
     for lost in dict.fromkeys(xid_of_resource(row.xid) for row in rows):
         losses.add(registryid, lost, [loss])

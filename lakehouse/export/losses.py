@@ -30,7 +30,7 @@ class Losses:
 
     @property
     def count(self) -> int:
-        """Tell how much was lost."""
+        """Return the number of losses."""
         return sum(int(one["count"]) for one in self.by_rule.values())
 
     def add(self, registryid: RegistryId, xid: Xid, losses: Iterable[Loss]) -> None:
@@ -45,7 +45,7 @@ class Losses:
             self._add(rule_id, one["count"], one["examples"])
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Give it as one JSON value: by rule a count and examples."""
+        """Return a JSON value: a count and examples by rule."""
         return [{"rule_id": rule_id} | one for rule_id, one in sorted(self.by_rule.items())]
 
     def _add(self, rule_id: str, count: int, examples: list[dict[str, str]]) -> None:
@@ -55,7 +55,7 @@ class Losses:
 
 
 def told_losses(losses: list[dict[str, Any]]) -> list[str]:
-    """Tell losses to a person, a line each: those of `Losses.as_json`."""
+    """Return the losses as text, a line each, in the order of `Losses.as_json`."""
     lines = []
     several = len({example["registryid"] for one in losses for example in one["examples"]}) > 1
     for one in losses:

@@ -93,7 +93,7 @@ class Exported:
     losses: Losses = field(default_factory=Losses)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the summary as one JSON value."""
+        """Return the summary as one JSON value."""
         return {
             "out": self.out,
             "files": self.files,
@@ -148,7 +148,7 @@ def read_log(spark: SparkSession, snapshot_id: int | None = None) -> DataFrame:
 
 
 def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame:
-    """Bring each group's rows together, in the order in which they are written, the last row of each entity only.
+    """Return the last row of each entity, with each group's rows together, in the order in which they are written.
 
     Args:
         log: rows of `changes`.
@@ -179,7 +179,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
 
 
 def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
-    """Let the effective definition of each message stand for its Versions.
+    """Replace the Versions of each message by its effective definition.
 
     Args:
         log: rows of `changes`.
@@ -350,7 +350,7 @@ def _head(registryid: RegistryId, parts: _Parts, style: WriteStyle, losses: Loss
 def _files(
     registryid: RegistryId, runs: list[tuple[str, ByteRun]], style: WriteStyle, *, several: bool
 ) -> Iterable[tuple[str, list[tuple[str, ByteRun]]]]:
-    """Give the files of a registry, one of several or the only one: name and what stands in it."""
+    """Yield the files of a registry, one or several: name and contents."""
     if not style.by_group or not runs:
         return [(_file_name(registryid), runs)]
     folder = f"{registryid}/" if several else ""

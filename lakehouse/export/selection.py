@@ -85,7 +85,7 @@ def current_rows(log: DataFrame) -> DataFrame:
 
 
 def edges_of(state: DataFrame) -> DataFrame:
-    """Tell what leads from unit to unit.
+    """Return the edges from unit to unit.
 
     Args:
         state: one row per entity; columns kind, xid, body.

@@ -84,7 +84,7 @@ class Target:
             self._fs.remove(path)
 
     def parts(self) -> list[str]:
-        """Give the names of the parts that Spark has written, in their order."""
+        """Return the names of the parts that Spark wrote, in order."""
         names = [_name(one.uri) for one in self._fs.members(self._parts)]
         return sorted(name for name in names if name.startswith("part-"))
 
@@ -108,7 +108,7 @@ class Target:
             stream.close()
 
     def publish(self) -> None:
-        """Give the target its name: all of it has been written."""
+        """Rename the complete target to its final name."""
         with self._told():
             aside = self.is_folder and self._fs.exists(self._path)
             if aside:
@@ -148,7 +148,7 @@ class Target:
             raise TargetError(self.location, problem)
 
     def _check_that_only_exports_go(self) -> None:
-        """Look for files that no export has written: a wrong name must not delete them."""
+        """Check that a folder has only files that an export wrote: a wrong name must not delete others."""
         for name in (_name(one.uri) for one in self._fs.files_below(self._path)):
             if not name.endswith(self.suffix):
                 raise TargetError(self.location, f"the folder holds {name}, which no export wrote. Name another one.")

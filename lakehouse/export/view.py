@@ -46,18 +46,18 @@ class Urls(NamedTuple):
     base: str | None = None
 
     def of(self, *tokens: str) -> str:
-        """Give the URL of an entity or collection."""
+        """Return the URL of an entity or collection."""
         return self.below(xid_of(*tokens)) if tokens else self.base or "#"
 
     def below(self, xid: Xid) -> str:
-        """Give the URL of what has an XID."""
+        """Return the URL of an XID."""
         if self.base is not None:
             return self.base.rstrip("/") + xid
         return "#" + (xid.replace("~", "~0") if "~" in xid else xid)  # of what a JSON Pointer escapes, ids may hold `~` only
 
 
 def registry_view(registryid: RegistryId, row: Stored | None, lived: tuple[int, int], urls: Urls) -> dict[str, Any]:
-    """Give a registry's own attributes.
+    """Return a registry's own attributes.
 
     Args:
         registryid: the registry.
@@ -72,7 +72,7 @@ def registry_view(registryid: RegistryId, row: Stored | None, lived: tuple[int, 
 
 
 def group_view(xid: Xid, row: Stored | None, urls: Urls) -> dict[str, Any]:
-    """Give the own attributes of a group or endpoint; without a row (it was pruned, its members were not) its ids only."""
+    """Return the own attributes of a group or endpoint; only its ids if it has no row, because only its members remain."""
     collection, groupid = xid[1:].split("/")
     ids = {f"{collection[:-1]}id": groupid, "self": urls.of(collection, groupid), "xid": xid}
     return ids if row is None else ids | _life(row, (row,)) | _attributes(row.body)
@@ -81,7 +81,7 @@ def group_view(xid: Xid, row: Stored | None, urls: Urls) -> dict[str, Any]:
 def resource_view(
     xid: Xid, row: Stored | None, versions: list[Stored], group_protocol: str | None, urls: Urls, *, bare: bool = True
 ) -> dict[str, Any]:
-    """Give a message or schema with its meta object and its Versions.
+    """Return a message or schema with its meta object and its Versions.
 
     Args:
         xid: of the message or schema.
@@ -129,12 +129,12 @@ def resource_view(
 
 
 def source_of_group(row: Stored | None) -> bytes:
-    """Give the own attributes of a registry, group or endpoint as written."""
+    """Return the own attributes of a registry, group or endpoint as written."""
     return b"{}" if row is None else _raw(row).encode()
 
 
 def source_of_resource(row: Stored | None, versions: list[Stored]) -> bytes:
-    """Give a message or schema as written; one without `versions` is the same object as its only Version."""
+    """Return a message or schema as written; without `versions` it is the same object as its only Version."""
     if row is not None and not versions:
         return _raw(row).encode()
     if len(versions) == 1 and (row is None or row.raw is None) and _declared_version(versions[0]) == last_id(versions[0].xid):
@@ -167,7 +167,7 @@ def nested(leaves: Iterable[tuple[Pointer, JsonText]]) -> dict[str, Any]:
 
 
 def _attributes(body: JsonText) -> dict[str, Any]:
-    """Give the attributes of a body, the unknown ones behind the known ones."""
+    """Return the attributes of a body, with the unknown ones last."""
     known: dict[str, Any] = read_canonical(body)
     unknown: dict[str, Any] = known.pop("extensions", {})
     return known | unknown
@@ -182,7 +182,7 @@ def _version(row: Stored, resource: Stored | None) -> dict[str, Any]:
 
 
 def _life(row: Stored, written_in: Iterable[Stored]) -> dict[str, Any]:
-    """Give epoch and dates; a date is spelled as it was written, unless it was written without a time zone (decision 10)."""
+    """Return epoch and dates; a date as it was written, unless that was without a time zone (decision 10)."""
     life: dict[str, Any] = {} if row.epoch is None else {"epoch": row.epoch}
     written_in = [one for one in written_in if one.raw is not None]
     for name, moment in zip(_DATES, (row.createdat, row.modifiedat), strict=True):

@@ -166,7 +166,7 @@ def group_writer(style: WriteStyle) -> type[GroupWriter]:
 
 
 def whole_registry(registryid: RegistryId, rows: Iterable[Stored]) -> dict[str, Any]:
-    """Give a registry with all that it holds, in normal form, declarations as objects.
+    """Return a registry with all its entities, in normal form, with declarations as objects.
 
     Args:
         registryid: the registry.
@@ -193,7 +193,7 @@ def whole_registry(registryid: RegistryId, rows: Iterable[Stored]) -> dict[str, 
 
 
 def stored_row(row: Any, names: Iterable[str]) -> Stored:
-    """Give a row that Spark collected as a row of the log; names: of the columns that it may have."""
+    """Return a row that Spark collected as a row of the log; `names`: the columns that it may have."""
     values = {name: row[name] for name in Stored._fields if name in names and name in row}
     leaves = values.get("leaves")
     return Stored(**values | ({"leaves": list(leaves.items())} if isinstance(leaves, dict) else {}))

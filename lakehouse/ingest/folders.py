@@ -68,17 +68,17 @@ def check_source(source: str) -> None:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether Spark hides a file or folder of this name."""
+    """Return whether Spark hides a file or folder of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def is_readable(uri: str) -> bool:
-    """Tell whether a local file may be read; of others only opening them tells."""
+    """Return whether a local file may be read; True for others, which only opening can show."""
     return not uri.startswith("file:") or os.access(_local(uri), os.R_OK)
 
 
 def is_gone(uri: str) -> bool:
-    """Tell whether a local file is there no more; of others only opening them tells."""
+    """Return whether a local file was deleted; False for others, which only opening can show."""
     return uri.startswith("file:") and not os.path.lexists(_local(uri))
 
 
@@ -90,10 +90,10 @@ def leads_out(uri: str, root: str) -> bool:
 
 
 def look_into(folder: str) -> Inside:
-    """Look through a folder.
+    """Return what a search of a local folder does not read, with the reasons.
 
     Args:
-        folder: its URI; of one that is not local, nothing is told.
+        folder: its URI; the result is empty for one that is not local.
     """
     inside = Inside()
     if folder.startswith("file:"):
@@ -132,7 +132,7 @@ def _look(folder: str, inside: Inside, around: list[str], *, hidden: bool) -> No
 
 
 def _sort_in(entry: os.DirEntry[str], inside: Inside, *, hidden: bool) -> None:
-    """Tell what can be done with a file whose name is a document's."""
+    """Record a file with the name of a document: read, or why not."""
     path, uri = _printable(entry.path), f"file:{entry.path}"
     try:
         status = entry.stat()
@@ -162,5 +162,5 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _printable(path: str) -> str:
-    """Give a path as text, also one whose bytes are none."""
+    """Return a path as printable text, even if its bytes are not UTF-8."""
     return os.fsencode(path).decode(errors="replace")

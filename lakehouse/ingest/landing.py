@@ -77,11 +77,11 @@ class LandingSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name under which the source is known to Spark."""
+        """Return the name of the data source for Spark."""
         return SOURCE
 
     def schema(self) -> StructType:
-        """Give the one column."""
+        """Return the schema, which has one column."""
         return _PATHS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
@@ -105,22 +105,22 @@ class LandingReader(DataSourceStreamReader):
         return ReadMaxFiles(self.max_documents)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Give where the next batch ends; `start` when there is none."""
+        """Return the offset at which the next batch ends; `start` if there is nothing new."""
         return next_offset(list_documents(self.folder), start, limit.max_files if isinstance(limit, ReadMaxFiles) else None)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Give the documents between two offsets."""
+        """Return the documents between two offsets."""
         return [_Paths([one.path for one in between(list_documents(self.folder), start, end)])]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
-        """Give the rows."""
+        """Yield the rows."""
         assert isinstance(partition, _Paths)
         for path in partition.paths:
             yield (path,)
 
 
 def next_offset(found: list[FolderEntry], start: dict[str, Any], most: int | None) -> dict[str, Any]:
-    """Give the offset up to which the next batch goes: past the newest document, or past `most` of those not seen yet."""
+    """Return the offset at which the next batch ends: after the newest document, or after `most` of the new ones."""
     fresh = _fresh(found, start)
     batch = fresh[:most] if most is not None else fresh
     end = max(start["changed"], batch[-1].changed if batch else 0)
@@ -129,7 +129,7 @@ def next_offset(found: list[FolderEntry], start: dict[str, Any], most: int | Non
 
 
 def between(found: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
-    """Give the documents of a batch: those since its start and, since one may come late, those shortly before not seen then."""
+    """Return the documents of a batch: those since its start, and late ones of shortly before that were not seen then."""
     return _fresh([one for one in found if one.changed <= end["changed"]], start)
 
 
@@ -189,13 +189,13 @@ def watch(
 
 
 def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> str:
-    """Give the folder in which a stream remembers: one for each landing and way of naming registries."""
+    """Return the checkpoint folder of a stream: one for each landing folder and way of naming registries."""
     what = json.dumps([folder, settings.registry, registry_from])
     return f"{absolute_location(settings.warehouse)}/_watch/{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
 def _fresh(found: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
-    """Give the documents that are not part of what was seen up to an offset."""
+    """Return the documents that were not seen up to an offset."""
     last, seen = start["changed"], set(start["seen"].split(" "))
     return [one for one in found if one.changed > last or (one.changed > last - LOOK_BACK and _identity(one) not in seen)]
 
@@ -237,7 +237,7 @@ def _is_hidden(parts: list[str]) -> bool:
 
 
 def _is_there(path: str) -> bool:
-    """Tell that a local document was not taken away since it was listed."""
+    """Return whether a local document still exists since it was listed."""
     return not path.startswith("/") or os.path.exists(path)
 
 

@@ -130,7 +130,7 @@ def number_versions(staged: DataFrame, stored: DataFrame) -> DataFrame:
 
 
 def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, prune: bool) -> DataFrame:
-    """Tell for each staged definition the numbers of its Versions after the change.
+    """Return for each staged definition the numbers of its Versions after the change.
 
     Returns:
         registryid, message_xid, numbers (sorted), latest.
@@ -150,7 +150,7 @@ def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, pr
 
 
 def held_by(versions: DataFrame, stored: DataFrame) -> DataFrame:
-    """Tell which stored Versions the staged documents hold: those they say again, and those that these have superseded.
+    """Return the stored Versions that staged documents hold: those that they repeat, and those that they supersede.
 
     Returns:
         registryid, xid, document_uri.
@@ -168,7 +168,7 @@ def held_by(versions: DataFrame, stored: DataFrame) -> DataFrame:
 
 
 def new_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
-    """Give the rows of new Versions, with their numbers in XID, ancestor, isdefault and version_uri."""
+    """Return the rows of new Versions, with their numbers in XID, ancestor, isdefault and version_uri."""
     fresh = versions.filter(~F.col("known")).join(latest, on=_MESSAGE)
     number = F.col("number").cast("string")
     earlier = F.array_max(F.filter("numbers", lambda n: n < F.col("number"))).cast("string")
@@ -188,7 +188,7 @@ def new_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataF
 
 
 def stored_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
-    """Give the rows of Versions that exist: as they are stored, but for `isdefault`."""
+    """Return the rows of existing Versions as they are stored, except `isdefault`."""
     live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete")).join(latest, on=_MESSAGE)
     is_default = F.coalesce(F.col("number") == F.col("latest"), F.lit(False))
     live = live.withColumn("flips", (F.get_json_object("body", "$.isdefault") == "true") != is_default)
@@ -209,7 +209,7 @@ def stored_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> Da
 
 
 def message_rows(staged: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
-    """Give the rows of the definitions themselves: of all documents that hold a Version of one, with the latest as default."""
+    """Return the rows of the definitions: of all documents that hold a Version of one, with the latest as default."""
     known = stored.filter((F.col("kind") == "message") & (F.col("op") != "delete")).select(
         *_MESSAGE, F.col("document_uris").alias("owners"), F.col("body").alias("stored_body")
     )
@@ -229,7 +229,7 @@ def message_rows(staged: DataFrame, stored: DataFrame, latest: DataFrame) -> Dat
 
 
 def declared_groups(staged: DataFrame, stage: DataFrame, stored: DataFrame) -> DataFrame:
-    """Give the groups without those that a lone definition only implies, where something declares the group."""
+    """Return the groups, without those that are only implied by a definition and declared elsewhere."""
     groups = staged.filter(F.col("kind") == "group")
     declared = stage.filter((F.col("kind") == "group") & (F.col("row") == "entity") & (F.col("body") != "{}"))
     known = stored.filter((F.col("kind") == "group") & (F.col("op") != "delete") & (F.col("body") != "{}"))
@@ -288,7 +288,7 @@ def _with_identity(rows: DataFrame) -> DataFrame:
 
 
 def _about_default() -> dict[str, Column]:
-    """Give the columns of the stage that tell of the default Version, out of `body`."""
+    """Return the columns of the stage about the default Version, read from `body`."""
     isdefault = F.when(F.col("kind") == "version", F.get_json_object("body", "$.isdefault") == "true")
     return {
         "isdefault": isdefault,
@@ -298,7 +298,7 @@ def _about_default() -> dict[str, Column]:
 
 
 def _format_of(body: Column) -> Column:
-    """Give the format of a group in normal form: its envelope, or the family of its protocol."""
+    """Return the format of a group in normal form: its envelope, or the family of its protocol."""
     family = F.split_part(F.coalesce(F.get_json_object(body, "$.protocol"), F.lit("")), F.lit("/"), F.lit(1))
     return F.concat(F.coalesce(F.get_json_object(body, "$.envelope"), F.lit("")), F.lit(" "), family)
 
@@ -329,7 +329,7 @@ def _fallen(refused: DataFrame) -> DataFrame:
 
 
 def _is_below() -> Column:
-    """Tell that an entity of a document was refused there, or stands below one that was."""
+    """Return whether an entity of a document was rejected there, or is below one that was."""
     return (
         (F.col("registryid") == F.col("_registryid"))
         & (F.col("document_uri") == F.col("_document_uri"))

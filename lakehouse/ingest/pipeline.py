@@ -159,7 +159,7 @@ class _Call(NamedTuple):
     gates: list[Suite]
 
     def judgement(self, settings: Settings) -> str:
-        """Give the file that remembers this ingest."""
+        """Return the file of this ingest's cached result."""
         request = replace(self.request, label=None, dry_run=False)
         # Copies of documents of elsewhere are files of other names each time.
         sources = self.sources if self.located is None else [self.located.scope, *sorted(self.located.documents)]
@@ -168,7 +168,7 @@ class _Call(NamedTuple):
     def judged(
         self, spark: SparkSession, settings: Settings, head: Head, unread: tuple[str, ...]
     ) -> Callable[[Uris], bool] | None:
-        """Give what tells of documents that this ingest judged them at this head; None: they are read in any case.
+        """Return the check whether this ingest judged documents at this head already; None: they are read in any case.
 
         Without `prune`, whether unchanged documents were judged is asked for only where something of them was refused.
         """
@@ -241,7 +241,7 @@ class _Given(NamedTuple):
 
     @property
     def request(self) -> IngestRequest:
-        """Give what the ingest may do."""
+        """Return what the ingest may do."""
         return self.call.request
 
 
@@ -333,7 +333,7 @@ def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
 
 
 def _registry(settings: Settings, found: Sources, registry_from: str | None) -> Column | None:
-    """Give the registry of each document where it is not the document that tells it."""
+    """Return the column with the registry of each document; None: the document names it."""
     if settings.registry:
         return F.lit(settings.registry)
     return registry_from_path(registry_from, found.roots) if registry_from else None

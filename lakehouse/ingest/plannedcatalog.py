@@ -290,7 +290,7 @@ class _Registry:
 
     @cached_property
     def _of_types(self) -> dict[str, dict[Xid, bool]]:
-        """The messages by their `type`, in dialects in which it is one message's, and whether they would be written."""
+        """Return the messages by `type`, in dialects where a type is one message's, with whether they would be written."""
         found: defaultdict[str, dict[Xid, bool]] = defaultdict(dict)
         stored = {one.xid for one in self.planned.lookups.default_versions(self.registryid)}
         said = {key.xid for key in self.planned.compared if key.registryid == self.registryid and key.kind == "version"}

@@ -164,7 +164,7 @@ class Planner:
         return max(known, key=self.lookups.loaded_in, default=uri).registryid
 
     def _go_on_with(self, stage: CollectedStage, found: list[Finding]) -> None:
-        """Go on with a stage that lacks what was refused.
+        """Continue with the stage without what was rejected.
 
         A document that was refused whole stays where it was, even if it names another registry now.
         """

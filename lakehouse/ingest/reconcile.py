@@ -123,7 +123,7 @@ def settle_in_driver(
     known: DataFrame,
     asked: Asked,
 ) -> Settled:
-    """Do what `settle` does for few rows, by look-ups.
+    """Compute what `settle` does for few rows in the driver, by look-ups.
 
     Args:
         planner: with all that is gone.

@@ -32,12 +32,12 @@ class Uris(NamedTuple):
     sum: int
 
     def joined(self, other: Uris) -> Uris:
-        """Give what both have together."""
+        """Return the union of both."""
         return Uris(self.number + other.number, self.xor ^ other.xor, self.sum + other.sum)
 
 
 def uris_in(uri: Column) -> list[Column]:
-    """Give the aggregates that `uris_of` reads, of a column with the URIs of documents; NULL is none."""
+    """Return the aggregates that `uris_of` reads, over a column with the URIs of documents, where NULL means none."""
     xor, total = (F.when(uri.isNotNull(), hashed) for hashed in (F.xxhash64(uri), F.hash(uri)))  # a hash of NULL is a number
     xor, total = (F.coalesce(one, F.lit(0)) for one in (F.bit_xor(xor), F.sum(total)))
     return [F.count(uri).alias("number"), xor.alias("xor"), total.alias("sum")]
@@ -49,7 +49,7 @@ def uris_of(row: Row) -> Uris:
 
 
 def judgement(settings: Settings, **call: Any) -> str:
-    """Give the file that remembers an ingest which was asked for in this way: what it finds depends on all of this.
+    """Return the file of an ingest's cached result; its name covers all that the findings depend on.
 
     Args:
         settings: all of them count.
@@ -60,12 +60,12 @@ def judgement(settings: Settings, **call: Any) -> str:
 
 
 def is_judged(spark: SparkSession, location: str, head: Head, uris: Uris) -> bool:
-    """Tell that the ingest which a file remembers ended at this head, with these documents."""
+    """Return whether a file says that its ingest ended at this head with these documents."""
     return exists(spark, location) and read_text(spark, location) == _text(head, uris)
 
 
 def remember(spark: SparkSession, settings: Settings, location: str, head: Head, uris: Uris) -> None:
-    """Remember that an ingest ended at a head: nothing that it read would change that."""
+    """Record that an ingest ended at a head: repeating it would change nothing."""
     if len(list_folder(spark, _folder(settings))) >= _MOST:
         remove_folder(spark, _folder(settings))
     write_text(spark, location, _text(head, uris))

@@ -71,7 +71,7 @@ class Sources:
     located: dict[str, str] = field(default_factory=dict)
 
     def is_named(self) -> Column:
-        """Tell of each document (column document_uri) whether it was named."""
+        """Return a column that is true for documents (column document_uri) that were named."""
         every = {*self.files, *self.empty, *(uri for uri, _ in self.unreadable)}
         if not self.folders and every <= set(self.named):
             return F.lit(True)
@@ -79,7 +79,7 @@ class Sources:
 
 
 def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
-    """Look up the sources.
+    """Find the documents of the sources.
 
     Raises:
         SourceNotFound: one of them names nothing.
@@ -184,7 +184,7 @@ def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:
 
 
 def registry_from_path(mode: str, roots: list[str]) -> Column:
-    """Name a document's registry after its path (decision 2): `document`, the path without suffixes; `folder`, its folder.
+    """Return a document's registry by its path (decision 2): `document`, the path without suffixes; `folder`, its folder.
 
     A document that stands directly in its SOURCE has no folder below it and goes into `default`.
     """
@@ -211,7 +211,7 @@ class _Found(NamedTuple):
 
 
 def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
-    """Look up a source, and what it covers: see `Sources.scopes`."""
+    """Return the files of a source, and the scope that it covers, as in `Sources.scopes`."""
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
     try:
         files = filesystem_of(spark, local)
@@ -241,7 +241,7 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
 
 
 def _without(scope: str, closed: list[str]) -> str:
-    """Let a scope not cover some folders and files."""
+    """Return a scope without some files and folders."""
     if not closed:
         return scope
     others = "|".join(_quoted(uri) for uri in closed)
@@ -283,13 +283,13 @@ def _as_regex(glob: str) -> str:
 
 
 def _stands_in(path: str, folders: set[str]) -> bool:
-    """Tell that a search of one of the folders finds a file, or what is in a folder: nothing between them is hidden."""
+    """Return whether a search of one of the folders finds a file or folder: none of the folders between is hidden."""
     above = [folder.rstrip("/") + "/" for folder in folders]
     return any(path.startswith(one) and not any(map(is_hidden, path[len(one) :].split("/"))) for one in above)
 
 
 def _is_read(hidden: Hidden, files: set[str], folders: set[str]) -> bool:
-    """Tell that a search passes over a file by its name, and another source names it, or a folder around it."""
+    """Return whether another source names a file, or a folder above it, that a search skips by its name."""
     uri = f"file:{hidden.path}"
     return hidden.reason == HIDDEN_NAME and (uri in files or _stands_in(uri, folders))
 

@@ -53,12 +53,12 @@ class StageRow(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The entity that it is about."""
+        """Return the key of the entity."""
         return Key(self.registryid, self.kind, self.xid)
 
     @property
     def said(self) -> Said:
-        """The entity in its document."""
+        """Return the entity as its document has it."""
         return Said(self.document_uri, self.key)
 
 

@@ -38,7 +38,7 @@ class Summary:
 
     @property
     def refused(self) -> bool:
-        """Tell that something was refused: exit code 3."""
+        """Return whether something was rejected: exit code 3."""
         return bool(self.documents["rejected"]) or any(counts["quarantined"] for counts in self.entities.values())
 
     def add_stage(self, name: str, seconds: float) -> None:
@@ -47,7 +47,7 @@ class Summary:
         self.seconds["total"] = self.seconds.get("total", 0.0) + seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Give the summary as one JSON value."""
+        """Return the summary as one JSON value."""
         return {
             "snapshot_id": self.snapshot_id,
             "documents": self.documents,

@@ -46,7 +46,7 @@ def with_unchanged(
     is_named: Column | None = None,
     reread: Reread | None = None,
 ) -> DataFrame:
-    """Tell which documents need not be parsed: same URI and hash as at the last load, and nothing to be looked at again.
+    """Mark the documents that need not be parsed: same URI and hash as at the last load, and nothing to check again.
 
     Args:
         documents: as from `read_documents`.
@@ -94,7 +94,7 @@ def with_unchanged(
 
 
 def needs_no_look(facts: str, *, strict: bool = False) -> Column:
-    """Tell of a document's facts that nothing was refused at its last load, and that all it says is published.
+    """Return whether a document's facts show that its last load rejected nothing, and that all of it is published.
 
     Args:
         facts: the column that holds them.
@@ -108,7 +108,7 @@ def needs_no_look(facts: str, *, strict: bool = False) -> Column:
 
 
 def is_unchanged_row() -> Column:
-    """Tell of a row of the stage that it is a document which was not parsed."""
+    """Return whether a row of the stage is a document that was not parsed."""
     return (F.col("row") == "document") & F.get_json_object("facts", "$.status").eqNullSafe("unchanged")
 
 

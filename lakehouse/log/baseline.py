@@ -89,7 +89,7 @@ def _said(known: DataFrame, gone: DataFrame) -> DataFrame | None:
 
 
 def with_rejected(ground: Baseline, stage: DataFrame) -> Baseline:
-    """Leave documents where they were that the rules between entities refused whole, though they name another registry now.
+    """Return the baseline where documents that the rules between entities rejected whole stay in their former registry.
 
     Args:
         ground: as it was before that.
@@ -124,7 +124,7 @@ def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[s
 
 
 def concerned_registries(*rows: DataFrame) -> list[str] | None:
-    """Give the registries that rows are of; None where there are many."""
+    """Return the registries of rows; None if there are many."""
     named = reduce(DataFrame.unionByName, [one.select("registryid") for one in rows]).filter(F.col("registryid").isNotNull())
     found = sorted(row["registryid"] for row in named.distinct().limit(_FEW_REGISTRIES + 1).collect())
     return found if len(found) <= _FEW_REGISTRIES else None
@@ -175,7 +175,7 @@ def optional_columns(table: Table) -> list[Column]:
 
 
 def tables_in_use(head: Head) -> list[Table]:
-    """Give the entity tables that hold something."""
+    """Return the entity tables that have rows."""
     return [table for table in ENTITY_TABLES if table.name in head.tables]
 
 

@@ -68,7 +68,7 @@ class Totals(NamedTuple):
 
     @property
     def changed(self) -> dict[str, int]:
-        """Give the changed rows by table."""
+        """Return the number of changed rows by table."""
         return changed_rows(self.counts)
 
 
@@ -106,7 +106,7 @@ class Label:
 
     @property
     def body(self) -> dict[str, Any]:
-        """Give the facts that the label's row holds."""
+        """Return the body of the label's row."""
         return {"snapshot_id": self.snapshot_id} | ({} if self.why is None else {"why": self.why})
 
 
@@ -162,7 +162,7 @@ def commit_rows(
 
 
 def own_bodies(totals: Totals, run: CommitInfo) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """Give what a commit tells of itself: its user metadata, and kind, xid and body of the rows that are no entity's."""
+    """Return what a commit adds of its own: its user metadata, and kind, xid and body of the rows that are not of entities."""
     snapshot_id = totals.head.snapshot_id + 1
     snapshot = _snapshot_body(totals, run, snapshot_id, [])
     return _user_metadata(snapshot_id, snapshot, run), _bodies(snapshot, [])
@@ -198,7 +198,7 @@ def commit_label(spark: SparkSession, head: Head, label: Label, run: CommitInfo)
 
 
 def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any]) -> str:
-    """Give the digest of a snapshot: over its number, its facts, the digest of its rows, the digest before, and its labels.
+    """Return the digest of a snapshot: over its number, facts, rows' digest, labels, and the digest of the previous one.
 
     Args:
         snapshot_id: the snapshot.
@@ -242,7 +242,7 @@ def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: CommitInfo) 
 
 
 def _bodies(snapshot: dict[str, Any], labels: list[Label]) -> list[tuple[str, str, str]]:
-    """Give kind, xid and body of the rows of the snapshot itself and of its labels."""
+    """Return kind, xid and body of the rows of the snapshot itself and of its labels."""
     own = [("snapshot", "", json.dumps(snapshot, sort_keys=True))]
     return own + [("label", label.name, json.dumps(label.body, sort_keys=True)) for label in labels]
 
@@ -286,7 +286,7 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame | None) -> DataFr
 
 
 def _flipped_texts() -> list[Column]:
-    """Give body and raw of a planned row; where `isdefault` is not as the text says, the body says it as it is."""
+    """Return body and raw of a planned row; where `isdefault` differs from the text, the body has the current value."""
     body = F.when(F.col("flipped"), with_isdefault(F.col("body"), F.col("isdefault"))).otherwise(F.col("body"))
     raw = F.when(F.col("flipped"), F.coalesce("raw", "body")).otherwise(F.col("raw"))
     return [body.alias("body"), raw.alias("raw")]
@@ -329,13 +329,13 @@ def _snapshot_body(totals: Totals, run: CommitInfo, snapshot_id: int, labels: li
 
 
 def _committed_by(spark: SparkSession, snapshot_id: int) -> str:
-    """Give the ingest that committed a snapshot."""
+    """Return the ingest that committed a snapshot."""
     told = _told_of(spark, snapshot_id) or _snapshot_bodies(spark, snapshot_id)[0]
     return str(told.get("ingest_id"))
 
 
 def _told_of(spark: SparkSession, snapshot_id: int) -> dict[str, Any]:
-    """Give what the commit of a snapshot says of it; empty: only its row tells."""
+    """Return the user metadata of the commit of a snapshot; empty if only its row has the facts."""
     for told in told_by_appends(spark, "changes"):
         if told["snapshot_id"] == snapshot_id:
             return told

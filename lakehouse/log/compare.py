@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
 
 
 def compare(ground: Baseline, stage: DataFrame, found: DataFrame) -> Comparison:
-    """Tell of each entity that documents say or no longer say what happens to it.
+    """Return for each entity that documents hold or held what happens to it.
 
     Args:
         ground: what the stage is compared with.
@@ -74,7 +74,7 @@ def compare(ground: Baseline, stage: DataFrame, found: DataFrame) -> Comparison:
 
 
 def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
-    """Give all findings of an ingest so far: those of its stage, and those found beside."""
+    """Return all findings of an ingest so far: those of its stage, and those of the comparison."""
     return stage.filter(F.col("row") == "finding").select(*found.columns).unionByName(found)
 
 

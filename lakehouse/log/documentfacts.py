@@ -18,7 +18,7 @@ from lakehouse.store.xids import no_uris
 
 
 def current_documents(changes: DataFrame) -> DataFrame:
-    """Give what is known of each document from its last load.
+    """Return the facts of each document from its last load.
 
     Returns:
         One row per (registryid, document): registryid, xid (the document's URI), snapshot_id, facts (struct DOCUMENT_BODY).

@@ -29,7 +29,7 @@ _OTHERS = {"violations": VIOLATIONS, effectivetable.NAME: EFFECTIVE_MESSAGES}
 
 
 def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Given], _Result]) -> Callable[..., _Result]:
-    """Let a command that may run dry leave the session as it was."""
+    """Wrap a command that may run dry, so that its stand-ins are removed from the session at the end."""
 
     @functools.wraps(command)
     def run(spark: SparkSession, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
@@ -42,7 +42,7 @@ def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Given],
 
 
 def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
-    """Let all tables be read as this release knows them, and make nothing.
+    """Read all tables with the columns of this release, without creating any.
 
     Raises:
         WarehouseTooNew: the warehouse was written by a newer version of the product.
@@ -63,7 +63,7 @@ def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
 
 
 def stand_in_lagging(spark: SparkSession, settings: Settings, head: Head) -> None:
-    """Let the tables that lag behind be read out of the log, where an ingest would roll them forward.
+    """Read tables that lag behind from the log, where an ingest would roll them forward.
 
     Args:
         spark: a session in which `stand_in_missing` was called.
@@ -83,7 +83,7 @@ def _out_of_log(spark: SparkSession, table: Table, head: Head | None = None) -> 
 
 
 def _as_of_now(log: DataFrame) -> DataFrame:
-    """Give the log of an older release the columns that it does not have yet."""
+    """Return the log of an older release with the columns that it lacks."""
     return log.select(
         *(F.col(name) if name in log.columns else F.lit(None).cast(CHANGES[name].dataType).alias(name) for name in CHANGES.names)
     )

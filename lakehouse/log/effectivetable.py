@@ -120,7 +120,7 @@ def take(session: SparkSession, rows: DataFrame, *, is_new: bool) -> None:
 
 
 def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """Give the tables that define messages, with rows laid over them."""
+    """Return the tables that define messages, overlaid with rows."""
     tables = {name: open_table(session, name) for name in ("messages", "versions")}
     for name, rows in fresh.items():
         others = tables[name].join(F.broadcast(rows.select(*_KEY)), on=_KEY, how="left_anti")
@@ -156,7 +156,7 @@ def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, mess
 
 
 def _nothing_merged(session: SparkSession) -> dict[str, DataFrame]:
-    """Give no rows to stand for what follows bases, when no Version has one: most small changes are told so much sooner."""
+    """Return empty stand-ins for the views that follow bases, for Versions that have none, as in most small changes."""
     return {"merged_versions": no_rows(session, _MERGED)}
 
 
@@ -169,7 +169,7 @@ def _count_based(versions: DataFrame, *, is_stored: bool = False) -> int | None:
 
 
 def _plan_once(session: SparkSession) -> None:
-    """Let Spark plan the query once: to plan it again after each of its many small steps takes longer than the steps."""
+    """Plan the query once: Spark would otherwise plan it again after each of its many small steps, which takes longer."""
     session.conf.set("spark.sql.adaptive.enabled", "false")
 
 
@@ -178,19 +178,19 @@ def _messages_of(changes: DataFrame) -> DataFrame:
 
 
 def _message(xid: Column) -> Column:
-    """Give the message that an XID lies in: /messagegroups/g/messages/m of /messagegroups/g/messages/m/versions/v."""
+    """Return the XID of the message of an XID: /messagegroups/g/messages/m of /messagegroups/g/messages/m/versions/v."""
     return F.array_join(F.slice(F.split(xid, "/"), 1, 5), "/")
 
 
 def _led_to(rows: Mapping[str, DataFrame]) -> DataFrame:
-    """Give the messages that rows of `messages` and `versions` name as a base or by `xref`: registryid, xid."""
+    """Return the messages that rows of `messages` and `versions` name as a base or by `xref`: registryid, xid."""
     bases = rows["versions"].filter(F.col("base_xid").isNotNull()).select("registryid", _message(F.col("base_xid")).alias("xid"))
     aliased = rows["messages"].filter(F.col("xref").isNotNull()).select("registryid", _message(F.col("xref")).alias("xid"))
     return bases.unionByName(aliased)
 
 
 def _along_chains(session: SparkSession, tables: Mapping[str, DataFrame], near: DataFrame) -> dict[str, DataFrame]:
-    """Give the rows of all messages that chains pass through, and some more.
+    """Return the rows of all messages that chains pass through, and possibly of more.
 
     A chain goes on from a message that changed to what it leads to now, and from any other over what its row depends on.
 
@@ -215,7 +215,7 @@ def _along_chains(session: SparkSession, tables: Mapping[str, DataFrame], near: 
 
 
 def _rows_of(session: SparkSession, tables: Mapping[str, DataFrame], messages: DataFrame) -> dict[str, DataFrame]:
-    """Give the rows that define messages: theirs, and those of their Versions."""
+    """Return the rows that define messages: their own, and those of their Versions."""
     wanted = {"messages": F.col("xid"), "versions": F.col("message_xid")}
     ends = ends_of(session, "versions", messages)
 

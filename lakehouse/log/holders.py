@@ -70,14 +70,14 @@ def _kind_of_holder() -> Column:
 
 
 def _has_text() -> Column:
-    """Tell that the document whose text is published was read, and says the same."""
+    """Return whether the document whose text is published was read with the same text."""
     lead = F.get("document_uris", F.lit(0))
     says = F.exists("agreed", lambda claim: claim["document_uri"] == lead)
     return F.col("refused").isNull() & F.coalesce(says, F.lit(False))
 
 
 def _unsaid(ground: Baseline, holders: DataFrame, known: DataFrame) -> DataFrame:
-    """Give the published holders that no document said anything of, as rows of a comparison; their text was not read."""
+    """Return the published parents that no document was read for, as rows of a comparison, without text."""
     left = materialize(holders.join(known.select(*KEY), on=KEY, how="left_anti"))
     state = ground.state.filter(F.col("kind").isin([kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values()]))
     named = left.select("registryid", "xid").limit(_FEW_HOLDERS + 1).collect()
@@ -116,7 +116,7 @@ def _counted(ground: Baseline, holders: DataFrame) -> DataFrame:
 
 
 def _declared(ground: Baseline, stored: DataFrame) -> DataFrame:
-    """Tell by their stored texts what documents declared of holders; KEY, has_epoch, has_modifiedat.
+    """Return what documents declared of parents, by the stored texts: KEY, has_epoch, has_modifiedat.
 
     The text of a message may stand with its default Version.
     """

@@ -23,7 +23,7 @@ _BETWEEN = "\0"  # comes before all that an id may hold
 
 
 def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """Share out rows by their key, sorted, when they are many.
+    """Repartition rows by ranges of their key, sorted, if they are many.
 
     Args:
         rows: columns registryid and xid among others.
@@ -50,7 +50,7 @@ def _key() -> Column:
 
 
 def _place(ends: list[str], before: int = 0) -> Column:
-    """Tell how many ends are not above the key of a row: by halves, as `bisect` does."""
+    """Return how many ends are at or below the key of a row, by bisection."""
     if not ends:
         return F.lit(before)
     middle = len(ends) // 2

@@ -92,17 +92,17 @@ class Plan:
 
     @property
     def entities(self) -> DataFrame:
-        """Give the changed entities: `compared` without those that stay as they are."""
+        """Return the changed entities: `compared` without those that stay as they are."""
         return self.compared.filter(F.col("op").isNotNull())
 
     @property
     def changed(self) -> dict[str, int]:
-        """Give the changed rows by table."""
+        """Return the number of changed rows by table."""
         return changed_rows(self.counts)
 
     @property
     def is_empty(self) -> bool:
-        """Tell that nothing would be committed."""
+        """Return whether there is nothing to commit."""
         return self.document_rows == 0 and not any(self.changed.values())
 
 
@@ -157,7 +157,7 @@ def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, fou
 
 
 def _disputes(ground: Baseline, stage: DataFrame, compared: DataFrame, told: DataFrame, count: _Count) -> DataFrame | None:
-    """Give the disputes of documents as from `disputes.by_document`; None when there are none, and were none."""
+    """Return the disputes of documents as from `disputes.by_document`; None if there are none, before and after."""
     broken = None
     refused = materialize(refused_in(told))
     if not is_empty(refused):

@@ -58,7 +58,7 @@ def roll_forward(
     entities: DataFrame | None = None,
     definitions: DataFrame | None = None,
 ) -> list[str]:
-    """Bring all entity tables to the head.
+    """Roll all entity tables forward to the head.
 
     Args:
         spark: the session.
@@ -111,7 +111,7 @@ def lagging(spark: SparkSession, head: Head, verified: Head | None = None, setti
 
 
 def effective_is_behind(spark: SparkSession, head: Head) -> bool:
-    """Tell whether `effective_messages` has not reached the last snapshot that changed a message or a Version.
+    """Return whether `effective_messages` has not reached the last snapshot that changed a message or a Version.
 
     One that is not there has not; a dry run makes none.
     """
@@ -175,12 +175,12 @@ def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
 
 
 def parsed_body(table: Table) -> str:
-    """Give the SQL expression that reads `body`; `expressions` calls what it gives `b`."""
+    """Return the SQL expression that reads `body`; `expressions` names its result `b`."""
     return f"from_json(body, '{body_schema(table).simpleString()}')"
 
 
 def expressions(table: Table) -> dict[str, str]:
-    """Give each column of an entity table as an SQL expression over a row of the log and `b`.
+    """Return each column of an entity table as an SQL expression over a row of the log and `b`.
 
     This is the one definition of what a table makes of the log: the tables and the views at a snapshot use it.
     """
@@ -234,7 +234,7 @@ def _try_effective_forward(
     entities: DataFrame,
     definitions: DataFrame | None,
 ) -> str | None:
-    """Bring `effective_messages` forward beside the tables that it follows: with their new rows, which it has at hand.
+    """Roll `effective_messages` forward together with the tables that it reads, by their new rows in memory.
 
     Returns:
         Its name; None where it had been filled before, or another process was at it too, so that it has to be looked at again.
@@ -278,7 +278,7 @@ def _bring_forward(
     is_known_new: bool,
     bring: Callable[[SparkSession, bool, int], None],
 ) -> str | None:
-    """Bring one table forward in a session of its own, if it lags behind; give its name then.
+    """Roll one table forward in its own session if it lags behind; return its name then, else None.
 
     Where another process brings it forward at the same time, one of the two is refused by Delta, and looks again. Where one
     has brought it further, this one's commit is left out.
@@ -309,7 +309,7 @@ def _open_projecting(spark: SparkSession, head: Head) -> SparkSession:
 
 
 def _defined(head: Head) -> int:
-    """Give the last snapshot that changed what messages are defined by."""
+    """Return the last snapshot that changed what messages are defined by."""
     return max(head.tables.get(name, 0) for name in _DEFINING)
 
 
@@ -326,7 +326,7 @@ def _overwrite(session: SparkSession, name: str, head: Head, rows: DataFrame) ->
 
 
 def _next_transaction(session: SparkSession, name: str, head: Head) -> int | None:
-    """Give the transaction that brings a table to the head; None where Delta would leave it out as known.
+    """Return the transaction that rolls a table forward to the head; None if Delta would skip it as already committed.
 
     Asked before the table's position: one that is known, and has not brought the table there, was undone (`RESTORE`).
     """
@@ -334,12 +334,12 @@ def _next_transaction(session: SparkSession, name: str, head: Head) -> int | Non
 
 
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
-    """Let the commits of this session say in Delta's history which snapshot they bring, and which job made them."""
+    """Set the user metadata of this session's commits in Delta's history: the snapshot and the job."""
     tell_commits(session, {"snapshot_id": head.snapshot_id, "job": job})
 
 
 def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]:
-    """Tell whether the table was never written, and the snapshot that it stands at."""
+    """Return whether the table was never written, and the snapshot up to which it was."""
     position = session.table(table_name(name)).agg(F.max("snapshot_id")).collect()[0][0] or 0
     if position >= needed:
         return False, position
@@ -348,12 +348,12 @@ def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]
 
 
 def _part(number: int) -> str:
-    """Give the nth part of an XID: /messagegroups/g/messages/m has the parts messagegroups, g, messages, m."""
+    """Return SQL for the nth part of an XID: /messagegroups/g/messages/m has the parts messagegroups, g, messages, m."""
     return f"element_at(split(xid, '/'), {number + 1})"
 
 
 def _owner(collection: str) -> str:
-    """Give the XID of the entity that holds this one, whose collection is named."""
+    """Return SQL for the XID of the parent whose collection is named."""
     return rf"regexp_replace(xid, r'/{collection}/[^/]+\z', '')"
 
 
@@ -377,7 +377,7 @@ _ADDRESSES = """transform(
 
 
 def _derived(table: Table) -> dict[str, str]:
-    """Give the columns that follow from others; all else stands in `body` or in the log itself."""
+    """Return the columns that are derived from others; all others are in `body` or in the log itself."""
     if table is GROUPS:
         return {"grouptype": _part(1), "groupid": _part(2)}
     if table is ENDPOINTS:

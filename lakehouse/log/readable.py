@@ -51,6 +51,6 @@ def open_relations(
 
 
 def _flattening_is_stored(spark: SparkSession, settings: Settings) -> bool:
-    """Tell that `effective_messages` is what flattening gives now."""
+    """Return whether `effective_messages` is up to date with what flattening computes now."""
     attach_tables(spark, settings, ["changes", effectivetable.NAME])
     return settings.refresh_effective and not effective_is_behind(spark, read_head(spark))

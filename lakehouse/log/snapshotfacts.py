@@ -34,7 +34,7 @@ class Snapshot:
 
     @property
     def committed_at(self) -> datetime:
-        """Give the time of the commit."""
+        """Return the time of the commit."""
         return datetime.fromisoformat(self.facts["committed_at"])
 
     @property
@@ -46,7 +46,7 @@ class Snapshot:
         return dict(found)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the contract of `lakehouse snapshots --json`."""
+        """Return an item of `lakehouse snapshots --json`."""
         counted = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
         told = ("committed_at", "committed_by", "command", "ingest_id", "product_version", "documents", "digest")
         return {

@@ -68,7 +68,7 @@ WHERE violation_id IN (
 
 
 def schema_at(snapshot_id: int) -> str:
-    """Give the name of the schema in which a snapshot is read."""
+    """Return the name of the schema in which a snapshot is read."""
     return f"{SCHEMA}_at_{snapshot_id}"
 
 
@@ -141,7 +141,7 @@ def check_label_is_free(spark: SparkSession, name: str) -> None:
 def label_snapshot(
     spark: SparkSession, settings: Settings, text: str, name: str, *, why: str | None = None, move: bool = False
 ) -> int:
-    """Name a snapshot. The name is a row of the log, committed as a snapshot of its own.
+    """Label a snapshot. The label is a row of the log, committed as a snapshot of its own.
 
     Args:
         spark: the session.
@@ -214,7 +214,7 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, vie
 
 
 def _effective_view(snapshot_id: int, source: str) -> str:
-    """Give the statement that creates a snapshot's `effective_messages`, all of whose rows tell of it."""
+    """Return the statement that creates a snapshot's `effective_messages`, whose rows all have its number."""
     stamped = (f"{snapshot_id}L AS snapshot_id" if name == "snapshot_id" else name for name in EFFECTIVE_MESSAGES.names)
     query = f"SELECT\n  {_listed(stamped)}\nFROM {source}"
     return _view(schema_at(snapshot_id), effectivetable.NAME, EFFECTIVE_MESSAGES, query)
@@ -229,7 +229,7 @@ def create_view_schema(spark: SparkSession, schema: str) -> None:
 
 
 def _statements(snapshot_id: int) -> Iterable[str]:
-    """Give the statements that create a snapshot's relations, each after those that it reads."""
+    """Yield the statements that create a snapshot's relations, each after those that it reads."""
     schema = schema_at(snapshot_id)
     names = {
         "schema": schema,

@@ -51,7 +51,7 @@ def in_turn(warehouse: str, attempts: int, attempt: Callable[[], T]) -> T:
 
 @contextmanager
 def turn(warehouse: str) -> Iterator[None]:
-    """Hold the turn: servers wait with their commits.
+    """Hold the writer lock: servers wait with their commits.
 
     Args:
         warehouse: path or URI, as in the settings.

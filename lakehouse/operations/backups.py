@@ -67,7 +67,7 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     def as_json(self) -> dict[str, Any]:
-        """Give the manifest as it is written."""
+        """Return the manifest as it is written."""
         return asdict(self)
 
 

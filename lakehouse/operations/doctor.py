@@ -99,7 +99,7 @@ class Diagnosis:
 
 
 def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> list[Diagnosis]:
-    """Look at everything.
+    """Check the whole warehouse.
 
     Args:
         spark: the session.
@@ -187,7 +187,7 @@ def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Di
 
 
 def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
-    """Look for commits of Delta's log that are gone: Delta itself reads on without the last ones."""
+    """Check that Delta's log lacks no commit: Delta itself reads on without the last ones."""
     files = {path.rsplit("/", 1)[-1]: size for path, size, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")}
     commits = {int(found.group(1)): size for file, size in files.items() if (found := _COMMIT.match(file))}
     checked = [int(found.group(1)) for file in files if (found := _CHECKSUM.match(file))]
@@ -255,7 +255,7 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
 
 
 def _check_defaults(spark: SparkSession, resource: Table, versions: Table) -> Diagnosis:
-    """Look whether each message or schema has one default Version, the one that it names (decision 7)."""
+    """Check that each message or schema has one default Version, the one that it names (decision 7)."""
     holder = f"{resource.kind}_xid"
     marked = F.filter(F.collect_list(F.struct("versionid", "isdefault")), lambda one: one["isdefault"])
     try:
@@ -295,7 +295,7 @@ def _difference(has: Row, should: Row) -> str:
 
 
 def _digest(columns: StructType, names: Iterable[str]) -> list[Column]:
-    """Give aggregates `n` and `digest`, which are equal for equal rows in whatever order."""
+    """Return aggregates `n` and `digest`, which are equal for equal rows in any order."""
     maps = {column.name for column in columns if isinstance(column.dataType, MapType)}
     # A map has no hash of its own; neither has the one inside of an address.
     texts = {"endpoints": F.to_json("endpoints")}

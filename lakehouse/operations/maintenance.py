@@ -89,7 +89,7 @@ class Maintained:
     seconds: float = field(default=0.0)
 
     def as_json(self) -> dict[str, Any]:
-        """Give all of it as one JSON value."""
+        """Return all results as one JSON value."""
         return {
             "tables": [asdict(one) | {"seconds": round(one.seconds, 3)} for one in self.tables],
             "stages": self.stages,
@@ -101,7 +101,7 @@ class Maintained:
 def maintain(
     spark: SparkSession, settings: Settings, *, dry_run: bool = False, full: bool = False, names: Iterable[str] = TABLES
 ) -> Maintained:
-    """Look after the tables.
+    """Maintain the tables.
 
     Args:
         spark: a session from `open_session`.
@@ -145,7 +145,7 @@ def _keep_up(spark: SparkSession, settings: Settings, name: str, *, full: bool) 
 
 
 def _look_at(spark: SparkSession, name: str) -> Upkeep:
-    """Tell what `_keep_up` would do."""
+    """Return what `_keep_up` would do."""
     begun = time.monotonic()
     session = spark.newSession()
     before, retention = _space(session, name)
@@ -210,7 +210,7 @@ def _space(session: SparkSession, name: str) -> tuple[Space, str]:
 
 
 def _carry_on(session: SparkSession, name: str) -> None:
-    """Let the commits of this session say of the table's position in the log what the last one said."""
+    """Set the user metadata of this session's commits to the table's last position in the log."""
     told = told_by_commits(session, name)
     if told:
         tell_commits(session, told)

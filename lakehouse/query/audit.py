@@ -54,11 +54,11 @@ class Change:
     state: dict[str, Any] | None
 
     def as_json(self) -> dict[str, Any]:
-        """Give the contract of `lakehouse log --json`."""
+        """Return an item of `lakehouse log --json`."""
         return {name: value for name, value in vars(self).items() if name not in ("state", "documents_before")}
 
     def told(self) -> Iterator[str]:
-        """Tell each operation in words, without epoch and dates when there is more to tell."""
+        """Yield each operation in words, without epoch and dates if there are others."""
         essential = [one for one in self.patch if one["path"] not in _BOOKKEEPING]
         for one in essential or self.patch:
             value = f" {json.dumps(one['value'], ensure_ascii=False)}" if "value" in one else ""
@@ -92,7 +92,7 @@ class Blame:
     document_uris: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the contract of `lakehouse blame --json`."""
+        """Return an item of `lakehouse blame --json`."""
         return dict(vars(self))
 
 
@@ -120,7 +120,7 @@ def read_history(view: View, text: str, registryid: RegistryId | None = None, *,
 
 
 def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, Any]]) -> list[Change]:
-    """Tell what each row of the log changed.
+    """Return what each row of the log changed.
 
     Args:
         rows: rows of entities, in any order, with all rows of each up to the last; createdat and modifiedat as text.
@@ -154,7 +154,7 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
 
 
 def changed_by(commit: dict[str, Any], registryid: RegistryId, xid: Xid) -> str:
-    """Tell who changed an entity in a snapshot: of several users whose requests it has, the one whose request that was.
+    """Return who changed an entity in a snapshot: of the users whose requests it has, the one who requested this change.
 
     Args:
         commit: facts of the snapshot.
@@ -166,7 +166,7 @@ def changed_by(commit: dict[str, Any], registryid: RegistryId, xid: Xid) -> str:
 
 
 def blame(changes: Iterable[Change]) -> list[Blame]:
-    """Tell for each attribute of each entity that is there, which change set it.
+    """Return for each attribute of each existing entity the change that set it.
 
     Args:
         changes: as from `history`.
@@ -188,7 +188,7 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
 
 
 def leaves(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
-    """Give the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
+    """Yield the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
     for key, member in value.items():
         place = below(pointer, key)
         if isinstance(member, dict) and member:
@@ -198,7 +198,7 @@ def leaves(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Po
 
 
 def _state(row: Row | dict[str, Any]) -> dict[str, Any]:
-    """Give the entity as it was: the normal form, unknown attributes among the others, epoch and dates."""
+    """Return the former state of the entity in normal form, with unknown attributes, epoch and dates."""
     body: dict[str, Any] = json.loads(row["body"])
     body |= body.pop("extensions", {})
     dates = {name: f"{row[name]}Z" for name in ("createdat", "modifiedat") if row[name] is not None}

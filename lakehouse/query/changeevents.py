@@ -128,7 +128,7 @@ def stream_changes(
 
 
 def write_events_to_folder(folder: str) -> Callable[[DataFrame, int], None]:
-    """Give a writer for `stream_changes`: JSON lines, one folder a batch, written anew when it comes again."""
+    """Return a writer for `stream_changes`: JSON lines, a folder for each batch, replaced if the batch is repeated."""
 
     def write(events: DataFrame, number: int) -> None:
         events.coalesce(1).select("event").write.mode("overwrite").text(f"{folder}/batch={number:010}")

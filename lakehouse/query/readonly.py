@@ -58,7 +58,7 @@ def open_guarded(spark: SparkSession, allowed: Allowed = Allowed.READ, schema: s
 
 
 def guard_new_sessions(spark: SparkSession, allowed: Allowed) -> None:
-    """Let the sessions that are opened from now on, by whomever, run only what is allowed.
+    """Allow sessions that are opened from now on, by anyone, to run only what is allowed.
 
     Raises:
         SettingsError: internals of Spark are turned off.

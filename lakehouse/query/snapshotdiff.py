@@ -62,7 +62,7 @@ def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) 
 
 
 def diff_snapshots(spark: SparkSession, settings: Settings, before: int, after: int) -> DataFrame:
-    """Give the differences between two snapshots: columns of the view `snapshot_diff`, in order.
+    """Return the differences between two snapshots: columns of the view `snapshot_diff`, in order.
 
     Raises:
         SnapshotNotFound: one of them is not there.

@@ -34,18 +34,18 @@ class QueryResult:
 
     @property
     def columns(self) -> list[str]:
-        """Give the names of the columns."""
+        """Return the names of the columns."""
         return self.frame.columns
 
     def text_rows(self) -> Iterator[list[str | None]]:
-        """Give each row as text, spelled as Spark's own `show` does."""
+        """Yield each row as text, spelled as by Spark's own `show`."""
         named = self.frame.toDF(*(f"c{index}" for index in range(len(self.columns))))
         with _told():
             for row in named.select(*(F.col(name).cast("string") for name in named.columns)).toLocalIterator():
                 yield list(row)
 
     def json_rows(self) -> Iterator[str]:
-        """Give each row as a JSON object; NULL is null."""
+        """Yield each row as a JSON object; NULL is null."""
         row = F.to_json(
             F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in self.columns)), {"ignoreNullFields": "false"}
         )
@@ -94,7 +94,7 @@ def run_query(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Tell what is wrong with a query in Spark's words, without the plan of all views that it reads.
+    """Raise what is wrong with a query in Spark's words, without the plan of all views that it reads.
 
     Raises:
         QueryError: Spark does not understand it, or its rows do not allow what it asks.

@@ -87,7 +87,7 @@ class Door:
 
 
 def serving_settings(settings: Settings) -> Settings:
-    """Give the settings with which the session must start."""
+    """Return the settings with which the session must start."""
     return settings.model_copy(update={"spark": {**_SPARK, **settings.spark}})
 
 
@@ -159,7 +159,7 @@ def start_server(spark: SparkSession, door: Door, allowed: Allowed = Allowed.REA
 
 
 def hash_password(name: str, password: str) -> str:
-    """Give the line of a users file for a user.
+    """Return a user's line of a users file.
 
     Raises:
         SettingsError: the name cannot stand in the file, or the password is empty.

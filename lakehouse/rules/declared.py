@@ -101,7 +101,7 @@ def _declared() -> list[_RuleRow]:
 
 
 def _of_words() -> set[str]:
-    """Give the rules of nothing but words for people: what breaks one is left out, and its entity is loaded."""
+    """Return the rules about mere texts for people: a value that breaks one is left out, and its entity is loaded."""
     rows = [*table(), *(row for row in draft_table() if row["level"] in ("group", "definition"))]
     others = {row["rule"] for row in rows if row["type"] not in _WORDS}
     return {row["rule"] for row in rows} - others | {ICON}
@@ -124,13 +124,13 @@ TOLD: dict[str, Rule] = _rules("rule", "dialect")
 
 @cache
 def held() -> dict[str, Held]:
-    """Tell of each requirement how it is held."""
+    """Return for each requirement how it is enforced."""
     return {row.id: Held(row.how, tuple(row.by.split()), row.text) for row in _declared()}
 
 
 @cache
 def examples() -> dict[str, Example]:
-    """Give the examples by rule."""
+    """Return the examples by rule."""
     rows = read_rows("lakehouse.rules", "examples", _Fragments)
     return {row.id: Example(row.at, json.loads(row.bad), json.loads(row.good)) for row in rows}
 
@@ -171,7 +171,7 @@ def explain(rule_id: str, *, with_places: bool = True) -> dict[str, Any]:
 
 
 def registry_of(at: str, fragment: Any) -> dict[str, Any]:
-    """Put a fragment into a whole document.
+    """Return a whole document around a fragment.
 
     Args:
         at: what the fragment is: document, registry, messagegroup, message, endpoint, schema.

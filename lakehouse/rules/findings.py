@@ -139,7 +139,7 @@ def no_findings(spark: SparkSession) -> DataFrame:
 
 @cache
 def _spelled(dialect: str, pointer: str) -> str:
-    """Spell a place in an entity, of those that the rules between entities report, as a dialect does."""
+    """Return a place in an entity, as the rules between entities report it, in the spelling of a dialect."""
     if not pointer:
         return ""
     entity = "endpoint" if pointer.startswith(("/messagegroups", "/protocoloptions")) else "message"

@@ -92,7 +92,7 @@ def check_stage(
 
 
 def _looked_at(stage: DataFrame, *, is_published: bool) -> DataFrame:
-    """Give the rows for which there is something to check: entities, and documents that were read, where anything is published.
+    """Return the rows to check if anything is published: entities, and documents that were read.
 
     One that is rejected holds no entities, and what it said before stands: that is told of, whichever else was read.
     """
@@ -208,7 +208,7 @@ def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None
 
 
 def _where_loaded(stage: DataFrame, known: DataFrame) -> DataFrame:
-    """Give the registry that documents, which say theirs themselves, were loaded into last: document_uri, _before."""
+    """Return the registry into which documents that name theirs were loaded last: document_uri, _before."""
     own = F.get_json_object("facts", "$.own_registry") == "true"
     say = stage.filter((F.col("row") == "document") & own).select("document_uri")
     last = (

@@ -91,7 +91,7 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
 
 
 def current_dialects(spark: SparkSession) -> DataFrame:
-    """Give the dialect of each document of the current schema: registryid, document_uri, dialect."""
+    """Return the dialect of each document of the current schema: registryid, document_uri, dialect."""
     if spark.catalog.tableExists("documents"):
         return spark.table("documents").select("registryid", "document_uri", "dialect")
     known = current_documents(spark.table("changes"))
@@ -158,7 +158,7 @@ def check_published_entity(parents: Parents, attributes: dict[str, Any]) -> list
 
 
 def _rows(names: list[str], batch: pa.RecordBatch) -> Iterator[tuple[Parents, dict[str, Any]]]:
-    """Give of each row what it lies in, and the attributes that it has; columns without values are not looked at."""
+    """Yield the parents and the attributes of each row; columns without values are skipped."""
     held = [name for name in names if batch.column(name).null_count < batch.num_rows]
     reading = [(name, _reader(name)) for name in held]
     around = map(Parents._make, zip(*(batch.column(name).to_pylist() for name in Parents._fields), strict=True))
@@ -198,7 +198,7 @@ def _check_row(entity: str, around: Parents, known: dict[str, Any]) -> Iterator[
 
 
 def _reader(name: str) -> Callable[[Any], Any]:
-    """Give the function that makes of a value of a column the value of the attribute."""
+    """Return the function that converts a column's value to the attribute's."""
     if name in _JSON_COLUMNS:
         return orjson.loads
     return dict if name == "labels" else _as_it_is

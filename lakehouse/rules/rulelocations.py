@@ -18,7 +18,7 @@ _DECLARED = ("rules.csv", "examples.csv")  # what a rule is, and not where it is
 
 
 def places_of(rule_id: str) -> list[str]:
-    """Give the lines of tables, code and SQL that name a rule: `lakehouse/rules/entity/engine.py:123`.
+    """Return the lines of tables, code and SQL that name a rule: `lakehouse/rules/entity/engine.py:123`.
 
     Comments and docstrings do not count. Where a constant stands for the rule, the lines that use it do.
     """
@@ -55,7 +55,7 @@ def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Give the texts in code by line, but for docstrings, which are texts that stand alone, and examples of commands."""
+    """Yield the strings of code by line, without docstrings (strings that are statements) and examples of commands."""
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
@@ -65,7 +65,7 @@ def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _constants(tree: ast.Module) -> dict[str, tuple[int, str]]:
-    """Give the names of a module that stand for one rule: `STALE = "DOC-003"`; with the line."""
+    """Return the names in a module that are one rule's id, such as `STALE = "DOC-003"`, with the line."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Constant):
@@ -76,7 +76,7 @@ def _constants(tree: ast.Module) -> dict[str, tuple[int, str]]:
 
 
 def _uses(texts: dict[str, str], constants: dict[str, dict[str, tuple[int, str]]]) -> dict[tuple[str, int], set[tuple[str, int]]]:
-    """Give the places that use each constant, by the place where it is declared; one that nothing uses is left out."""
+    """Return the places that use each constant, by the place where it is declared; unused ones are left out."""
     names = {name for known in constants.values() for name in known}
     any_name = re.compile(rf"\b({'|'.join(sorted(names))})\b")
     modules = {path.removesuffix(".py").replace("/", "."): path for path in constants}

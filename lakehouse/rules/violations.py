@@ -41,7 +41,7 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
 
 
 def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
-    """Leave out findings that `violations` holds about the same entity in the same words, with the same action.
+    """Return findings without those that `violations` has about the same entity, with the same text and action.
 
     An ingest tells where a finding stands in the document, a validation where it stands in the normal form.
 

@@ -39,7 +39,7 @@ _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stan
 
 
 def table_name(name: str) -> str:
-    """Give the full name of a table of the live schema."""
+    """Return the full name of a table of the live schema."""
     return f"{SCHEMA}.{name}"
 
 
@@ -60,7 +60,7 @@ def read_files(spark: SparkSession, files: Files) -> DataFrame:
 
 
 def stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
-    """Let rows be read instead of a table, in this session only and until `remove_stand_ins`: nothing is stored.
+    """Replace a table by rows for the reads of this session, until `remove_stand_ins`; nothing is stored.
 
     Args:
         session: whose rows they are.
@@ -72,7 +72,7 @@ def stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:
 
 
 def remove_stand_ins(session: SparkSession) -> None:
-    """Let all tables be read themselves again."""
+    """Read all tables themselves again."""
     for name in _stood_in(session):
         session.catalog.dropTempView(name)
     session.conf.unset(_STOOD_IN)
@@ -151,14 +151,14 @@ def attach_existing(spark: SparkSession, settings: Settings, names: Iterable[str
 
 
 def is_small(spark: SparkSession, settings: Settings) -> bool:
-    """Tell by the size of the log that the catalog is small, so that its queries had better be interpreted."""
+    """Return whether the log is small, so that interpreting its queries is faster than compiling them."""
     if not spark.catalog.tableExists(table_name("changes")):
         return True
     return was_never_written(spark, "changes") or table_bytes(spark, "changes") <= settings.interpreted_bytes
 
 
 def tables_named_in(query: str) -> list[str]:
-    """Give the tables whose names stand in a query; all of them when none does and it may list them."""
+    """Return the tables that a query names; all of them if it names none and may list them."""
     words = {word.lower() for word in re.findall(r"\w+", query)}
     named = [name for name in TABLES if name in words]
     lists = not named and re.match(r"\s*(show|describe|desc)\b", query, re.IGNORECASE)
@@ -186,14 +186,14 @@ def _use_schema(spark: SparkSession, settings: Settings) -> None:
 
 
 def _has_schema(spark: SparkSession, settings: Settings) -> bool:
-    """Tell whether the schema can be used without making anything."""
+    """Return whether the schema can be used without creating anything."""
     if not _is_embedded(spark):
         return spark.catalog.databaseExists(SCHEMA)
     return exists(spark, absolute_location(settings.warehouse))
 
 
 def _is_embedded(spark: SparkSession) -> bool:
-    """Tell that the session's catalog is its own, and no metastore."""
+    """Return whether the session's catalog is in memory, and not a metastore."""
     return spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
 
 

@@ -44,7 +44,7 @@ def sync_with_folder(path: Path) -> None:
 
 
 def replace_synced(aside: Path, target: Path) -> None:
-    """Put a file that is whole in the place of another one: after a power cut there is the old one or the new one, whole."""
+    """Replace a file by a complete one: after a power cut, either the old or the new one is there, whole."""
     sync(aside)
     aside.replace(target)
     sync(target.parent)
@@ -130,14 +130,14 @@ def _since_checkpoint(log: Path) -> list[Path]:
 
 
 def _following(log: Path, version: int) -> Iterator[Path]:
-    """Give the commit files after a version. A log has many files, so it is not listed."""
+    """Yield the commit files after a version, by their numbers: a log has too many files to list."""
     while (commit := log / f"{version + 1:020}.json").exists():
         yield commit
         version += 1
 
 
 def _parts(folder: Path, commits: list[Path]) -> Iterator[Path]:
-    """Give the part files that commits add, and their folders where the table is partitioned."""
+    """Yield the Parquet files that commits add, and the folders of their partitions."""
     folders = set()
     for commit in commits:
         for line in commit.read_bytes().splitlines():

@@ -14,7 +14,7 @@ from lakehouse.store.session import absolute_location
 
 
 def stages_location(settings: Settings) -> str:
-    """Give the folder in which each run has a folder of its own."""
+    """Return the folder in which each run has a folder for its stage."""
     return f"{absolute_location(settings.warehouse)}/{STAGES}"
 
 

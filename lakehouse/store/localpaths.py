@@ -13,14 +13,14 @@ _SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
 def local_path(location: str) -> Path | None:
-    """Give a path, or a `file:` URI, as an absolute path; None: it is elsewhere."""
+    """Return a path, or a `file:` URI, as an absolute path; None if it is not on a local disk."""
     if location.startswith("file:"):
         return Path(re.sub(r"\Afile:/*", "/", location))
     return None if _SCHEME.match(location) else Path(location).absolute()
 
 
 def no_catalog(warehouse: str, table: str) -> WarehouseError:
-    """Give the error that a warehouse holds no catalog, and how one is made; a folder that does not exist is reported so."""
+    """Return the error for a warehouse without a catalog, or without a folder, with the command that makes one."""
     path = local_path(warehouse)
     if path is not None and not path.exists():
         return WarehouseError(
@@ -32,7 +32,7 @@ def no_catalog(warehouse: str, table: str) -> WarehouseError:
 
 
 def holds_table(warehouse: str, table: str) -> bool:
-    """Tell whether a local warehouse has a table; True of one that is elsewhere."""
+    """Return whether a local warehouse has a table; True for one that is not local."""
     path = local_path(warehouse)
     return path is None or (path / table / "_delta_log").is_dir()
 

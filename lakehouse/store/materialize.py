@@ -27,23 +27,23 @@ def materialize(frame: DataFrame, *, eager: bool = True) -> DataFrame:
 
 
 def no_rows(session: SparkSession, schema: StructType | str) -> DataFrame:
-    """Give a frame without rows that Spark knows to have none: what is joined or united with it is left out of the plan."""
+    """Return a DataFrame without rows, which Spark's optimizer removes from joins and unions."""
     return session.createDataFrame([], schema).filter(F.lit(False))
 
 
 def is_local(frame: DataFrame) -> bool:
-    """Tell that the driver holds the rows of a frame, which are few."""
+    """Return whether the driver has the rows of a DataFrame, which are few."""
     return held_rows(frame) is not None
 
 
 def is_empty(frame: DataFrame) -> bool:
-    """Tell that a frame has no rows; of rows that the driver holds it is known without a query."""
+    """Return whether a DataFrame has no rows; for rows in the driver without a query."""
     held = held_rows(frame)
     return frame.isEmpty() if held is None else held.is_empty()
 
 
 def is_known_empty(frame: DataFrame) -> bool:
-    """Tell that what would be done with a frame can be left out, since it has no rows.
+    """Return whether a DataFrame has no rows without a query, so that work on it can be left out.
 
     Where work is small nothing is asked first: a query more costs as much as what it might save.
     """

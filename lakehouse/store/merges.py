@@ -30,7 +30,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
-    """Give the ends of the keys that are to be merged into a table, by which Delta leaves out files.
+    """Return the smallest and largest keys to be merged into a table, by which Delta skips files.
 
     Args:
         session: the session.
@@ -38,7 +38,7 @@ def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
         keys: columns registryid and xid, and snapshot_id where rows may be added meanwhile.
 
     Returns:
-        None where the table is so small that a merge is sooner done than this is asked, or where there are no keys.
+        None if the table is so small that a merge takes less time than this query, or if there are no keys.
     """
     if is_interpreted(session) or not (is_local(keys) or table_bytes(session, name) > _LARGE_TABLE):
         return None
@@ -67,7 +67,7 @@ def fill_table(session: SparkSession, name: str, rows: DataFrame) -> None:
 def merge_rows(
     session: SparkSession, name: str, columns: Collection[str], rows: DataFrame, *, gone: str, ends: Ends | None = None
 ) -> None:
-    """Bring rows into a table of entities in one commit, which may be repeated; a row that the table has newer stays.
+    """Merge rows into a table of entities in one commit that can be repeated; rows that are newer in the table stay.
 
     Where the session's work is small, and its commits are a transaction, so that the table has nothing newer, its rows are
     written anew; else with a MERGE.
@@ -92,13 +92,13 @@ def merge_rows(
 
 
 def _may_be_rewritten(files: Files, columns: Collection[str]) -> bool:
-    """Tell that a table has no columns of somebody else's, nor the change data feed, in which all rows would then change."""
+    """Return whether whole files may be rewritten: not with columns of somebody else, nor with the change data feed."""
     is_followed = str(files.property("delta.enableChangeDataFeed")).lower() == "true"
     return set(files.columns.names) == set(columns) and not is_followed
 
 
 def _replaced(session: SparkSession, files: Files, source: DataFrame) -> DataFrame:
-    """Give the rows of files with others in the place of those with the same key."""
+    """Return the rows of files, with those replaced whose key is among the new rows."""
     new = source.filter("NOT _gone").select(*files.columns.names)
     if not files.locations:
         return new

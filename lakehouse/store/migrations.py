@@ -52,7 +52,7 @@ def migrations(folder: Path | None = None) -> list[Migration]:
 
 
 def migrate(spark: SparkSession, target: int, tables: tuple[str, ...], steps: list[Migration] | None = None) -> list[str]:
-    """Bring the attached tables forward to a version.
+    """Migrate the attached tables to a version.
 
     Args:
         spark: the session, the tables attached.

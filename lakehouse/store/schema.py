@@ -445,5 +445,5 @@ DOCUMENT_BODY = StructType(
 
 
 def body_schema(table: Table) -> StructType:
-    """Give the schema with which `from_json` reads a table's columns out of `body`; JSON columns come as text."""
+    """Return the schema with which `from_json` reads a table's columns from `body`; JSON columns are text."""
     return StructType([StructField(name, table.columns[name].dataType) for name in table.body])

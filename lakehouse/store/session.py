@@ -76,13 +76,13 @@ def open_beside(spark: SparkSession, settings: Settings) -> SparkSession:
 
 
 def absolute_location(path: str) -> str:
-    """Give a local path as absolute; a URI stays as it is."""
+    """Return a local path as absolute; a URI is returned as it is."""
     return path if re.match(r"\A[A-Za-z][A-Za-z0-9+.\-]*:", path) else str(Path(path).absolute())
 
 
 @cache
 def scratch_folder() -> str:
-    """Give the URI of a folder of this process, gone with it: Spark wants one for each schema, also where nothing is stored."""
+    """Return the URI of a temporary folder of this process: Spark wants one for each schema, even where nothing is stored."""
     folder = tempfile.mkdtemp(prefix="lakehouse-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder).as_uri()
@@ -113,7 +113,7 @@ def find_java() -> str:
 
 
 def resolve_delta_jars(settings: Settings) -> list[str]:
-    """Give the paths of Delta Lake's jars, resolved from Maven at first use and from the cache folder after.
+    """Return the paths of Delta Lake's jars, resolved from Maven at first use, and then from the cache folder.
 
     Raises:
         SettingsError: `delta_jars` names a folder without Delta's jars.
@@ -182,7 +182,7 @@ def _packaged_conf() -> dict[str, str]:
 
 
 def _warehouse_conf(settings: Settings, conf: Mapping[str, str]) -> dict[str, str]:
-    """Tell Spark where schemas without a place of their own stand: with a metastore the catalog's is one of them.
+    """Return the conf of Spark's warehouse folder, in which a metastore puts schemas without a location.
 
     Without, Spark would make the folder as soon as it is asked for anything, also by a command that only reads.
     """

@@ -33,7 +33,7 @@ def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession
 
 @contextmanager
 def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
-    """Let what this session and its siblings to come run be interpreted, when it is wanted, until the end of the block."""
+    """Interpret the queries of this session, and of sessions that it opens, until the end of the block, if `wanted`."""
     before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
     try:
         for key, value in INTERPRETED.items() if wanted else ():
@@ -45,5 +45,5 @@ def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
 
 
 def is_interpreted(spark: SparkSession) -> bool:
-    """Tell that this session's work is small."""
+    """Return whether this session's queries are interpreted, since its work is small."""
     return all(spark.conf.get(key) == value for key, value in INTERPRETED.items())

@@ -73,7 +73,7 @@ def views(stored: bool = True, max_depth: int = MOST_BASES, seen: int = MOST_BAS
 
 
 def views_named_in(query: str) -> list[str]:
-    """Give the views whose names stand in a query, all of them when it lists what is there; and those that they read."""
+    """Return the views that a query names, with those that they read; all of them if it lists views."""
     words = {word.lower() for word in re.findall(r"\w+", query)}
     if re.match(r"\s*show\s+(tables|views)\b", query, re.IGNORECASE):
         return list(views())
@@ -81,12 +81,12 @@ def views_named_in(query: str) -> list[str]:
 
 
 def with_read(names: Iterable[str], *, stored: bool = True) -> list[str]:
-    """Give views and the views that must stand for them, each after those that it reads; `stored` as for `views`."""
+    """Return views and those that they read, each after the ones that it reads; `stored` as for `views`."""
     return _with_read(names, _as_created(stored), ())
 
 
 def tables_read_by(names: Iterable[str], *, stored: bool = True) -> list[str]:
-    """Give the tables that views read; `stored` as for `views`."""
+    """Return the tables that views read; `stored` as for `views`."""
     known = _as_created(stored)
     read = (table for name in names for table in known[name].reads if table not in known)
     return list(dict.fromkeys(read))
@@ -132,7 +132,7 @@ def create_view(session: SparkSession, schema: str, name: str, statement: str) -
 
 
 def _stands(session: SparkSession, schema: str, name: str, body: str, digest: str) -> bool:
-    """Tell that a view was created by a statement, and has its query still."""
+    """Return whether a view exists with the query of this statement."""
     found = view_made_by(session, schema, name, _STATEMENT)
     return found is not None and found[0] == digest and found[1] != "" and body.endswith(found[1])
 
@@ -180,7 +180,7 @@ def read_view(
 
 @cache
 def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth: int = MOST_BASES) -> dict[str, ViewFile]:
-    """Give `views` as they are created: what computes flattening holds all views that it reads, but those with a stand-in."""
+    """Return `views` as they are created: those that compute flattening contain the views that they read, but no stand-ins."""
     known = views(stored, max_depth)
     head, _ = _BODY.split(known[_COMPUTED].statement, 1)
     statement = f"{head}AS\n{_in_one(_COMPUTED, known, stand_ins)}"
@@ -190,7 +190,7 @@ def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth
 
 
 def _in_one(name: str, known: dict[str, ViewFile], stand_ins: Iterable[str]) -> str:
-    """Give the query of a view with the views that it reads in its WITH: Spark analyses the text of each once."""
+    """Return the query of a view with the views that it reads as CTEs: Spark then analyses each only once."""
     steps = []
     for one in _with_read([name], known, stand_ins):
         head, body = _BODY.split(known[one].statement, 1)
@@ -199,7 +199,7 @@ def _in_one(name: str, known: dict[str, ViewFile], stand_ins: Iterable[str]) -> 
 
 
 def _with_read(names: Iterable[str], known: dict[str, ViewFile], stand_ins: Iterable[str]) -> list[str]:
-    """Give views and what they read, without looking behind what something stands in for."""
+    """Return views and those that they read, without following views that have a stand-in."""
     wanted, behind = set(names), set(known) - set(stand_ins)
     for name in reversed(known):
         if name in wanted:

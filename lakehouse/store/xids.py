@@ -7,12 +7,12 @@ from pyspark.sql import functions as F
 
 
 def no_uris() -> Column:
-    """Give an empty array of strings."""
+    """Return an empty array of strings."""
     return F.array().cast("array<string>")
 
 
 def message_of(xid: str | Column) -> Column:
-    """Give the XID of the message or schema that an entity's XID lies in: its own, or that of which it is a Version."""
+    """Return the XID of the message or schema that an entity's XID lies in: its own, or that of which it is a Version."""
     return F.substring_index(xid, "/", 5)
 
 
@@ -32,7 +32,7 @@ def version_xid(message_xid: str | Column, versionid: str | Column) -> Column:
 
 
 def without_version(xid: Column | str) -> Column:
-    """Give the XID of what a Version is of, as `split_version` does; another XID is given as it is."""
+    """Return the XID of what a Version belongs to, as `split_version`; another XID is returned as it is."""
     return F.regexp_replace(xid, r"\A((?:/[^/]*){4})/versions/[^/]*\z", "$1")
 
 

@@ -48,7 +48,7 @@ _DOCUMENT_END = re.compile(r"(?:---|\.\.\.)(?:\s|\Z)")
 
 
 def looks_secret(key: str) -> bool:
-    """Tell that a value behind this key may be a secret."""
+    """Return whether a value behind this key may be a secret."""
     return _SECRET.search(key) is not None
 
 
@@ -65,7 +65,7 @@ def blank_text(text: str) -> str:
 
 
 def blank_value(value: Any) -> Any:
-    """Give a copy of a JSON value without what may be a secret."""
+    """Return a copy of a JSON value without what may be a secret."""
     if isinstance(value, dict):
         return {key: REDACTED if looks_secret(key) else blank_value(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -97,7 +97,7 @@ def _blank_values(text: str) -> str:
 
 
 def _value(text: str, key: int, at: int) -> tuple[int, int]:
-    """Give where the value begins and ends whose key begins at `key`; it begins at `at`, in quotes or not."""
+    """Return start and end of the value whose key begins at `key`; `at`: where the value begins, in quotes or not."""
     start = _end_of(_TAGS, text, at)
     first = text[start : start + 1]
     quoted = start + 1 if start == at else at  # the quote stays, unless a tag stands before
@@ -120,13 +120,13 @@ def _value(text: str, key: int, at: int) -> tuple[int, int]:
 
 
 def _end_of_quoted(text: str, start: int, quote: str = "") -> int:
-    """Give the place of the closing quote of the text that opens at `start`, else the end of the text."""
+    """Return the position of the closing quote of the text that opens at `start`, else the end of the text."""
     quote = quote or text[start]
     return _end_of(_IN_SINGLE if quote == "'" else _IN_DOUBLE, text, start + (text[start] == quote))
 
 
 def _end_of_nested(text: str, start: int, quotes: str) -> int:
-    """Give the end of the object or array that opens at `start`; brackets between these quotes do not count."""
+    """Return the end of the object or array that opens at `start`, without counting brackets inside these quotes."""
     depth, at = 0, start
     while at < len(text):
         if text[at] in quotes:
@@ -144,7 +144,7 @@ def _end_of_line(text: str, start: int) -> int:
 
 
 def _end_of_lines(text: str, key: int, start: int) -> int:
-    """Give the end of a plain or block scalar, or of what is nested below a key in block YAML.
+    """Return the end of a plain or block scalar, or of what is nested below a key in block YAML.
 
     It ends before a line that holds a member of the same object or of one around it; a line that does not look so belongs to
     the value, since its indent may be what is wrong.
@@ -157,13 +157,13 @@ def _end_of_lines(text: str, key: int, start: int) -> int:
 
 
 def _indent(text: str, key: int) -> int:
-    """Give the column at which the first key of a line begins, behind the marks of lists."""
+    """Return the column at which the first key of a line begins, after the marks of lists."""
     line = text.rfind("\n", 0, key) + 1
     return _end_of(_MARKS, text, line) - line
 
 
 def _ends_before(text: str, line: int, indent: int) -> bool:
-    """Tell that the line at `line` is a member of an object at this indent or at a smaller one, or ends the document."""
+    """Return whether the line at `line` is a member of an object at this indent or less, or ends the document."""
     if _DOCUMENT_END.match(text, line):
         return True
     member = _MEMBER.match(text, line)
@@ -172,6 +172,6 @@ def _ends_before(text: str, line: int, indent: int) -> bool:
 
 
 def _end_of(pattern: re.Pattern[str], text: str, start: int) -> int:
-    """Give the end of a match of a pattern that may match nothing, and so always matches."""
+    """Return the end of the match of a pattern that also matches the empty text, so that there always is one."""
     found = pattern.match(text, start)
     return found.end() if found else start

@@ -43,5 +43,5 @@ def _spellings(text: str) -> set[str]:
 
 
 def _plain(uri: str) -> str:
-    """Give a `file:` URI as a path, others in the spelling in which Spark stores them."""
+    """Return a `file:` URI as a path, and others as Spark spells them."""
     return os.path.normpath(_LOCAL.sub("/", uri)) if uri.startswith("file:") else _S3.sub("s3a://", uri)

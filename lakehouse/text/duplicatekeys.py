@@ -21,7 +21,7 @@ class Duplicated(dict[str, Any]):
 
 
 def members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give keys and values of an object, each value of a key that occurs twice."""
+    """Yield keys and values of an object, with each value of a duplicate key."""
     if not isinstance(value, Duplicated):
         yield from value.items()
         return
@@ -43,15 +43,15 @@ def object_of(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def without(value: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Give an object without some of its members."""
+    """Return an object without some of its members."""
     return object_of((key, member) for key, member in members(value) if key not in names)
 
 
 def with_member(value: dict[str, Any], name: str, member: Any) -> dict[str, Any]:
-    """Give an object with another value of one member, which comes last."""
+    """Return an object with another value of one member, which becomes the last."""
     return object_of([*members(without(value, (name,))), (name, member)])
 
 
 def values_of(value: dict[str, Any], name: str) -> list[Any]:
-    """Give all values that a key has in an object; none where it does not occur."""
+    """Return all values of a key in an object; an empty list if it has none."""
     return [member for key, member in members(value) if key == name]

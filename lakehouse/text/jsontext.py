@@ -183,7 +183,7 @@ def in_order(value: Any) -> bytes:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell that two values mean the same, however their numbers are spelled (`jiter.LosslessFloat` compares by identity)."""
+    """Return whether two values are equal, however their numbers are spelled (`jiter.LosslessFloat` compares by identity)."""
     return _comparable(one) == _comparable(other)
 
 
@@ -193,7 +193,7 @@ def pointer_of(*tokens: str) -> Pointer:
 
 
 def below(pointer: Pointer, *tokens: str) -> Pointer:
-    """Lead a JSON Pointer further: to what stands below it."""
+    """Return the JSON Pointer of a member below another one."""
     return _joined([pointer, *[f"/{escaped(token)}" for token in tokens]])
 
 
@@ -203,17 +203,17 @@ def escaped(token: str) -> str:
 
 
 def too_deep(max_depth: int) -> NotJson:
-    """Tell that a text nests deeper than the limit."""
+    """Return the error for a text that nests deeper than the limit."""
     return NotJson(_TOO_DEEP.format(max_depth), _FLATTEN)
 
 
 def not_utf8(text: bytes, error: UnicodeDecodeError) -> NotJson:
-    """Tell where a text is not UTF-8."""
+    """Return the error for a text that is not UTF-8, with the position."""
     return NotJson(f"not UTF-8: the byte 0x{text[error.start]:02x}{_place(text, error.start)}", _SAVE)
 
 
 def _refused(text: bytes, error: Exception, max_depth: int) -> NotJson:
-    """Tell why a text is not JSON, and where reading failed."""
+    """Return the error for a text that is not JSON, with the reason and the position."""
     told = str(error)
     if "recursion limit" in told.lower():
         return too_deep(max_depth)
@@ -229,7 +229,7 @@ def _refused(text: bytes, error: Exception, max_depth: int) -> NotJson:
 
 
 def _place(text: bytes, offset: int) -> str:
-    """Tell line and column of a byte."""
+    """Return line and column of a byte."""
     line, start = text.count(b"\n", 0, offset) + 1, text.rfind(b"\n", 0, offset) + 1
     return f" at line {line} column {offset - start + 1}"
 
@@ -344,7 +344,7 @@ def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
 
 
 def _told_with_place(text: bytes, error: Exception) -> Exception:
-    """Give what jiter says of a text where keys stand twice, for not every error of `json` tells a place."""
+    """Return jiter's error for a text with duplicate keys: `json` does not give a position with each of its errors."""
     try:
         jiter.from_json(text, allow_inf_nan=False, float_mode="lossless-float")
     except ValueError as placed:

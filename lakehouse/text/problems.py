@@ -60,7 +60,7 @@ class Finding(NamedTuple):
 def violation_id(
     registryid: RegistryId, document_uri: str, rule_id: str, xid: Xid, pointer: Pointer, message: str, action: str
 ) -> str:
-    """Name a finding so that the same one has the same name in every run; as a column: `violation_id_column`.
+    """Return the id of a finding, the same in every run; `violation_id_column` computes it as a column.
 
     What was kept is another finding than what was refused: what is published may break a rule, and its next edition too.
     """
@@ -77,7 +77,7 @@ def violation_id_column(
     message: Column | str,
     action: Column | str,
 ) -> Column:
-    """Name findings as `violation_id` does, out of columns or their names; NULL counts as an empty text."""
+    """Return the id of findings, as `violation_id`, computed of columns or their names; NULL counts as an empty text."""
     from pyspark.sql import functions as F  # noqa: PLC0415 - reading documents needs no Spark
 
     parts = (F.coalesce(one, F.lit("")) for one in (registryid, document_uri, rule_id, xid, pointer, message, action))

@@ -119,7 +119,7 @@ class _Walk:
         self.found: list[Problem] = []
 
     def members(self, holder: Any, place: _ValuePlace) -> None:
-        """Look at the members of an object or array."""
+        """Check the members of an object or array."""
         is_object = isinstance(holder, dict)
         names = _NAMES.get(place) if self.named and is_object else None
         if names is not None and isinstance(holder.get("name"), str) and names.fullmatch(holder["name"]):
@@ -141,7 +141,7 @@ class _Walk:
                     self._tell(key)
 
     def _below(self, key: str | int, place: _ValuePlace) -> _ValuePlace:
-        """Tell the place of the members of what stands under a key."""
+        """Return the place of the members of the value of a key."""
         if place in _ABOVE_ENTITIES:
             return _ABOVE_ENTITIES[place]
         if isinstance(key, int) or place in _TO_THE_BOTTOM:
@@ -188,14 +188,14 @@ class _Walk:
 
 
 def _is_no_placeholder(value: Any) -> bool:
-    """Tell a secret below a name that is a secret's: anything but nothing, a flag, a placeholder."""
+    """Return whether the value of a secret's key is a secret: not empty, a flag or a placeholder."""
     if value is None or value == "" or isinstance(value, bool):
         return False
     return not (isinstance(value, str) and _PLACEHOLDER.fullmatch(value))
 
 
 def _is_credential(value: Any) -> bool:
-    """Tell a secret in a header: a text that is not only a scheme and has no placeholder, or a number."""
+    """Return whether a header's value is a credential: a number, or a text that is more than a scheme and has no placeholder."""
     if isinstance(value, str):
         return not _PLACEHOLDER.search(value) and not _SCHEME.fullmatch(value)
     return isinstance(value, int | float | jiter.LosslessFloat) and not isinstance(value, bool)
@@ -236,7 +236,7 @@ _TELLING: list[tuple[Callable[[bytes], Any], Callable[[str], str]]] = [
 
 
 def _names_user(text: str) -> bool:
-    """Tell that a text is user and password of Basic authentication, which words are not."""
+    """Return whether a text is user and password of Basic authentication; ordinary words are not."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except binascii.Error:

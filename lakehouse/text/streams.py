@@ -193,7 +193,7 @@ class _Cutter:
         yield DocumentPart(None, self.root + self.pending)
 
     def _brackets(self, text: bytes) -> list[tuple[int, int]]:
-        """Give the brackets outside strings at which groups may begin or end: position, and depth behind it; go on to the end."""
+        """Return the brackets outside strings, up to the end, at which groups may begin or end: position, and depth after it."""
         plain = text.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in text else text
         kinds = _KIND_OF_BYTE[np.frombuffer(plain, dtype=np.uint8)]
         places = np.flatnonzero(kinds)
@@ -210,7 +210,7 @@ class _Cutter:
         return list(zip(places[wanted].tolist(), depths[wanted].tolist(), strict=True))
 
     def _enter(self, text: bytes) -> None:
-        """A member of the root that is an object begins: its groups may be cut out."""
+        """Begin a member of the root that is an object, out of which groups may be cut."""
         before = self.pending + text
         key = _LAST_KEY.search(before)
         self.root += before
@@ -230,7 +230,7 @@ class _Cutter:
         return DocumentPart(_told(self.collection), part_of(self.collection, text), end - len(text), end, opens)
 
     def _leave(self, end: int) -> Iterator[DocumentPart]:
-        """The member of the root ends: what is left of it is a part, or stays with the root when nothing was cut out."""
+        """End a member of the root: what remains of it is a part, or stays with the root if nothing was cut out."""
         if not self.cut_before:
             self.root += self.pending
             self.pending = b""

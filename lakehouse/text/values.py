@@ -39,27 +39,27 @@ _NOW = "0000-01-01T00:00:00Z"
 
 
 def is_uri(text: Any) -> bool:
-    """Tell an absolute URI; also one whose scheme holds an underscore, as Kafka's do."""
+    """Return whether a text is an absolute URI; the scheme may have an underscore, as Kafka's do."""
     return isinstance(text, str) and _URI.fullmatch(text) is not None
 
 
 def is_uri_reference(text: Any) -> bool:
-    """Tell a URI or a relative reference; the fragment of one may hold a second `#` (decision 24)."""
+    """Return whether a text is a URI or a relative reference, whose fragment may have a second `#` (decision 24)."""
     return isinstance(text, str) and (is_uri(text) or (text != "" and _REFERENCE.fullmatch(text) is not None))
 
 
 def is_media_type(text: Any) -> bool:
-    """Tell a media type: type/subtype with parameters (RFC 2046)."""
+    """Return whether a text is a media type: type/subtype with parameters (RFC 2046)."""
     return isinstance(text, str) and _MEDIA_TYPE.fullmatch(text) is not None
 
 
 def is_template(value: Any) -> bool:
-    """Tell a text with at least one placeholder."""
+    """Return whether a text has at least one placeholder."""
     return isinstance(value, str) and PLACEHOLDER.search(value) is not None
 
 
 def template_problem(text: str) -> tuple[str, str] | None:
-    """Tell what is wrong with the braces of a level 1 template: the rule and what; None when nothing is."""
+    """Return the violated rule and the reason if the braces of a level 1 template are wrong, else None."""
     rest = PLACEHOLDER.sub("", text)
     if not _BRACES.search(rest):
         return None
@@ -72,7 +72,7 @@ def template_problem(text: str) -> tuple[str, str] | None:
 
 
 def _is_above_level_1(expression: str) -> bool:
-    """Tell an expression of RFC 6570 that has an operator, several variables, or a modifier of one."""
+    """Return whether an expression of RFC 6570 has an operator, several variables, or a modifier of one."""
     try:
         found = URITemplate(expression).variables
     except ValueError:  # a prefix that is not a number
@@ -84,7 +84,7 @@ def _is_above_level_1(expression: str) -> bool:
 
 
 def fits(kind: str, value: Any) -> bool:
-    """Tell whether a JSON value is one of a type; an unknown type takes anything."""
+    """Return whether a JSON value fits a type; any value fits an unknown type."""
     if isinstance(value, str) and kind not in ("boolean", "integer", "number") and is_template(value):
         return kind != "uritemplate" or template_problem(value) is None
     test = _TYPES.get(OLD_TYPES.get(kind, kind))
@@ -118,7 +118,7 @@ def _is_binary(value: Any) -> bool:
 
 
 def is_timestamp(value: Any) -> bool:
-    """Tell a timestamp (RFC 3339), or the marker of the current time."""
+    """Return whether a text is a timestamp (RFC 3339), or the marker of the current time."""
     if not isinstance(value, str) or not _TIMESTAMP.fullmatch(value):
         return False
     if value == _NOW:
@@ -131,7 +131,7 @@ def is_timestamp(value: Any) -> bool:
 
 
 def is_now(value: Any) -> bool:
-    """Tell the marker of the current time (MSG-231)."""
+    """Return whether a text is the marker of the current time (MSG-231)."""
     return bool(value == _NOW)
 
 

@@ -16,7 +16,7 @@ _COLLECTIONS = {"definitionGroups": "messagegroups", "definitions": "messages", 
 
 
 def id_problem(text: str) -> str | None:
-    """Tell what is wrong with an id, or None."""
+    """Return the reason why a text is not an id, else None."""
     return None if ID.match(text) else f"{text!r} is not an id: an id has {_ID_RULE}"
 
 
@@ -50,12 +50,12 @@ def xid_of(*tokens: str) -> Xid:
 
 
 def xid_of_version(xid: Xid, versionid: str | None) -> Xid:
-    """Give the XID of a Version of a message or schema; with None one that no Version has."""
+    """Return the XID of a Version of a message or schema; for None one that no Version has."""
     return Xid(f"{xid}/versions/{versionid}")
 
 
 def xid_of_resource(xid: Xid) -> Xid:
-    """Give the XID of the message or schema that a Version is of; that of a message, schema or group is given as it is."""
+    """Return the XID of the message or schema that a Version belongs to; another XID is returned as it is."""
     return Xid("/".join(xid.split("/")[:5]))
 
 
@@ -78,10 +78,10 @@ def split_version(xid: str) -> tuple[Xid, str | None]:
 
 
 def is_message(xid: Xid) -> bool:
-    """Tell whether an XID is that of a message, or of a Version of one."""
+    """Return whether an XID is that of a message, or of a Version of one."""
     return xid.split("/")[3:4] == ["messages"]
 
 
 def xid_of_group(xid: Xid) -> Xid:
-    """Give the XID of the group that an entity stands in, or is."""
+    """Return the XID of the group of an entity; that of a group is returned as it is."""
     return Xid("/".join(xid.split("/")[:3]))

@@ -47,7 +47,7 @@ def read_text(text: bytes, uri: str, max_depth: int) -> tuple[Any, list[Problem]
 
 
 def is_yaml(uri: str) -> bool:
-    """Tell by its name whether a document is YAML, packed or not."""
+    """Return whether the name of a document, packed or not, is one of YAML."""
     return uri.removesuffix(".gz").endswith(YAML_SUFFIXES)
 
 
@@ -138,7 +138,7 @@ def _refused(what: str, mark: yaml.Mark) -> NotJson:
 
 
 def _told(error: yaml.MarkedYAMLError) -> str:
-    """Tell what is wrong and where, and nothing that PyYAML quotes of the text: it may be a piece of a secret."""
+    """Return reason and position of a parser's error, without the text that PyYAML quotes: it may be part of a secret."""
     parts = ((error.problem, error.problem_mark), (error.context, error.context_mark))
     return blank_text(", ".join(f"{_QUOTED.sub('…', what)}{_place(mark)}" for what, mark in parts if what))
 

@@ -44,7 +44,7 @@ class StageBatches:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         for spool in self.spools:
             spool.close()
         self.spools = []
@@ -58,7 +58,7 @@ class StageBatches:
 
     @property
     def is_full(self) -> bool:
-        """Tell that there are rows enough for a batch."""
+        """Return whether there are enough rows for a batch."""
         return len(self.entities) + len(self.findings) + len(self.documents) >= BATCH_ROWS or self.bytes >= BATCH_BYTES
 
     def extend(self, other: StageBatches) -> None:
@@ -96,7 +96,7 @@ class StageBatches:
             self._clear_memory()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows as Arrow, once.
+        """Yield the rows as Arrow, once.
 
         Raises:
             NotWritable: one of them cannot be written; none was given.
@@ -232,7 +232,7 @@ def _schema() -> pa.Schema:
 
 
 def _size(row: NormalRow) -> int:
-    """Tell about how many bytes the texts of a row have."""
+    """Return the approximate size of the texts of a row, in bytes."""
     return len(row.body) + len(row.raw or "") + sum(map(len, chain.from_iterable(row.attributes or ())))
 
 

@@ -35,7 +35,7 @@ _GROUPS = {
 def read_document(
     document: dict[str, Any], problems: list[Problem], dialect: str = "", *, rules: bool = True, whole: Whole | None = None
 ) -> Reading:
-    """Bring a registry document into rows.
+    """Read a registry document into rows.
 
     Args:
         document: the parsed document, for which `not_a_registry` gave None.
@@ -48,7 +48,7 @@ def read_document(
 
 
 def wrong_collection(document: Any) -> Problem | None:
-    """Tell the first collection of a document, in any spelling, that is not a map (MSG-018, END-031)."""
+    """Return the problem of the first collection, in any spelling, that is not a map (MSG-018, END-031), else None."""
     for key, value in document.items() if isinstance(document, dict) else ():
         if key in COLLECTIONS and value is not None and not isinstance(value, dict):
             told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'}, not a map"
@@ -90,7 +90,7 @@ class _Document:
         return self.reading
 
     def _read_specversion(self, root: NormalEntity) -> None:
-        """Give the root the specversion of the normal form (WIP-001); one of an unknown specification stays."""
+        """Set the root's specversion to that of the normal form (WIP-001); that of an unknown specification stays."""
         declared = root.known.get("specversion", NORMAL)
         if declared in _OTHER_SPECVERSIONS:
             self.emission.respelled("registry", f"specversion {declared}", NORMAL)

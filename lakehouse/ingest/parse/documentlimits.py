@@ -67,7 +67,7 @@ class Tally:
 
     @property
     def is_over(self) -> bool:
-        """Tell that the document will be refused."""
+        """Return whether the document will be rejected."""
         return self._entities > self._limits.entities or self._errors > 0
 
     def refuse(self) -> None:
@@ -87,7 +87,7 @@ class Tally:
 
 
 def fault_of(error: BaseException) -> Rejected:
-    """Tell a fault that nobody foresaw by its kind and place; its message may hold a secret."""
+    """Return the rejection for an unforeseen error by its kind and place only, since its message may hold a secret."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents] or frames
     place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""

@@ -50,7 +50,7 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
 
 
 def _deepest(pointer: Pointer, document: Any) -> Pointer:
-    """Give as much of a pointer as leads somewhere in a document: what was made of several members has no place of its own."""
+    """Return the longest beginning of a pointer that exists in a document: several members may have become one."""
     found, value = WHOLE, document
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
@@ -98,7 +98,7 @@ def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem
 
 
 def _upwards(pointer: Pointer) -> Iterator[Pointer]:
-    """Give a pointer, and those of what is around it."""
+    """Yield a pointer, then those of its parents."""
     while pointer:
         yield pointer
         pointer = Pointer(pointer.rpartition("/")[0])

@@ -86,7 +86,7 @@ class Emission:
         return problems
 
     def text_errors(self, here: Pointer, children: tuple[str, ...] = ()) -> list[Problem]:
-        """Give the errors of the text that lie in the entity at `here` and not in an entity of its collections."""
+        """Return the errors of the text in the entity at `here`, without those in entities of its collections."""
         if not self._text_errors:
             return []
         start = f"{here}/"
@@ -156,18 +156,18 @@ _META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaul
 
 
 def dependent(here: Pointer, cause: str) -> Problem:
-    """Give the finding of what cannot be loaded since something else was refused (MSG-115)."""
+    """Return the finding of an entity that cannot be loaded because another one was rejected (MSG-115)."""
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Fix the cause, which has its own finding.")
 
 
 def subject_of(entity: str, read: NormalEntity, name: str, group: NormalEntity, family: str | None, dialect: str) -> Subject:
-    """Give what the rules about one entity look at, with what its group supplies."""
+    """Return what the rules about one entity check, with what its group supplies."""
     own = family or family_of(group.known.get("protocol"))
     return Subject(entity, read.known, name, own, group.known.get("envelope"), dialect, read.extensions)
 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
-    """Give what stands in `meta` of a message or schema."""
+    """Return the members of `meta` of a message or schema."""
     meta: dict[str, Any] = read_entity(entity, written, WHOLE, None).known.get("meta", {})
     return meta
 

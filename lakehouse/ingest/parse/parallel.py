@@ -135,13 +135,13 @@ def _read_shared(spark: SparkSession, parts: list[_PartRow], limits: ParseLimits
 
 
 def _frame(spark: SparkSession, sources: Iterable[Source]) -> DataFrame:
-    """Give documents as a frame: each is a task of its own."""
+    """Return documents as a DataFrame with a task for each."""
     rows = list(sources)
     return spark.createDataFrame([tuple(one) for one in rows], _SOURCE).repartition(max(len(rows), 1))
 
 
 def _parts_of(row: Any, dialect: str | None = None) -> Iterator[_PartRow]:
-    """Give the parts of an outlined document, its root first, to be read as of a dialect; None: as of the one that it tells."""
+    """Yield the parts of an outlined document, root first, to be read in a dialect; None: in the one that is detected."""
     outline = Outline(*json.loads(row["outline"]))
     outline = outline._replace(dialect=dialect or outline.dialect)
     shared = json.dumps(outline._replace(ranges=[]))
@@ -151,7 +151,7 @@ def _parts_of(row: Any, dialect: str | None = None) -> Iterator[_PartRow]:
 
 
 def outliner(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function that cuts documents: batches of documents in, batches of outlines out; NULL: one task must read it."""
+    """Return the function that cuts documents: batches of documents to batches of outlines; NULL: to be read by one task."""
 
     def outline(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -200,7 +200,7 @@ def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Out
 
 
 def part_parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function that reads parts: batches of parts in, batches of the stage out.
+    """Return the function that reads parts: batches of parts to batches of the stage.
 
     The row of a document tells of one part: what `closer` adds up; `failed`, and no other rows, when it could not be read.
     """
@@ -228,7 +228,7 @@ _Find = Callable[[Xid], "dict[str, Any] | None"]
 
 
 def _finder(limits: ParseLimits) -> Callable[[str], _Find]:
-    """Give what finds messages of a document, by its URI; the document is looked through when the first is looked for."""
+    """Return a function from a document's URI to the finder of its messages; it reads the document at the first look-up."""
 
     def finder(uri: str) -> _Find:
         location = limits.located.get(uri, uri)
@@ -273,7 +273,7 @@ def _add_part(stage: StageBatches, uri: str, outline: Outline, row: dict[str, An
 
 
 def closer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function that adds up what the parts of documents tell: rows of parts in, a row of each document out.
+    """Return the function that sums up the parts of documents: rows of parts to a row for each document.
 
     A document that must be read again has a row that is none of a document: with the dialect as of which its parts must be read,
     and with none where one task must read all of it.

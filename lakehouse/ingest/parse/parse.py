@@ -56,7 +56,7 @@ def parse_documents(documents: DataFrame, limits: ParseLimits) -> DataFrame:
 def limits_of(
     settings: Settings, *, strict: bool = False, dialect: str | None = None, located: Files = NONE, roots: Sequence[str] = ()
 ) -> ParseLimits:
-    """Give the limits that the settings and an ingest set.
+    """Return the limits from the settings and an ingest's arguments.
 
     Args:
         settings: that name most of them.
@@ -79,7 +79,7 @@ def limits_of(
 
 
 def parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the function that an executor runs: batches of documents in, batches of the stage out."""
+    """Return the function that executors run: batches of documents to batches of the stage."""
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read: list[_Parse] = []
@@ -118,7 +118,7 @@ def without_collector() -> Iterator[None]:
 
 
 def _give_out(read: list[_Parse], together: StageBatches) -> Iterator[pa.RecordBatch]:
-    """Give the rows of documents; one whose rows cannot be written is rejected, and the others are given."""
+    """Yield the rows of documents; one whose rows cannot be written is rejected, without the others."""
     try:
         yield from together.batches()
     except NotWritable:
@@ -198,7 +198,7 @@ class _Parse:
         self.source = self.source._replace(content=None)  # it may have to wait for others
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows; when they cannot be written, those of a rejected document."""
+        """Yield the rows; if they cannot be written, those of a rejected document."""
         try:
             yield from self.stage.batches()
         except NotWritable as error:
@@ -343,7 +343,7 @@ class _Parse:
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
 
     def _raw(self) -> str | None:
-        """Give the beginning of the text without secrets; nothing of what is packed, which hides them."""
+        """Return the beginning of the text without secrets; None if it is compressed, where secrets cannot be seen."""
         seen = self.seen or (b"" if self.uri.endswith(".gz") else (self.source.content or b"")[:_RAW_OF_DOCUMENT])
         return blank_bytes(seen) if seen else None
 

@@ -56,7 +56,7 @@ class Parts:
 
     @classmethod
     def cut(cls, open_text: Callable[[], BinaryIO], limits: ParseLimits) -> Parts:
-        """Look where the groups of a document stand.
+        """Find the groups of a document.
 
         Raises:
             NotJson: the text is not JSON, as far as it was looked at.
@@ -77,7 +77,7 @@ class Parts:
         self.problems += redact(self.root)
 
     def dialect(self) -> str:
-        """Name the dialect of all parts: what only one of them tells holds for the others too."""
+        """Return the dialect of all parts; any of them may determine it."""
         told = declared_dialect(self.root)
         if told:
             return told
@@ -108,15 +108,15 @@ class Parts:
             yield _read_groups({key: root[key]}, inside[key], dialect, whole)
 
     def find_message(self, xid: Xid) -> dict[str, Any] | None:
-        """Give the members of a message that tell its protocol; None when there is no such message."""
+        """Return the members of a message that determine its protocol; None if there is no such message."""
         return self._messages.find(xid)
 
     def _values(self) -> Iterable[Any]:
-        """Give the parts that are cut out of the root as JSON values."""
+        """Yield the parts that are cut out of the root as JSON values."""
         return (read_text(text, "", self._depth)[0] for _, text in self._texts())
 
     def _texts(self) -> Iterator[tuple[str, bytes]]:
-        """Give the collections and texts of the parts that are cut out of the root."""
+        """Yield the collections and texts of the parts that are cut out of the root."""
         with closing(self._open()) as stream:
             yield from read_ranges(stream, self.ranges)
 
@@ -149,7 +149,7 @@ def _check_part(part: DocumentPart, open_text: Callable[[], BinaryIO], limits: P
 
 
 def _placed(error: NotJson, part: DocumentPart, open_text: Callable[[], BinaryIO]) -> NotJson:
-    """Tell the place in the document of what is wrong in a part; of the root, out of which parts were cut, no place is told."""
+    """Return the error of a part with its position in the document; without one in the root, from which parts were cut."""
     found = _PLACE.search(str(error))
     if found is None:
         return error

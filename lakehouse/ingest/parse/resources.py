@@ -247,7 +247,7 @@ class Version(NamedTuple):
 
     @property
     def broken(self) -> bool:
-        """Tell whether an error was found."""
+        """Return whether an error was found."""
         if self.read is None:
             return True
         found = [*self.problems, *self.read.problems, *take_life(dict(self.read.known), self.pointer)[1]]
@@ -275,7 +275,7 @@ def default_version(
 
 
 def fill_default(entity: str, read: NormalEntity, default: Version, problems: list[Problem]) -> None:
-    """Give the default Version the attributes that stand at the message only; where both have one, the Version's wins."""
+    """Copy the attributes of the message to its default Version, unless that has them."""
     if default.read is None:
         return
     for name, value in read.known.items():
@@ -289,6 +289,6 @@ def fill_default(entity: str, read: NormalEntity, default: Version, problems: li
 
 
 def own_extensions(read: NormalEntity, default: Version) -> dict[str, Any]:
-    """Give the unknown attributes of a message that do not show those of its default Version (MSG-070)."""
+    """Return the unknown attributes of a message that are not copies of its default Version's (MSG-070)."""
     shown = default.read.extensions if default.read else {}
     return {key: value for key, value in read.extensions.items() if key not in shown or not same(value, shown[key])}

@@ -24,7 +24,7 @@ _LATER = 1_000_000
 
 
 def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
-    """Give the disputes of the known documents that are still there.
+    """Return the disputes of existing documents that are not settled.
 
     Args:
         known: as from `documentfacts.current_documents`.
@@ -41,13 +41,13 @@ def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
 
 
 def refused_in(told: DataFrame) -> DataFrame:
-    """Give the entities that were refused in documents: document_uri, KEY."""
+    """Return the entities that were rejected in documents: document_uri, KEY."""
     is_entity = F.col("kind").isin(*TABLE_OF_KIND) & F.col("xid").isNotNull()
     return told.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM).distinct()
 
 
 def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
-    """Give the disputes that stand, since the document was not read, or could not be, or the entity was refused in it.
+    """Return the disputes that remain, because the document was not or could not be read, or the entity was rejected in it.
 
     That it took an entity over, or got it back, is told until the document changes, be it that the change is refused.
 
@@ -72,7 +72,7 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
 
 
 def with_standing(said: DataFrame, stands: DataFrame) -> DataFrame:
-    """Tell of each dispute whether it stands.
+    """Add to each dispute whether it remains.
 
     Args:
         said: as from `known_disputes`.
@@ -86,7 +86,7 @@ def with_standing(said: DataFrame, stands: DataFrame) -> DataFrame:
 
 
 def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
-    """Give what to join with for entities that were refused or stand below one that was: the other side, and the condition.
+    """Return the other side and the condition of a join with entities that were rejected, or are below one that was.
 
     Args:
         refused: as from `refused_in`.
@@ -100,7 +100,7 @@ def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
 
 
 def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataFrame | None) -> DataFrame:
-    """Give the disputes of documents after a plan; of those that were not read only what the plan adds.
+    """Return the disputes of documents after a plan; of unread documents only those that the plan adds.
 
     Args:
         compared: as from `compare.compare`.
@@ -126,7 +126,7 @@ def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataF
 
 
 def by_document(disputes: DataFrame) -> DataFrame:
-    """Give the disputes of each document.
+    """Return the disputes of each document.
 
     Args:
         disputes: as from `disputes_after`.
@@ -171,7 +171,7 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
 
 
 def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
-    """Tell what was refused or changed hands since documents or the catalog disagree, each finding naming both documents.
+    """Return the findings of what was rejected or got another owner since documents disagree, each with both documents.
 
     Args:
         compared: as from `compare.compare`.
@@ -197,7 +197,7 @@ def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
 
 
 def taking_id(registryid: Column, uri: Column, dispute: Column) -> Column:
-    """Give the violation_id under which it was told that a document took an entity over, or got it back.
+    """Return the violation_id of the finding that a document took an entity over, or got it back.
 
     Args:
         registryid: of the document.

@@ -68,7 +68,7 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
 
 
 def may_move_default() -> Column:
-    """Tell of a row of a comparison that its message or schema may get another default Version, or its Versions another flag.
+    """Return whether a row of a comparison may change the default Version of its message or schema, or a Version's flag.
 
     Where no row says so, what is published stays as `with_defaults` left it.
     """
@@ -79,7 +79,7 @@ def may_move_default() -> Column:
 
 
 def as_compared(stored: DataFrame) -> DataFrame:
-    """Give published entities that no document said anything of as rows of a comparison that changes nothing."""
+    """Return published entities that no document was read for as rows of a comparison that changes nothing."""
     names = ("content_hash", "modifiedat", "document_uris", "isdefault", "defaultversionid")
     same = {f"stored_{name}": F.col(name) for name in names}
     same |= {name: F.array() for name in ("agreed", "displaced", "reports", "disputes")}
@@ -88,7 +88,7 @@ def as_compared(stored: DataFrame) -> DataFrame:
 
 
 def _with_hashes(settled: DataFrame, log: DataFrame) -> DataFrame:
-    """Give the rows whose `isdefault` is not as their text says the hash of the text that is published."""
+    """Return rows with the hash of the text that is published, where `isdefault` differs from their text."""
     is_stored_text = F.col("flipped") & F.col("document_uri").isNull()
     staged = F.when(F.col("flipped"), F.col("twin_hash")).otherwise(F.col("content_hash"))
     published = F.when(is_stored_text, F.col("content_hash")).otherwise(staged)

@@ -100,7 +100,7 @@ def gathered(
     said: DataFrame | None,
     protected: DataFrame | None,
 ) -> DataFrame:
-    """Bring together what is known of each staged or dropped entity.
+    """Return one row with all facts for each staged or dropped entity.
 
     Args:
         claims: as from `claims_of`.
@@ -238,7 +238,7 @@ _VERSIONS = ("version", "schemaversion")
 
 
 def with_declared(entities: DataFrame, log: DataFrame, texts: DataFrame | None = None) -> DataFrame:
-    """Tell of published entities whether a document declared the epoch and the date that are stored.
+    """Add to published entities whether a document declared the epoch and the date that are stored.
 
     Args:
         entities: KEY, stored_modifiedat; few.
@@ -256,7 +256,7 @@ def with_declared(entities: DataFrame, log: DataFrame, texts: DataFrame | None =
 
 
 def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:
-    """Tell by the texts that entities came with whether their epochs were declared; KEY, has_epoch.
+    """Return by the texts of entities whether their epochs were declared: KEY, has_epoch.
 
     A message's epoch stands in its `meta`, the epoch of its default Version at the Version or at the message itself. Where a
     message has no `versions`, its text stands with its only Version. The same goes for schemas.

@@ -37,7 +37,7 @@ class Constraint(NamedTuple):
 
 
 def constraints() -> list[Constraint]:
-    """Give all rows.
+    """Return all rows.
 
     Raises:
         ValueError: the table has other columns.
@@ -178,7 +178,7 @@ class ValidatedCache:
         self._count = 0
 
     def others(self, context: Hashable, members: dict[str, Any]) -> dict[str, tuple[Any, bytes]]:
-        """Give the members that were not found sound yet, each with its JSON; of one that has none here it is empty."""
+        """Return the members that were not validated yet, each with its JSON; empty for one without members here."""
         seen = self._texts.get(context, ())
         found = {}
         for name, member in members.items():
@@ -191,7 +191,7 @@ class ValidatedCache:
         return found
 
     def add(self, context: Hashable, members: dict[str, tuple[Any, bytes]], unsound: Collection[str]) -> None:
-        """Remember members, as from `others`, but for the unsound ones."""
+        """Record that members, as from `others`, are valid, except the invalid ones."""
         if self._count > _MOST:
             self._texts.clear()
             self._count = 0

@@ -141,7 +141,7 @@ def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityVi
 
 
 def _is_event(subject: Subject) -> bool:
-    """Tell that the envelope is CloudEvents: as it says, or by the names that it declares."""
+    """Return whether the envelope is CloudEvents, by `envelope` or by the names that it declares."""
     envelope, metadata = subject.known.get("envelope") or subject.envelope, subject.known.get("envelopemetadata")
     if isinstance(envelope, str):
         return envelope.lower().startswith("cloudevents")
@@ -166,7 +166,7 @@ def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Entity
 
 
 def check_presence(known: dict[str, Any]) -> Iterator[EntityViolation]:
-    """Tell what a definition lacks; what a base may supply is looked at after flattening (requirements.md 21)."""
+    """Check that a definition has what it needs; what a base may supply is checked after flattening (requirements.md 21)."""
     if known.get("envelope") and not known.get("envelopemetadata"):
         yield EntityViolation(
             ("envelope",), "MSG-161", f"`envelope` is {shown(known['envelope'])}, and there is no `envelopemetadata`"
@@ -241,7 +241,7 @@ def _check_type(
 
 @cache
 def _kinds(family: str) -> dict[str, str]:
-    """Give the kinds of a family's options on messages."""
+    """Return the kinds of a family's options on messages."""
     return {
         row["name"]: row["type"]
         for row in table()
@@ -351,7 +351,7 @@ def _text_value(declaration: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple
 
 
 def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[EntityViolation]:
-    """What the envelope declares agrees with the message that declares it."""
+    """Check that what the envelope declares agrees with the message that declares it."""
     known = subject.known
     declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
     if declared is not None and subject.ident and declared != subject.ident:

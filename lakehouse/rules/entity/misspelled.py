@@ -78,7 +78,7 @@ def _near(name: str, where: _Where) -> str | None:
 
 @cache
 def _names(entity: str, place: str, family: str) -> dict[str, _KnownName]:
-    """Give what a place knows, by each spelling."""
+    """Return the attributes that may appear in a place, by each spelling."""
     fixed = {"declaration": _DECLARATION, "envelopemetadata": ENVELOPE_NAMES}.get(place)
     if fixed:
         return {name: _KnownName(name) for name in fixed}

@@ -42,7 +42,7 @@ def candidate(
     compare: bool = True,
     known: DataFrame | None = None,
 ) -> Candidate:
-    """Lay what would be written over what is published.
+    """Return the published rows overlaid with what would be written.
 
     Args:
         spark: the session.
@@ -76,7 +76,7 @@ def candidate(
 
 
 def _with_dialect(rows: DataFrame, dialects: DataFrame, known: DataFrame | None) -> DataFrame:
-    """Tell the dialects of documents: as they were read now, else as they were at their last load."""
+    """Add the dialects of documents: as read now, else as at their last load."""
     place = ["registryid", "document_uri"]
     rows = rows.join(F.broadcast(dialects), on=place, how="left")
     if known is None:
@@ -87,7 +87,7 @@ def _with_dialect(rows: DataFrame, dialects: DataFrame, known: DataFrame | None)
 
 
 def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Give what the documents would own of what they hold.
+    """Return which entities of the documents they would own.
 
     Args:
         entities: staged rows of entities.
@@ -115,7 +115,7 @@ def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFra
 
 
 def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, compared: DataFrame | None) -> DataFrame:
-    """Give what is published and would stay as it is, of the registries that the documents name; columns of `published_rows`.
+    """Return the published rows that would stay unchanged, of the documents' registries; columns of `published_rows`.
 
     Args:
         published: columns of `published_rows`.
@@ -143,7 +143,7 @@ def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, c
 
 
 def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:
-    """Tell of what is the only Version of a message that its document writes without `versions`, whoever owns the message."""
+    """Mark the only Version of a message that its document writes without `versions`, whoever owns the message."""
     if not compare:
         return read.withColumn("single", F.lit(False))
     plain = entities.filter(F.col("raw").isNull() & (F.col("kind") == "message"))
@@ -153,7 +153,7 @@ def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> Data
 
 
 def candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
-    """Lay rows of a table that would be written over the published ones, as the table has them.
+    """Return the rows of a published table overlaid with those that would be written.
 
     Args:
         spark: the session.
@@ -176,7 +176,7 @@ def candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: se
 
 
 def holders_of(things: DataFrame) -> DataFrame:
-    """Give groups and endpoints: registryid, container (their XID), holder_kind, holder_envelope, holder_protocol."""
+    """Return groups and endpoints: registryid, container (their XID), holder_kind, holder_envelope, holder_protocol."""
     named = things.filter(F.col("kind").isin("group", "endpoint"))
     return named.groupBy("registryid", F.col("xid").alias("container")).agg(
         F.min("kind").alias("holder_kind"), F.min("envelope").alias("holder_envelope"), F.min("protocol").alias("holder_protocol")
@@ -184,7 +184,7 @@ def holders_of(things: DataFrame) -> DataFrame:
 
 
 def _earlier(published: DataFrame, entities: DataFrame) -> DataFrame:
-    """Give the published state of what is staged, as kinds of its own: rules about change compare with it."""
+    """Return the published state of staged rows as kinds of its own, with which rules about change compare."""
     keys = entities.select(*KEY).distinct()
     own = published.filter(F.col("kind").isin([table.kind for table in (GROUPS, MESSAGES, VERSIONS)]))
     return own.join(keys, on=KEY, how="left_semi").transform(_as_earlier)
@@ -246,7 +246,7 @@ COLUMNS = (
 
 
 def staged_rows(entities: DataFrame) -> DataFrame:
-    """Give what the rules look at of staged entities.
+    """Return the columns of staged entities that the rules read.
 
     Args:
         entities: rows of entities of `schema.STAGE`, of the kinds of `TABLES`; staged; _isdefault (NULL: as the text says, which
@@ -270,7 +270,7 @@ def staged_rows(entities: DataFrame) -> DataFrame:
 
 
 def published_rows(rows: DataFrame, table: Table) -> DataFrame:
-    """Give what the rules look at of rows of an entity table."""
+    """Return the columns of an entity table's rows that the rules read."""
     present = set() if table is SCHEMAVERSIONS else set(table.columns.names)
     looked_at = [
         (F.col(field.name) if field.name in present else F.lit(None).cast(field.dataType)).alias(field.name)
@@ -320,13 +320,13 @@ def _derived(read: DataFrame) -> DataFrame:
 
 
 def _schema_reference() -> Column:
-    """Give where in the registry `dataschemauri` leads, spelled as an XID, and after # when it leads into its own document."""
+    """Return the target of `dataschemauri` in the registry as an XID; after `#` if it is in its own document."""
     spelled = F.concat(F.when(is_fragment("dataschemauri"), "#").otherwise(""), spelled_xid("dataschemauri"))
     return F.when((F.col("kind") == "version") & spelled.rlike(r"(?i)\A#?/schemagroups"), spelled)
 
 
 def _lacks() -> Column:
-    """Tell that a definition by itself lacks what its attributes ask for."""
+    """Return whether a definition by itself lacks what its attributes require."""
     has_schema = F.col("dataschemauri").isNotNull() | F.col("_schema").isNotNull()
     lacks = (
         (F.col("envelope").isNotNull() & F.col("envelopemetadata").isNull())
@@ -372,5 +372,5 @@ def look_at(things: DataFrame) -> Present:
 
 
 def few(rows: DataFrame, count: int) -> DataFrame:
-    """Let rows be sent to all tasks that join with them, when they are few; then the other side stays where it is."""
+    """Broadcast rows to the joins that read them if they are few, so that the other side is not shuffled."""
     return F.broadcast(rows) if count <= _FEW else rows

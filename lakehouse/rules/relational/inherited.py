@@ -17,7 +17,7 @@ from lakehouse.store.views import read_view
 
 
 def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
-    """Tell what messages lack that would be written and have a base, which may supply it.
+    """Check that messages to be written have what they need, with what their bases supply.
 
     Args:
         spark: the session.
@@ -34,7 +34,7 @@ def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, u
 def flattened_candidate(
     spark: SparkSession, settings: Settings, found: Candidate, used: set[str], wanted: DataFrame
 ) -> DataFrame:
-    """Give the effective definitions that messages would have: registryid, message_xid, chain_status, attributes.
+    """Return the effective definitions that messages would have: registryid, message_xid, chain_status, attributes.
 
     Args:
         spark: the session.
@@ -49,7 +49,7 @@ def flattened_candidate(
 
 
 def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
-    """Tell what published messages of the current schema lack that have a base: one that changed since may supply it no more.
+    """Check that published messages with a base still have what they need, since a base may have changed.
 
     Args:
         spark: the session.
@@ -63,7 +63,7 @@ def check_published(spark: SparkSession, settings: Settings | None, things: Data
 
 
 def flattened_published(spark: SparkSession, settings: Settings | None, wanted: DataFrame) -> DataFrame:
-    """Give the effective definitions of published messages of the current schema: as `flattened_candidate`."""
+    """Return the effective definitions of published messages of the current schema, as `flattened_candidate`."""
     return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)})
 
 

@@ -55,7 +55,7 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None, f
 
 
 def members(things: DataFrame, present: Present) -> DataFrame:
-    """Give the messages with what they say by their default Version: also those that stand for another one (xref).
+    """Return the messages with the attributes of their default Version, including those that refer to another one (xref).
 
     Returns:
         `things` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint),

@@ -24,7 +24,7 @@ def family(protocol: str | Column) -> Column:
 
 
 def endpoint_options() -> Column:
-    """Give the options of an endpoint that its messages may contradict: pointer in a message → text; NULL: it has none."""
+    """Return an endpoint's options that its messages may contradict: pointer in a message → text; NULL: none."""
     name = family("protocol")
     given = [
         F.struct(
@@ -39,7 +39,7 @@ def endpoint_options() -> Column:
 
 
 def declared_options(attributes: Column) -> Column:
-    """Give what a definition declares of these: pointer → JSON text; NULL: nothing."""
+    """Return what a definition declares of these: pointer → JSON text; NULL: nothing."""
     options = [one for options in judged_options().values() for one in options]
     pointers = sorted({str(pointer) for one in options for pointer in (one.pointer, one.instead) if pointer is not None})
     told = F.map_filter(attributes, lambda pointer, _: pointer.isin(pointers))
@@ -90,6 +90,6 @@ def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | 
 
 
 def _text_of(value: Column) -> Column:
-    """Give a JSON value as text: a text without its quotes."""
+    """Return a JSON value as text, a string without its quotes."""
     unquoted = F.get_json_object(F.concat(F.lit('{"v":'), value, F.lit("}")), "$.v")
     return F.when(F.startswith(value, F.lit('"')), unquoted).otherwise(value)

@@ -32,7 +32,7 @@ CONFLICTS = (
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Tell a conflict from other errors.
+    """Return whether an error is a conflict with another writer.
 
     What fails in a thread of Delta's own reaches Python as an error of Java, or as one of Spark that a conflict caused.
     """
@@ -45,11 +45,11 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Tell that a snapshot was not committed, since another writer took its number."""
+    """Return whether a snapshot was not committed because another writer took its number."""
     return isinstance(error, CommitLost)
 
 
 def retries(attempts: int, again: Callable[[BaseException], bool] = is_conflict) -> Retrying:
-    """Give the attempts at something that a conflict may end; the error of the last one is raised as it is."""
+    """Return the attempts at work that a conflict may end; the last error is raised unchanged."""
     wait = wait_random_exponential(multiplier=0.5, max=10)
     return Retrying(retry=retry_if_exception(again), stop=stop_after_attempt(attempts), wait=wait, reraise=True)

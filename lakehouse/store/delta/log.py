@@ -16,17 +16,17 @@ from lakehouse.store.session import absolute_location
 
 
 def table_location(spark: SparkSession, name: str) -> str:
-    """Give the folder of a table of a warehouse whose schema is in use."""
+    """Return the folder of a table in the current schema."""
     return f"{schema_location(spark)}/{name}"
 
 
 def schema_location(spark: SparkSession) -> str:
-    """Give the folder of the schema in use, with its scheme."""
+    """Return the folder of the current schema, with its scheme."""
     return qualified(spark, str(spark.catalog.getDatabase(SCHEMA).locationUri))
 
 
 def qualified(spark: SparkSession, location: str) -> str:
-    """Give a location as Hadoop writes it, with its scheme."""
+    """Return a location as Hadoop writes it, with its scheme."""
     wanted = absolute_location(location)
     return filesystem_of(spark, wanted).qualified(wanted).rstrip("/")
 
@@ -41,20 +41,20 @@ def sync_table(spark: SparkSession, settings: Settings, name: str) -> None:
 
 
 def newest_version(spark: SparkSession, name: str) -> Any | None:
-    """Give Delta's own object for the newest version of a table; None without internals."""
+    """Return Delta's own object for the newest version of a table; None without internals."""
     return deltalog.newest_version(spark, table_location(spark, name))
 
 
 def table_property(spark: SparkSession, name: str, key: str) -> str | None:
-    """Give a property of a table; None: it has none of that name."""
+    """Return a property of a table; None if it has none of that name."""
     return deltalog.table_property(spark, table_location(spark, name), key)
 
 
 def table_bytes(spark: SparkSession, name: str) -> int:
-    """Give the size of a table's files, in bytes."""
+    """Return the size of a table's files, in bytes."""
     return deltalog.table_bytes(spark, table_location(spark, name))
 
 
 def current_files(spark: SparkSession, name: str) -> Files | None:
-    """Give the files of a table's newest version; None where its rows are better read as a table's."""
+    """Return the files of a table's newest version; None where its rows are better read by a query."""
     return deltalog.current_files(spark, table_location(spark, name))

@@ -39,7 +39,7 @@ class _Commit(NamedTuple):
 
 
 def tell_commits(session: SparkSession, told: dict[str, Any]) -> None:
-    """Let the commits of this session say this of themselves."""
+    """Set the user metadata of this session's commits."""
     session.conf.set(_METADATA, json.dumps(told))
 
 
@@ -106,18 +106,18 @@ def _told(spark: SparkSession, name: str) -> Iterator[_Commit]:
 
 
 def recorded_position(spark: SparkSession, name: str) -> int:
-    """Give the snapshot that the commits of a table say it stands at; 0: they do not say."""
+    """Return the snapshot up to which a table was written, by the user metadata of its commits; 0 if they have none."""
     told = told_by_commits(spark, name)
     return int(told["snapshot_id"]) if told.get("job") in _PROJECTING else 0
 
 
 def was_never_written(spark: SparkSession, name: str) -> bool:
-    """Tell that nothing but its creation was committed to a table."""
+    """Return whether a table has no commit but its creation."""
     return [_version(path) for path in islice(_commits(spark, name), 2)] == [0]
 
 
 def as_transaction(session: SparkSession, name: str, snapshot_id: int | None) -> None:
-    """Let the commits of this session be the transaction that brings a table to a snapshot; None: no transaction.
+    """Make the commits of this session the transaction that rolls a table forward to a snapshot; None: no transaction.
 
     Delta leaves out one when it knows it, or a later one of the table, and refuses one of two at the same time.
     """
@@ -130,23 +130,23 @@ def as_transaction(session: SparkSession, name: str, snapshot_id: int | None) ->
 
 
 def transaction_of(session: SparkSession) -> tuple[str, int] | None:
-    """Give the application and the number of the transaction that the commits of a session are, as from `as_transaction`."""
+    """Return application and number of the transaction that a session's commits belong to, as set by `as_transaction`."""
     application, number = (session.conf.get(f"{_TRANSACTION}{part}", None) for part in ("AppId", "Version"))
     return None if application is None or number is None else (str(application), int(str(number)))
 
 
 def first_transaction(name: str) -> tuple[str, int]:
-    """Give the application and the number of what fills an empty table: whatever it brings, only one process can do it."""
+    """Return application and number of the transaction that fills an empty table, which only one process can commit."""
     return _application(name), 1
 
 
 def write_options(session: SparkSession, application: str, number: int) -> dict[str, str | int]:
-    """Give the options of a write that is this transaction, and whose commit says what those of the session say."""
+    """Return the options that make a write this transaction; its user metadata is that of the session's commits."""
     return {"txnAppId": application, "txnVersion": number, "userMetadata": str(session.conf.get(_METADATA))}
 
 
 def last_transaction(session: SparkSession, name: str) -> int:
-    """Give the last transaction that brought a table forward, 0 before the first; a table that is set back keeps it."""
+    """Return the last transaction that rolled a table forward, 0 before the first; a restored table keeps it."""
     return deltalog.last_transaction(session, table_location(session, name), _application(name))
 
 
@@ -155,7 +155,7 @@ def _application(name: str) -> str:
 
 
 def _commits(spark: SparkSession, name: str) -> Iterator[str]:
-    """Give the commits of a table that Delta's log still holds, newest first.
+    """Yield the commits of a table that Delta's log still has, newest first.
 
     The newest is looked for from Delta's last checkpoint on: each look costs the same, and a folder of ten thousand commits takes
     seconds to list.
@@ -180,7 +180,7 @@ def _commit_file(folder: str, version: int) -> str:
 
 
 def _last_checkpoint(spark: SparkSession, folder: str) -> int:
-    """Give the version of Delta's last checkpoint, as its log says in a file of its own; 0: it does not."""
+    """Return the version of Delta's last checkpoint, from the file `_last_checkpoint`; 0 if there is none."""
     hint = f"{folder}/_last_checkpoint"
     if not exists(spark, hint):
         return 0

@@ -18,7 +18,7 @@ _guards: dict[int, tuple[Any, Any]] = {}  # by the JVM's session catalog: check 
 
 
 def guard_new_sessions(spark: SparkSession, allowed: int, reading: bool, settings: str, fixed: Mapping[str, str]) -> None:
-    """Let the sessions that are opened from now on, by whomever, run only what is allowed.
+    """Allow sessions that are opened from now on, by anyone, to run only what is allowed.
 
     Args:
         spark: the session whose siblings they are.
@@ -47,7 +47,7 @@ def guard_new_sessions(spark: SparkSession, allowed: int, reading: bool, setting
 
 
 def make_state(session: SparkSession) -> None:
-    """Let a new session be made whole now, with the check that holds now."""
+    """Build the state of a new session now, with the current check."""
     classic: Any = session
     classic._jsparkSession.sessionState()
 
@@ -87,7 +87,7 @@ def start_sql_server(spark: SparkSession) -> Any:
 
 
 def print_to_errors(spark: SparkSession) -> None:
-    """Let what Spark and Delta print go to standard error; without internals it stays on standard output."""
+    """Redirect what Spark and Delta print to standard error; without internals it stays on standard output."""
     if uses_internals():
         system = java_class(spark._jvm, "java.lang.System")
         system.setOut(system.err)

@@ -55,7 +55,7 @@ def on_driver(frame: DataFrame) -> DataFrame:
 
 
 def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """Give rows to another session, with whose settings they are read; rows of the driver go without what they came from."""
+    """Return rows as a DataFrame of another session, with its settings; rows in the driver lose their lineage."""
     if not uses_internals():
         name = f"handed_{uuid.uuid4().hex}"
         frame.createGlobalTempView(name)

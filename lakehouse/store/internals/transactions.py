@@ -80,13 +80,13 @@ def _begun(session: SparkSession, version: Any, application: str) -> Iterator[An
 
 
 def _known(session: SparkSession, application: str, number: int) -> Any:
-    """Give Delta's action by which the table knows the transaction."""
+    """Return Delta's action that records the transaction in the table."""
     now = java_class(session._jvm, "scala.Option").apply(time.time_ns() // 1_000_000)
     return java_class(session._jvm, f"{_DELTA}.actions.SetTransaction")(application, number, now)
 
 
 def _write(session: SparkSession, mode: str, told: str | None = None) -> Any:
-    """Give what Delta's history says of the commit."""
+    """Return what Delta's history shows of the commit."""
     jvm: Any = session._jvm
     option = java_class(jvm, "scala.Option")
     parameters = [option.empty(), option.empty(), option.apply(told), *[option.empty()] * 5]
@@ -96,7 +96,7 @@ def _write(session: SparkSession, mode: str, told: str | None = None) -> Any:
 
 @contextmanager
 def _active(session: SparkSession) -> Iterator[None]:
-    """Let a session be the one whose settings Delta asks for in this thread."""
+    """Make a session the active one, whose settings Delta reads in this thread."""
     sessions = java_class(session._jvm, "org.apache.spark.sql.classic.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(session._jsparkSession)
