@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Somebody who waits: told when a stage begins and what is known then."""
+    """A listener that is called when a stage begins, with what is known then."""
 
     def stage(self, name: str, told: str) -> AbstractContextManager[None]:
         """Return a context in which a stage runs."""
@@ -79,7 +79,7 @@ class Periodic:
 
 
 class Clock:
-    """Measures the stages, and tells the watcher of them."""
+    """Measures the stages, and notifies the watcher of them."""
 
     def __init__(self, watcher: Watcher | None) -> None:
         self.watcher = watcher or Unwatched()

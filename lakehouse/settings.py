@@ -35,7 +35,7 @@ else:
 
 
 class Settings(BaseModel):
-    """Everything that a user can set; `conf/lakehouse.toml` tells each key's meaning, unit and default."""
+    """Everything that a user can set; `conf/lakehouse.toml` shows each key's meaning, unit and default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -115,7 +115,7 @@ def read_settings(conf: str | None = None, **options: Any) -> Settings:
 def data_folder(name: str) -> Traversable:
     """Return a folder that is part of the package: 'ddl', 'conf' or 'expectations'.
 
-    In a wheel it stands inside the package, in a checkout beside it.
+    In a wheel it is inside the package, in a checkout next to it.
     """
     package = files("lakehouse")
     packaged = package / "_data" / name

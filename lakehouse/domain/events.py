@@ -83,7 +83,7 @@ class SubjectChange(NamedTuple):
 
     @property
     def key(self) -> tuple[RegistryId, str, str, bool]:
-        """Which event of a snapshot it is a part of: a deprecation is one of its own."""
+        """Which event of a snapshot it is a part of: a deprecation is a separate event."""
         return self.registryid, self.entity, self.subject, self.action == _DEPRECATION
 
 

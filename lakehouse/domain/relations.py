@@ -26,7 +26,7 @@ ONE_TYPE = "CAT-007"
 ABOUT_CHANGE = ("CAT-024", "CAT-038", "CAT-064")  # rules that compare with what is published; only some dialects have them
 # 002 lets a message override these (END-164, END-166), so another value there contradicts nothing.
 OVERRIDDEN = frozenset({"qos", "retain"})
-# What rules look at of an effective definition, beside whether there is anything below the two sections.
+# What rules look at of an effective definition, besides whether there is anything below the two sections.
 FLATTENED = ("/envelope", "/protocol", "/dataschema", "/dataschemauri", "/dataschemaformat")
 SECTIONS = ("/envelopemetadata", "/protocoloptions")
 

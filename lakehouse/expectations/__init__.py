@@ -1,4 +1,4 @@
-"""Expectations: suites of the specifications' rules and of the house's own, run by Great Expectations.
+"""Expectations: suites of the specifications' rules and of the user's own, run by Great Expectations.
 
 `validate` runs them over documents or over the catalog; a suite that is a gate can refuse an ingest. Data Docs are written by
 templates of our own (`pages`) and hold counts, never values.

@@ -27,7 +27,7 @@ FOLDER = "_data_docs"
 
 @dataclass(frozen=True)
 class About:
-    """What stands at the foot of each page.
+    """What is at the foot of each page.
 
     Attributes:
         what: what was validated, such as 'Snapshot 12'.

@@ -1,10 +1,10 @@
 """The candidate: what the catalog would hold after a commit, validated before it.
 
 Two questions, each an error-level expectation that stops the commit: does anything that would be published carry an error of
-its own (which `rules.gate` should have taken out), and do the house rules of `expectations_dir` hold on the tables as they
+its own (which `rules.gate` should have taken out), and do the rules of `expectations_dir` hold on the tables as they
 would be. What the shipped suites ask was checked entity by entity before, so an ingest does not run them; `validate` does.
 
-An ingest answers for what it would write or make worse: what breaks a house rule since before, such as what was written over
+An ingest answers for what it would write or make worse: what broke a rule of the user's before, such as what was written over
 HTTP, stops no ingest that leaves it as it is.
 """
 
@@ -103,7 +103,7 @@ def _published_errors(plan: Plan) -> list[Count]:
 def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
     """Keep the errors that refuse an entity of a document which would be published from that document all the same.
 
-    Errors that are kept refuse nothing: they tell of what is published already, or of a word for people that was left out.
+    Errors that are kept refuse nothing: they report what is published already, or a text for people that was left out.
 
     Args:
         findings: columns row, document_uri, registryid, kind, xid, finding.

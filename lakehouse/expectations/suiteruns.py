@@ -50,7 +50,7 @@ class RuleExpectation(Protocol):
 
     @property
     def hint(self) -> str:
-        """How to mend what breaks it."""
+        """How to fix what breaks it."""
 
     @property
     def section(self) -> str:
@@ -100,7 +100,7 @@ def warm_up() -> None:
 def specification(rules: Iterable[RuleExpectation], counts: Iterable[Count]) -> Suite:
     """Make the suite of the rules: none has a finding.
 
-    A finding of another severity than its rule's, or of no known rule, has an expectation of its own: nothing is left out.
+    A finding of another severity than its rule's, or of no known rule, has its own expectation: nothing is left out.
     """
     declared = {(rule.id, rule.severity): _rule_expectation(rule) for rule in rules}
     texts = {one.name: one.description for one in declared.values()}

@@ -1,7 +1,7 @@
 """Suites of expectations as files: Great Expectations' own JSON, one a table, that an analyst edits or adds to.
 
-The shipped ones stand in `expectations/`; the setting `expectations_dir` names a folder of the user's own. What they mean is
-told in `docs/validation.md`; they are run by `expectations`.
+The shipped ones are in `expectations/`; the setting `expectations_dir` names a folder of the user's own. What they mean is
+reported in `docs/validation.md`; they are run by `expectations`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lakehouse.settings import Settings, data_folder
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-SPECIFICATION = "specification"  # the suite that is made from the rules, and stands in no file
+SPECIFICATION = "specification"  # the suite that is made from the rules, and is in no file
 
 
 class Expectation(NamedTuple):
     """One expectation.
 
     Attributes:
-        name: what it is called in reports; one of the same name in the user's folder stands instead.
+        name: for reports; a suite of the user's with the same name replaces it.
         severity: 'error', 'warning' or 'info'.
         description: what it asks, in words; empty: Great Expectations' own words are shown.
         gates: a failure stops an ingest before the commit; only of severity error.
@@ -107,8 +107,8 @@ class _SuiteText(BaseModel):
 def read_suites(settings: Settings) -> dict[str, Suite]:
     """Read the shipped suites, and over them those of the user's folder.
 
-    A suite of the user's is added to the shipped one of that name: an expectation of a name that is there stands instead, others
-    come beside. With `"replaces": true` in its `meta` it stands instead of the whole suite.
+    A suite of the user's is added to the shipped one of that name: an expectation replaces the one of its name, others
+    are added. With `"replaces": true` in its `meta` it replaces the whole suite.
 
     Raises:
         SettingsError: a file is not a suite, or the folder is not there.

@@ -1,4 +1,4 @@
-"""`lakehouse validate`: all rules and suites over the published catalog, told to a person, a query and a scheduler."""
+"""`lakehouse validate`: all rules and suites over the published catalog, with results for people, queries and schedulers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lakehouse.store.schema import SCHEMA
 from lakehouse.store.sessions import interpreted
 from lakehouse.store.views import views, with_read
 
-EXAMPLES = 3  # told of each rule
+EXAMPLES = 3  # of each rule
 _Check = Callable[[SparkSession, int], DataFrame]
 _Table = Callable[[SparkSession], DataFrame | None]
 
@@ -127,10 +127,10 @@ def validate(
             kind, xid, finding.
         rules: the rules by id.
         suites: names of the suites to run; none means all.
-        at: a snapshot, as in `resolve_snapshot`, whose findings are told and not recorded; None: the catalog as it is.
-        others: tables that stand beside the catalog, by name: what gives their rows, or None where there is no such table. Only
+        at: a snapshot, as in `resolve_snapshot`, whose findings are reported and not recorded; None: the catalog as it is.
+        others: tables outside of the catalog: by name the function that reads their rows, or None without such a table. Only
             for the catalog as it is.
-        watcher: is told of the stages.
+        watcher: is notified of the stages.
 
     Raises:
         SettingsError: a suite is not there, or cannot be understood.

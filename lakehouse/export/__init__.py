@@ -1,4 +1,4 @@
-"""The catalog back as documents, in any dialect that can be written, from any snapshot; what a dialect cannot say is told."""
+"""The catalog back as documents, in any writable dialect, from any snapshot; what a dialect cannot express is reported."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Rows of the log become lines of registry documents: on the executors, in one pass, with one message in memory.
 
 A line holds a group's own attributes, or one message or schema with its Versions. The lines of a part end with a trailer that
-tells which bytes belong to which registry and collection, so that whoever joins the parts copies bytes and reads none.
+shows which bytes belong to which registry and collection, so that whoever joins the parts copies bytes and reads none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ByteRun:
     """Consecutive bytes of a part that belong together: groups of one collection, or one group.
 
     Attributes:
-        groupid: the group's id when each stands alone, else empty.
+        groupid: the group's id when each is alone, else empty.
         offset: where they begin.
         length: how many bytes, without the last newline.
         groups: how many groups.
@@ -58,7 +58,7 @@ class ByteRun:
 
 @dataclass
 class Trailer:
-    """What stands in a part: its runs in order, the root rows of registries that sort into it.
+    """What is in a part: its runs in order, the root rows of registries that sort into it.
 
     Attributes:
         lost: what could not be said (`Losses.by_rule`).
@@ -71,7 +71,7 @@ class Trailer:
     partly: list[RegistryId] = field(default_factory=list)
 
     def text(self) -> bytes:
-        """Write it as the last line of a part, whose last digits tell its length."""
+        """Write it as the last line of a part, whose last digits show its length."""
         line = json.dumps(vars(self) | {"runs": [asdict(run) for run in self.runs]}).encode()
         return line + f"{len(line):0{TRAILER_DIGITS}}".encode()
 
@@ -113,7 +113,7 @@ def write_lines(rows: Iterable[Stored], style: WriteStyle) -> Iterator[bytes]:
     losses = Losses(style.examples)
     known = layout_of(style.dialect).collections
     run: ByteRun | None = None
-    held: bytes | None = None  # the last line: whether a comma follows it tells the next group
+    held: bytes | None = None  # the last line: a comma follows if there is another group
     offset = 0
     for (registryid, collection, groupid), members in groupby(rows, key=_group_of):
         if not collection:

@@ -153,7 +153,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
     Args:
         log: rows of `changes`.
         partitions: how many tasks share them; they hold the groups in order.
-        with_raw: keep all of `raw`, and not only where it tells how a date was written.
+        with_raw: keep all of `raw`, and not only where it shows how a date was written.
 
     Returns:
         Columns of `Stored`, leaves where the log has them; dates in microseconds.
@@ -285,7 +285,7 @@ def _write_texts(target: Target, texts: dict[str, bytes], exported: Exported) ->
 
 
 class _Parts:
-    """What stands in the parts: by registry its runs with the part of each, in order, its root row; and what was lost."""
+    """What is in the parts: by registry its runs with the part of each, in order, its root row; and what was lost."""
 
     def __init__(self, target: Target, examples: int) -> None:
         self.runs: dict[RegistryId, list[tuple[str, ByteRun]]] = {}
@@ -333,7 +333,7 @@ def _join(target: Target, parts: _Parts, request: ExportRequest) -> Exported:
 
 
 def _head(registryid: RegistryId, parts: _Parts, style: WriteStyle, losses: Losses) -> bytes:
-    """Write a registry's own attributes, and tell what of them cannot be said."""
+    """Write a registry's own attributes, and record which of them cannot be expressed."""
     root = parts.roots.get(registryid)
     if style.source:
         return source_of_group(root)
@@ -386,7 +386,7 @@ def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, ByteRun
 
 
 def _write_array(file: TargetFile, runs: list[tuple[str, ByteRun]], style: WriteStyle) -> None:
-    """Write an array of groups; a group that has a file of its own stands there alone."""
+    """Write an array of groups; a group that has its own file is there alone."""
     is_alone = style.by_group and len(runs) == 1
     file.write(b"" if is_alone else b"[")
     for index, (part, run) in enumerate(runs):

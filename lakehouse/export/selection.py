@@ -1,4 +1,4 @@
-"""Which entities an export of a few takes along, so that it stands on its own: what they hold and what they refer to.
+"""Which entities an export of a few takes along, so that it is complete: what they hold and what they refer to.
 
 A unit is a group, an endpoint, a message or a schema; the latter two with their Versions. Followed are `basemessage`, `xref`,
 `dataschemaxid`, `dataschemauri`, an endpoint's `messagegroups` and `willmessage`; what is not in the registry is left out.

@@ -1,6 +1,6 @@
 """Where an export goes: a file or folder on any filesystem that Hadoop reaches, under its name only when it is complete.
 
-All is written beside the target under a temporary name that starts with `.`, and renamed at the end.
+All is written next to the target under a temporary name that starts with `.`, and renamed at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Target:
         location: what the user named.
         replace: a folder that holds an earlier export gives way to this one, whole; files are always replaced.
         suffix: what names of exported files end with: a folder with others is no earlier export.
-        scratch: URI of a folder beside it for parts; removed in the end.
+        scratch: URI of a folder next to it for parts; removed at the end.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Target:
         return sorted(name for name in names if name.startswith("part-"))
 
     def last_line(self, part: str, digits: int) -> bytes:
-        """Read the last line of a part without the digits at its end, which tell its length."""
+        """Read the last line of a part without the digits at its end, which show its length."""
         path = f"{self._parts}/{part}"
         entry = self._fs.entry(path)
         length = 0 if entry is None else entry.size

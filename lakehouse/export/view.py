@@ -2,7 +2,7 @@
 
 Runs on the executors; pure. A message shows the attributes of its default Version, `meta` and `versions` (MSG-070). URLs are
 references into the document (`#/messagegroups/g`), or absolute ones below a base. Declarations of protocols other than AMQP
-that hold nothing but a value are written as that value (requirements.md 15). `docs/export.md` tells what differs from a source.
+that hold nothing but a value are written as that value (requirements.md 15). `docs/export.md` shows what differs from a source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakehouse.text.xid import last_id, xid_of
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
 COLLECTIONS = tuple(sorted(MEMBERS))
-_NOT_SHOWN = ("isdefault", "deprecated")  # of the default Version at the message, whose own `deprecated` stands in `meta`
+_NOT_SHOWN = ("isdefault", "deprecated")  # of the default Version at the message, whose own `deprecated` is in `meta`
 _DATES = ("createdat", "modifiedat")
 
 
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
     body: JsonText
     raw: JsonText | None
     leaves: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
-    is_held: bool = False  # by documents, so that no client changes it; told to who shows it to clients
+    is_held: bool = False  # by documents, so that no client changes it
 
 
 class Urls(NamedTuple):
@@ -219,7 +219,7 @@ def _text(moment: int) -> str:
 def _collapse(versions: Iterable[dict[str, Any]], group_protocol: str | None) -> None:
     """Write declarations in `protocoloptions` that hold a value only as that value, where they are read back as what they are.
 
-    That is: under a protocol of its own, or the group's when no Version of the message names one.
+    That is: under its own protocol, or the group's when no Version of the message names one.
     """
     every = list(versions)
     inherited = family_of(group_protocol) if not any("protocol" in version for version in every) else None

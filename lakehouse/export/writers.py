@@ -1,7 +1,7 @@
 """How a group and what it holds become text: in normal form, as they came in, or in another dialect.
 
-A writer is made for one group, is told its members one after the other, and gives the text of each, and the texts before and
-behind them. What it cannot say in a dialect it tells.
+A writer is made for one group, gets its members one after the other, and gives the text of each, and the texts before and
+behind them. It records what it cannot express in a dialect.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class WriteStyle:
     Attributes:
         base_url: URLs are absolute ones below it; None: references into the document.
         source: write entities as they came in, without what a registry computes.
-        by_group: each group becomes a document of its own.
+        by_group: each group becomes its own document.
         dialect: one of `tables.WRITABLE` or `tables.WHOLE_DIALECTS`.
         perspective: of AsyncAPI, `client` or `server`: whose sending and receiving is described.
-        examples: how many examples are told of what the dialect cannot say, for each rule.
+        examples: how many examples to report of what the dialect cannot express, for each rule.
     """
 
     base_url: str | None = None
@@ -74,12 +74,12 @@ class GroupWriter:
         return orjson.dumps(last_id(xid)) + b":" + as_bytes(view)
 
     def head(self) -> bytes:
-        """Write what stands before the members, of which the first one has been written."""
+        """Write what is before the members, of which the first one has been written."""
         url = self.urls.of(self.collection, self.groupid, self.members)
         return self._keyed(with_member(as_bytes(self._attributes()), f"{self.members}url", orjson.dumps(url)))
 
     def tail(self, count: int) -> bytes:
-        """Write what stands behind so many members."""
+        """Write what is behind so many members."""
         return b'},"%scount":%d}' % (self.members.encode(), count)
 
     def _attributes(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class _Respelled(GroupWriter):
         view = resource_view(xid, own, versions, None, self.urls, bare=False)
         family = family_of(self.view.get("protocol"))
         written, losses = to_dialect(view, self.style.dialect, ENTITIES_OF[self.members], family)
-        # A message shows what its default Version says: what is lost of that is told once.
+        # A message shows what its default Version says: what is lost of that is reported once.
         default = f"/versions/{view.get('versionid')}"
         told = {loss.pointer for loss in losses}
         self._lose(xid, [loss for loss in losses if default + loss.pointer not in told])

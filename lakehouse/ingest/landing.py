@@ -1,6 +1,6 @@
 """`lakehouse ingest --watch`: documents are loaded as they come into a folder, by Structured Streaming.
 
-The stream tells only which documents are new or changed, also under an old name: Spark's own file source never sees the latter.
+The stream shows only which documents are new or changed, also under an old name: Spark's own file source never sees the latter.
 Each batch of them is one ingest. That each counts once is not the stream's doing: the log knows every document by URI and hash,
 so a batch that comes again, or a document offered twice, commits nothing.
 """
@@ -90,7 +90,7 @@ class LandingSource(DataSource):
 
 
 class LandingReader(DataSourceStreamReader):
-    """Reads the folder anew for each batch; an offset is the last change seen, and which documents were seen just before it."""
+    """Reads the folder again for each batch; an offset is the last change seen, and which documents were seen just before it."""
 
     def __init__(self, folder: str, max_documents: int) -> None:
         self.folder = folder
@@ -136,8 +136,8 @@ def between(found: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]
 def list_documents(folder: str) -> list[FolderEntry]:
     """List the documents below a folder, the oldest change first; what Spark would hide is left out.
 
-    A local file tells when its name or its content changed, so one that was moved in with an old date is seen; an object store
-    tells when it was put there.
+    A local file shows when its name or its content changed, so one that was moved in with an old date is seen; an object store
+    shows when it was put there.
     """
     local = re.sub(r"\Afile:/*", "/", folder)
     found = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
@@ -162,7 +162,7 @@ def watch(
         settings: the warehouse; the stream remembers below it what it has seen.
         landing: what is watched.
         told: is called with the summary of each batch.
-        is_stopped: tells whether to stop; asked each second.
+        is_stopped: returns whether to stop; asked each second.
         registry_from: as in `ingest`.
         request: as in `ingest`.
         watcher: as in `ingest`.

@@ -1,4 +1,4 @@
-"""Versions of definitions of the CNCF catalog draft get their numbers, which only the catalog can tell (2.2, 2.2.5).
+"""Versions of definitions of the CNCF catalog draft get their numbers, which only the catalog can know (2.2, 2.2.5).
 
 A definition that changed becomes a new Version, numbered one above the highest that ever was; a Version that exists never
 changes, and the latest is the default. The Version that a document holds is found again by the number that the document gives
@@ -320,7 +320,7 @@ def _refusal(rows: DataFrame, rule: str, message: str, hint: str) -> DataFrame:
 
 
 def _without(staged: DataFrame, refused: DataFrame) -> DataFrame:
-    """Take out what was refused, with all that stands below it."""
+    """Take out what was refused, with all that is below it."""
     return staged.join(_fallen(refused), on=_is_below(), how="left_anti")
 
 

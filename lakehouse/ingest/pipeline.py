@@ -68,15 +68,15 @@ _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they t
 
 @dataclass(frozen=True)
 class IngestRequest:
-    """What is asked for beside loading.
+    """Options of an ingest besides what is loaded.
 
     Attributes:
         policy: what the ingest may do.
         strict: refuse a document whole when it has an error.
-        dry_run: tell what would change, and do nothing.
+        dry_run: return what would change, and do nothing.
         label: name for the snapshot; one is committed even when nothing changed.
         dialect: read all documents as of this dialect; None detects each one's.
-        command: what the snapshot tells of who committed it.
+        command: what the snapshot records as its origin.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -120,8 +120,8 @@ def ingest(
         settings: warehouse, registry, limits.
         sources: files, folders, globs, URIs.
         registry_from: 'document' or 'folder': name each document's registry after its path; None: what it says itself.
-        request: what it may do, and what is asked for beside.
-        watcher: is told of the stages.
+        request: its options.
+        watcher: is notified of the stages.
         root: URI that the documents' paths are relative to; None: what each source says.
         located: what the sources, which are files then, are copies of.
 

@@ -47,7 +47,7 @@ class Text(NamedTuple):
 class _Holding(NamedTuple):
     """A document that holds an entity which would be published, and which of the staged documents says it; None: it was not read.
 
-    is_written: the entity would be written anew as this document says.
+    is_written: the entity would be written again as this document says.
     """
 
     document: str

@@ -84,7 +84,7 @@ class Planner:
         self.committed_at = head.next_moment()
         self.now = micros_of(self.committed_at)
         self.rejected = 0
-        self.findings: list[Finding] = []  # beside those of the stage
+        self.findings: list[Finding] = []  # besides those of the stage
         self._parsed: dict[Said, dict[str, Any]] = {}
         self._deleted: dict[Key, int] = {}
         self.stage = CollectedStage(rows)

@@ -50,7 +50,7 @@ from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_resource
 
 _CLAIM = StructType([StructField("document_uri", StringType())])
-# What the commit and the house expectations read of a comparison.
+# What the commit and the user's expectations read of a comparison.
 _COMPARED = StructType(
     [
         *(CHANGES[name] for name in (*KEY, "op")),

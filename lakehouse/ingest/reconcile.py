@@ -162,12 +162,12 @@ def settle(
 ) -> Settled:
     """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
 
-    What a rule refuses may leave another document's definition, or the published one, in its place: so that is looked at anew.
+    What a rule refuses may leave another document's definition, or the published one, in its place: so that is checked again.
 
     Args:
         spark: the session.
         settings: whether and how the rules between entities are applied.
-        head: snapshot that the entity tables stand at.
+        head: snapshot that the entity tables are at.
         stage: columns `schema.STAGE`, as the documents were read.
         refused: findings of the stage that the facts of its documents do not count; None: there are none.
         before: what was known and is gone.

@@ -51,7 +51,7 @@ class Sources:
         roots: for each source the URI that document paths are relative to, longest first.
         scopes: regular expressions (Java) for the URIs that each source covers: a known document that one of them matches and
             that is not found any more has vanished. A folder covers what a search of it lists, a glob what it matches, a file
-            itself; none covers what stands in a folder that cannot be read.
+            itself; none covers what is in a folder that cannot be read.
         hidden: what is not read, and why (local folders only, and what a glob matches).
         named: files that were named, and not only found in a folder or by a glob.
         empty: empty files as far as they are known: Spark does not list them.
@@ -186,7 +186,7 @@ def _read(parts: list[DataFrame], stream_bytes: int) -> DataFrame:
 def registry_from_path(mode: str, roots: list[str]) -> Column:
     """Return a document's registry by its path (decision 2): `document`, the path without suffixes; `folder`, its folder.
 
-    A document that stands directly in its SOURCE has no folder below it and goes into `default`.
+    A document that is directly in its SOURCE has no folder below it and goes into `default`.
     """
     uri = F.col("document_uri")
     relative = uri

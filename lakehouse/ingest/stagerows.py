@@ -112,7 +112,7 @@ class CollectedStage:
         return stage, [one for one in found if said_of(one) not in known]
 
     def without(self, found: list[Finding]) -> tuple[CollectedStage, list[Finding]]:
-        """Take what was refused out of the stage, and what cannot live without it: each with a finding of its own.
+        """Take what was refused out of the stage, and what cannot live without it: each with its own finding.
 
         Returns:
             The stage without it, and the findings about what was taken out, with its text. The others may be different once that

@@ -98,7 +98,7 @@ def summarise(stage: DataFrame, plan: Plan, documents: dict[str, int], *, dry_ru
         dry_run: list the changed entities, too.
 
     Returns:
-        What came out, but for the snapshot, the seconds and what the sources hold beside.
+        What came out, but for the snapshot, the seconds and what else the sources hold.
     """
     entities = _no_outcomes()
     for table, ops in plan.counts.items():

@@ -1,4 +1,4 @@
-"""Documents that are as they were at their last load: their hash tells, and they are not opened again.
+"""Documents that are as they were at their last load: their hash is the same, and they are not opened again.
 
 Only a document that changed, or of which something was refused, goes on to be parsed.
 """
@@ -29,7 +29,7 @@ class Reread:
     Attributes:
         force: all of them.
         dialect: what was read as of another one than this.
-        strict: what had findings: an error that is told, and refuses nothing else, refuses the document now.
+        strict: what had findings: an error that rejects nothing otherwise rejects the document now.
         documents: these, by their URIs.
     """
 
@@ -52,7 +52,7 @@ def with_unchanged(
         documents: as from `read_documents`.
         known: one row per document and registry, as from `current_documents`.
         registry: registry that the documents go into; None when each document says it itself.
-        is_named: tells documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
+        is_named: marks documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
         reread: what is parsed all the same.
 
     Returns:
@@ -123,7 +123,7 @@ def find_followers(known: DataFrame, gone: DataFrame, stage: DataFrame) -> list[
         stage: columns `schema.STAGE`, with the unchanged documents.
 
     Returns:
-        Their URIs: of each such registry the next document, and those of which something is told.
+        Their URIs: of each such registry the next document, and those with findings.
     """
     if is_empty(gone):
         return []
@@ -140,7 +140,7 @@ def find_followers(known: DataFrame, gone: DataFrame, stage: DataFrame) -> list[
 def find_displaced(compared: DataFrame, stage: DataFrame) -> list[str]:
     """Find unchanged documents from which others take an entity.
 
-    They wait with it, and so the next ingest reads them. What is then told of them is told now: the same documents again change
+    They wait with it, and so the next ingest reads them. Their findings are reported now: the same documents again change
     nothing.
 
     Args:
@@ -188,7 +188,7 @@ def without_content_of_unchanged(
         registry: as for `with_unchanged`.
         stream_bytes: as for `read_documents`.
         reread: as for `with_unchanged`.
-        is_judged: tells of all documents, by their URIs, that they were judged as they are known; None: nothing tells it.
+        is_judged: returns whether all documents, by their URIs, were judged with these facts; None: unknown.
     """
     documents = read_documents(spark, sources, stream_bytes)
     every = with_unchanged(documents, known, registry, sources.is_named(), reread)

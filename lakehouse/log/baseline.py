@@ -20,7 +20,7 @@ from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.materialize import is_empty, is_known_empty, materialize, no_rows
 from lakehouse.store.schema import CHANGES, ENTITY_TABLES, Table
 
-# What of an entity is compared, beside its key and its content_hash; and what only some kinds of entities have.
+# What of an entity is compared, besides its key and its content_hash; and what only some kinds of entities have.
 STATE = (*LIFE, "document_uris", "snapshot_id")
 OPTIONAL = {"isdefault": BooleanType(), "defaultversionid": StringType()}
 _FEW_REGISTRIES = 100
@@ -32,7 +32,7 @@ class Baseline:
     """What a stage is compared with: read once, however often the rules between entities take something out of the stage.
 
     Attributes:
-        head: snapshot that the entity tables stand at.
+        head: snapshot that the entity tables are at.
         committed_at: time of the snapshot to come; never before the head's.
         policy: what the ingest may do.
         log: rows of `changes` up to the head.
@@ -66,7 +66,7 @@ def read_baseline(
 
     Args:
         spark: the session.
-        head: snapshot that the entity tables stand at.
+        head: snapshot that the entity tables are at.
         stage: columns `schema.STAGE`, as the documents were read.
         policy: what the ingest may do.
         known: as from `current_documents` at the head.
@@ -131,7 +131,7 @@ def concerned_registries(*rows: DataFrame) -> list[str] | None:
 
 
 def of_registries(rows: DataFrame, registries: list[str] | None) -> DataFrame:
-    """Keep rows of some registries; None: of all. Told by their names, Delta leaves out files."""
+    """Keep rows of some registries; None: of all. By their names, Delta skips files."""
     return rows if registries is None else rows.filter(F.col("registryid").isin(registries))
 
 

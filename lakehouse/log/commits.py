@@ -73,7 +73,7 @@ class Totals(NamedTuple):
 
 
 def read_head(spark: SparkSession) -> Head:
-    """Read the newest snapshot of the log: its commit tells it; where that was another's, the table is asked."""
+    """Read the newest snapshot of the log from its commit's metadata, else from the table."""
     if not spark.catalog.databaseExists(SCHEMA):  # a dry run where there is no catalog yet
         return Head()
     for told in told_by_appends(spark, "changes"):
@@ -162,14 +162,14 @@ def commit_rows(
 
 
 def own_bodies(totals: Totals, run: CommitInfo) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """Return what a commit adds of its own: its user metadata, and kind, xid and body of the rows that are not of entities."""
+    """Return what a commit adds besides entities: its user metadata, and kind, xid and body of its other rows."""
     snapshot_id = totals.head.snapshot_id + 1
     snapshot = _snapshot_body(totals, run, snapshot_id, [])
     return _user_metadata(snapshot_id, snapshot, run), _bodies(snapshot, [])
 
 
 def commit_label(spark: SparkSession, head: Head, label: Label, run: CommitInfo) -> Head:
-    """Append a name for a snapshot; the row is a snapshot of its own, in which nothing else changed.
+    """Append a label of a snapshot; its row is the only change of a new snapshot.
 
     Raises:
         CommitLost: another writer has taken that snapshot; nothing was appended.

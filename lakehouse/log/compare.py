@@ -25,7 +25,7 @@ from lakehouse.text.timestamps import micros_of
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
-    rows: as from `owners.with_verdict` and `isdefault.with_defaults`; is_all_new: every entity is new, stands
+    rows: as from `owners.with_verdict` and `isdefault.with_defaults`; is_all_new: every entity is new, is
     in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
     been there before.
     """
@@ -41,7 +41,7 @@ def compare(ground: Baseline, stage: DataFrame, found: DataFrame) -> Comparison:
     Args:
         ground: what the stage is compared with.
         stage: columns `schema.STAGE`, without what was refused.
-        found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
+        found: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
     """
     policy, state = ground.policy, ground.state
     told = findings_told(stage, found)
@@ -81,7 +81,7 @@ def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
 def find_dropped(ground: Baseline, stage: DataFrame, told: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
-    A document that was rejected dropped nothing, nor did one drop what was refused in it, or what stands below that.
+    A document that was rejected dropped nothing, nor did one drop what was refused in it, or what is below that.
 
     Returns:
         One row per entity: KEY, dropped (the documents, sorted).
@@ -125,7 +125,7 @@ def _look_at(compared: DataFrame) -> _Seen:
     is_version = F.col("kind").isin(*VERSION_KIND.values())
     op = F.coalesce("op", F.lit(""))
     came_or_went = op.isin("insert", "delete")
-    # A new Version stands in a document with its message, so that only one that is not written may have been there before.
+    # A new Version is in a document with its message, so that only one that is not written may have been there before.
     may_grow = F.col("kind").isin(*VERSION_KIND) & (~op.isin("insert", "update") | F.col("is_suspect"))
     conditions = {
         "suspects": F.col("is_suspect"),

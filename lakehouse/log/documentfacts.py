@@ -78,7 +78,7 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
 def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disputes: DataFrame | None) -> DataFrame:
     """Keep the documents whose facts differ from those of their last load, and those that are gone.
 
-    What a document that is rejected said before stands, so it stays of the dialect in which it said that.
+    What a rejected document said before remains valid, so it stays of the dialect in which it said that.
 
     Args:
         facts: as from `document_facts`.

@@ -1,7 +1,7 @@
 """Dry runs: an ingest is planned against the catalog as it would find it, and nothing is written, also where there is no catalog.
 
-What an ingest would mend first is read from the log instead: tables that lag behind since a process died, tables of an older
-release, tables that are not there. Temporary views stand in for them, so that queries of house rules see them too. What was
+What an ingest would fix first is read from the log instead: tables that lag behind since a process died, tables of an older
+release, tables that are not there. Temporary views stand in for them, so that queries of the user's rules see them too. What was
 parsed is kept by the executors and no file is staged, so a dry run needs no place that all of them reach.
 """
 

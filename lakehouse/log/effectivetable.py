@@ -1,7 +1,7 @@
 """The stored result of flattening, `effective_messages`: refreshed for exactly the messages whose chains a change touches.
 
 The view `computed_messages` computes it: `scope` is the affected messages, and `messages` and `versions` are
-those rows of the tables that their chains pass through. Each row tells in `depends_on` where its definition was sought, found or
+those rows of the tables that their chains pass through. Each row shows in `depends_on` where its definition was sought, found or
 not, so a message is affected when it changed itself, or when it depends on one that did.
 """
 
@@ -35,7 +35,7 @@ _MERGED = (
 def append_all(
     session: SparkSession, settings: Settings | None, snapshot_id: int, fresh: Mapping[str, DataFrame] | None = None
 ) -> None:
-    """Fill the empty table, as a transaction of its own, so that two processes cannot both do it.
+    """Fill the empty table, as its own transaction, so that two processes cannot both do it.
 
     Args: as for `compute_all`.
     """
@@ -49,9 +49,9 @@ def compute_all(
     """Compute all rows of the table from `messages` and `versions` as they are.
 
     Args:
-        session: a session of its own.
+        session: its own session.
         settings: how far chains are followed.
-        snapshot_id: the snapshot that the rows tell of.
+        snapshot_id: the snapshot that the rows describe.
         fresh: the rows of the two tables, with op, where they are at hand; None: the tables are read.
     """
     parts = {} if fresh is None else {name: rows.filter("op <> 'delete'").drop("op") for name, rows in fresh.items()}
@@ -70,10 +70,10 @@ def refresh(
     snapshot_id: int,
     fresh: Mapping[str, DataFrame] | None = None,
 ) -> None:
-    """Compute the affected rows again, and let go those of messages that are no more; it may be repeated.
+    """Compute the affected rows again, and delete those of deleted messages; it may be repeated.
 
     Args:
-        session: a session of its own, in which the entity tables have reached the snapshot, or `fresh` tells what they lack.
+        session: its own session, in which the entity tables have reached the snapshot, or `fresh` has what they lack.
         settings: how far chains are followed.
         changes: rows of the log that the table has not seen, of messages and Versions.
         snapshot_id: the snapshot that the table reaches.
@@ -108,7 +108,7 @@ def take(session: SparkSession, rows: DataFrame, *, is_new: bool) -> None:
     """Take rows that were computed by `domain.bodies`: those of messages that are no more are left out.
 
     Args:
-        session: a session of its own.
+        session: its own session.
         rows: columns of the table, and is_there (NULL: the message is no more).
         is_new: the table holds nothing yet.
     """

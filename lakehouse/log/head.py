@@ -1,4 +1,4 @@
-"""The newest snapshot of the log, and what a row of the log says of an entity beside its texts."""
+"""The newest snapshot of the log, and what a row of the log says of an entity besides its texts."""
 
 from __future__ import annotations
 

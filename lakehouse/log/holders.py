@@ -81,7 +81,7 @@ def _unsaid(ground: Baseline, holders: DataFrame, known: DataFrame) -> DataFrame
     left = materialize(holders.join(known.select(*KEY), on=KEY, how="left_anti"))
     state = ground.state.filter(F.col("kind").isin([kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values()]))
     named = left.select("registryid", "xid").limit(_FEW_HOLDERS + 1).collect()
-    if len(named) <= _FEW_HOLDERS:  # told by their names, Delta leaves out files
+    if len(named) <= _FEW_HOLDERS:  # by their names, Delta skips files
         state = state.filter(F.col("registryid").isin(sorted({one["registryid"] for one in named})))
         state = state.filter(F.col("xid").isin(sorted({one["xid"] for one in named})))
     return as_compared(state.join(left, on=KEY, how="left_semi")).withColumn("has_text", F.lit(False))
@@ -118,7 +118,7 @@ def _counted(ground: Baseline, holders: DataFrame) -> DataFrame:
 def _declared(ground: Baseline, stored: DataFrame) -> DataFrame:
     """Return what documents declared of parents, by the stored texts: KEY, has_epoch, has_modifiedat.
 
-    The text of a message may stand with its default Version.
+    The text of a message may be that of its default Version.
     """
     version_kind = F.create_map(*(F.lit(part) for pair in VERSION_KIND.items() for part in pair))
     defaults = stored.filter(F.col("kind").isin(*VERSION_KIND)).select(

@@ -1,6 +1,6 @@
 """How the rows of a table that is not small are laid out in files when it is first written: by their key, ten thousand in each.
 
-So what asks by key opens few files, and a MERGE of some rows writes few others anew. `maintain` lays out what comes later.
+So a query by key opens few files, and a MERGE of some rows rewrites few others. `maintain` lays out what comes later.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from lakehouse.store.sessions import is_interpreted
 FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out
 _SMALL_LOG = 4 << 20  # bytes: no table is worth an order then
 _FEW_ROWS = 20_000  # that are not worth an order
-_ROWS_OF_A_FILE = 10_000  # of which a MERGE writes all anew; more where there would be many files
-_MOST_ROWS_OF_A_FILE = 40_000  # written anew in about a second
+_ROWS_OF_A_FILE = 10_000  # which a MERGE rewrites whole; more where there would be many files
+_MOST_ROWS_OF_A_FILE = 40_000  # rewritten in about a second
 _MANY_FILES = 25
 _MOST_FILES = 200
 _SAMPLED = 100  # keys for each file

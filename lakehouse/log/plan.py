@@ -1,4 +1,4 @@
-"""What a stage changes against the current state of the catalog, told without reading a text twice.
+"""What a stage changes against the current state of the catalog, without reading a text twice.
 
 Everything here is narrow: keys, hashes, dates, owners. The texts stay in the stage until `commits.commit` appends them.
 Decisions 3 to 9 of docs/decisions.md.
@@ -71,7 +71,7 @@ class Plan:
         counts: rows of `compared` by table and op; `unchanged` and `refused` too.
         document_rows: rows of `documents`.
         digest: of all rows, whatever their order.
-        whole_stage: all entities of the stage are new, and each stands in one document.
+        whole_stage: all entities of the stage are new, and each is in one document.
         displaced: entities that are taken from documents which were not read.
         decided: what the driver knows of it; None: Spark made the plan.
     """
@@ -112,13 +112,13 @@ def changed_rows(counts: dict[str, dict[str, int]]) -> dict[str, int]:
 
 
 def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, found: DataFrame) -> Plan:
-    """Plan what a comparison tells.
+    """Return the plan of a comparison's changes.
 
     Args:
         ground: what the stage was compared with.
         stage: columns `schema.STAGE`, without what was refused.
         comparison: as from `compare`.
-        found: findings beside those of the stage; columns row, document_uri, registryid, kind, xid, finding.
+        found: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
 
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
@@ -126,7 +126,7 @@ def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, fou
     compared = with_grown(ground, comparison)
     count = _count(compared)
     findings = find_refusals(compared, stage)
-    if not count.told:
+    if not count.reported:
         findings = findings.limit(0)
     facts = document_facts(stage, found.unionByName(findings))
     more = _disputes(ground, stage, compared, findings_told(stage, found), count)
@@ -156,14 +156,14 @@ def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, fou
     )
 
 
-def _disputes(ground: Baseline, stage: DataFrame, compared: DataFrame, told: DataFrame, count: _Count) -> DataFrame | None:
+def _disputes(ground: Baseline, stage: DataFrame, compared: DataFrame, findings: DataFrame, count: _Count) -> DataFrame | None:
     """Return the disputes of documents as from `disputes.by_document`; None if there are none, before and after."""
     broken = None
-    refused = materialize(refused_in(told))
+    refused = materialize(refused_in(findings))
     if not is_empty(refused):
         owned = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
         broken = materialize(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
-    if not count.told and ground.said is None and broken is None:
+    if not count.reported and ground.said is None and broken is None:
         return None
     stands = None if ground.said is None else materialize(standing(ground.said, stage, refused))
     return materialize(by_document(disputes_after(compared, stands, broken)))
@@ -173,14 +173,14 @@ class _Count(NamedTuple):
     """Totals of a comparison.
 
     by_table: rows by table and outcome; digest: of the changed rows; all_single_inserts: all are new, each in one document, and
-    published as it says; told: rows that findings or disputes are about; displaced: of these, whose owners that were not read are
-    none any more.
+    published as it says; reported: rows that findings or disputes are about; displaced: of these, rows whose former owners were
+    not read.
     """
 
     by_table: dict[str, dict[str, int]]
     digest: int
     all_single_inserts: bool
-    told: int
+    reported: int
     displaced: int
 
 
@@ -190,7 +190,7 @@ def _count(compared: DataFrame) -> _Count:
     folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
         F.count("*").alias("n"),
         F.count_if(~is_single).alias("others"),
-        F.count_if("is_told").alias("told"),
+        F.count_if("is_told").alias("reported"),
         F.count_if(F.size("displaced") > 0).alias("displaced"),
         rows_digest(),
     )
@@ -203,7 +203,7 @@ def _count(compared: DataFrame) -> _Count:
         by_table,
         reduce(lambda one, other: one ^ other, written, 0),
         not any(total["others"] for total in totals),
-        sum(total["told"] for total in totals),
+        sum(total["reported"] for total in totals),
         sum(total["displaced"] for total in totals),
     )
 

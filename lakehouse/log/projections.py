@@ -1,7 +1,7 @@
 """The entity tables follow the log: each takes the rows above its own position in one commit that may be repeated.
 
 A process that died between commit and projection loses nothing: the next one that writes (an ingest, `validate`, a rebuild, a
-restore, a server) rolls the tables forward first. Until then the tables are behind the log, and read as they stand.
+restore, a server) rolls the tables forward first. Until then the tables are behind the log, and read as they are.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def effective_version(spark: SparkSession, past: Head) -> int | None:
 
 
 def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
-    """Make an entity table anew from the log, in one commit; what it held is not read."""
+    """Make an entity table again from the log, in one commit; what it held is not read."""
     session = open_sibling(spark)
     log = session.table(table_name("changes"))
     rows = last_rows(log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") <= head.snapshot_id)))
@@ -142,7 +142,7 @@ def rebuild_table(spark: SparkSession, table: Table, head: Head) -> None:
 
 
 def rebuild_effective(spark: SparkSession, settings: Settings, head: Head) -> None:
-    """Compute `effective_messages` anew from the tables, in one commit; what it held is not read."""
+    """Compute `effective_messages` again from the tables, in one commit; what it held is not read."""
     session = open_sibling(spark)
     rows = effectivetable.compute_all(session, settings, head.snapshot_id)
     keys = session.table(table_name(MESSAGES.name)).select("registryid", "xid")
@@ -165,7 +165,7 @@ def project(changes: DataFrame, table: Table, *also: str) -> DataFrame:
     Args:
         changes: rows of one kind, one per entity; columns `schema.CHANGES`.
         table: the table of that kind.
-        also: columns of `changes` to keep beside.
+        also: more columns of `changes` to keep.
 
     Returns:
         The table's columns, and those of `also`.
@@ -343,7 +343,7 @@ def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]
     position = session.table(table_name(name)).agg(F.max("snapshot_id")).collect()[0][0] or 0
     if position >= needed:
         return False, position
-    # After deletions no row of the table tells where it stands.
+    # After deletions no row of the table has its position.
     return was_never_written(session, name), max(position, recorded_position(session, name))
 
 

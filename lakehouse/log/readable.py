@@ -23,13 +23,13 @@ def open_relations(
     tables: Iterable[str] = (),
     at: str | None = None,
 ) -> str:
-    """Make tables and views readable, and give the schema in which they stand.
+    """Make tables and views readable, and give the schema in which they are.
 
     Args:
         spark: the session.
         settings: the warehouse.
         views: the views, with those that they read.
-        tables: tables beside those that the views read.
+        tables: more tables than those that the views read.
         at: a snapshot, as in `resolve_snapshot`; None: the live tables.
 
     Raises:

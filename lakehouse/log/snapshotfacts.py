@@ -1,4 +1,4 @@
-"""Snapshots as they are told, and the texts that name one: numbers, labels, dates, times, `head`. Needs no Spark."""
+"""The facts of a snapshot, and the texts that name one: numbers, labels, dates, times, `head`. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Snapshot:
 
 
 def check_label(name: str) -> None:
-    """Check that a name can be told from numbers, times and `head`.
+    """Check that a name is none of the numbers, times and `head`.
 
     Raises:
         SettingsError: it cannot.

@@ -2,7 +2,7 @@
 
 Its views hold the last row of each entity with `snapshot_id <= id`, and then the same `ddl/views` as the live schema. So it
 lasts as long as `changes` does, whatever Delta's retention, and reading it writes nothing into the warehouse. Effective
-definitions come out of Delta's history of `effective_messages` as far as that goes back, and are computed beyond.
+definitions come from Delta's history of `effective_messages` as far as that goes back, and are computed beyond.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ parsed AS (
 SELECT
   $columns
 FROM parsed""")
-# The findings that a document had at a load up to the snapshot: the log tells, not the clock.
+# The findings that a document had at a load up to the snapshot: by the log, not by the clock.
 _VIOLATIONS = Template("""\
 SELECT
   $columns
@@ -141,7 +141,7 @@ def check_label_is_free(spark: SparkSession, name: str) -> None:
 def label_snapshot(
     spark: SparkSession, settings: Settings, text: str, name: str, *, why: str | None = None, move: bool = False
 ) -> int:
-    """Label a snapshot. The label is a row of the log, committed as a snapshot of its own.
+    """Label a snapshot. The label is a row of the log, committed as its own snapshot.
 
     Args:
         spark: the session.
@@ -188,7 +188,7 @@ def open_snapshot(spark: SparkSession, settings: Settings, snapshot_id: int, vie
         views: those of `ddl/views` that are wanted; None: all.
 
     Returns:
-        Its name: each table of the live schema stands in it as a view with the same columns, beside the views.
+        Its name: each table of the live schema is in it as a view with the same columns, next to the views.
 
     Raises:
         SnapshotNotFound: there is no such snapshot.
@@ -223,7 +223,7 @@ def _effective_view(snapshot_id: int, source: str) -> str:
 def create_view_schema(spark: SparkSession, schema: str) -> None:
     """Create a schema for views, unless it is there."""
     embedded = spark.conf.get("spark.sql.catalogImplementation") == "in-memory"
-    # Spark makes a folder for each schema; views need none, so it stands outside of the warehouse.
+    # Spark makes a folder for each schema; views need none, so they are outside of the warehouse.
     place = f" LOCATION '{scratch_folder()}/{schema}'" if embedded else ""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}{place}")
 

@@ -1,4 +1,4 @@
-"""Turns of those who write: who lost a race and plans anew, which takes seconds, is let through by servers, which commit often.
+"""Turns of those who write: servers, which commit often, wait for a writer that lost a race and plans again, in seconds.
 
 A lock of the operating system on a file of the warehouse, so it ends with the process that holds it. It keeps nobody from
 committing who does not ask: the compare-and-set of the log does that. A warehouse on an object store has no turns.
@@ -25,7 +25,7 @@ _SECONDS_BETWEEN_TRIES = 0.05
 
 
 def in_turn(warehouse: str, attempts: int, attempt: Callable[[], T]) -> T:
-    """Try a commit until it wins: once beside all others, and after a race that was lost while servers wait.
+    """Try a commit until it wins: once together with all others, and after a race that was lost while servers wait.
 
     Args:
         warehouse: path or URI, as in the settings.

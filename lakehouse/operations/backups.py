@@ -1,7 +1,7 @@
-"""Backups: the log and the findings, copied in parts into another folder; all else is made anew from them.
+"""Backups: the log and the findings, copied in parts into another folder; all else is made again from them.
 
 A backup goes up to one snapshot, so it is consistent whatever an ingest does meanwhile. The next one adds only the snapshots
-that came since. Each part is read back and its digests are computed anew before the manifest that names it is written, and
+that came since. Each part is read back and its digests are computed again before the manifest that names it is written, and
 again before anything is restored.
 
     DIR/parts/<part>/...                     rows of `changes`, and of `violations`, as Parquet

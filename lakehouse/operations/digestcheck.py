@@ -1,4 +1,4 @@
-"""The digests of the log, computed anew: whoever lost a row of a snapshot, or edited one by hand, is found here.
+"""The digests of the log, computed again: whoever lost a row of a snapshot, or edited one by hand, is found here.
 
 Each snapshot's row says how many rows it has, their digest whatever their order, and a digest chained to the snapshot before.
 """
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
 
 def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[Link, list[str]]:
-    """Compute the digests of consecutive snapshots anew.
+    """Compute the digests of consecutive snapshots again.
 
     Args:
         rows: columns `schema.CHANGES`: all rows of the snapshots after `before`.

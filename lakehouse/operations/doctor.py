@@ -1,4 +1,4 @@
-"""Doctor: tells whether a warehouse is sound, and what mends it; rebuild makes the tables anew from the log.
+"""Doctor: checks whether a warehouse is sound, and names what fixes it; rebuild makes the tables again from the log.
 
 It only reads. The log is checked against its own digests, each entity table against the log, each Delta log against what its
 folder shows. A table that cannot be read is a finding and not a failure.
@@ -60,7 +60,7 @@ _CHECKSUM = re.compile(r"\A(\d{20})\.crc\Z")
 _CHECKPOINT = re.compile(r"\A(\d{20})\.checkpoint\b.*\.parquet\Z")
 _PROPERTY = re.compile(r"^  '([^']+)' = '((?:[^'\\]|\\.)*)'", re.MULTILINE)
 _THREADS = 4
-# Of what fails deep inside a job PySpark makes an error of its own, or not.
+# Of what fails deep inside a job PySpark makes its own error, or not.
 _SPARK_FAULTS = (PySparkException, Py4JJavaError)
 _VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 
@@ -74,7 +74,7 @@ class Diagnosis:
         table: the table, or empty.
         state: ok, warning or error.
         told: what was found.
-        mend: the command or the step that mends it; empty when nothing is wrong.
+        fix: the command or the step that fixs it; empty when nothing is wrong.
     """
 
     check: str
@@ -128,7 +128,7 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
 
 
 def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
-    """Make every entity table and `effective_messages` anew from the log.
+    """Make every entity table and `effective_messages` again from the log.
 
     A table that cannot be read is moved aside first, into `_broken`.
 
@@ -160,7 +160,7 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
 
 
 def _with_log_first(found: list[Diagnosis]) -> list[Diagnosis]:
-    """Where the log itself is broken, tables made anew from it would be too: only a backup helps."""
+    """Where the log itself is broken, tables made again from it would be too: only a backup helps."""
     is_broken = any(one.state == "error" and (one.table == "changes" or one.mend == _RESTORE) for one in found)
     return [replace(one, mend=_RESTORE) if is_broken and one.mend == _REBUILD else one for one in found]
 
@@ -297,7 +297,7 @@ def _difference(has: Row, should: Row) -> str:
 def _digest(columns: StructType, names: Iterable[str]) -> list[Column]:
     """Return aggregates `n` and `digest`, which are equal for equal rows in any order."""
     maps = {column.name for column in columns if isinstance(column.dataType, MapType)}
-    # A map has no hash of its own; neither has the one inside of an address.
+    # A map has no hash; neither has the one inside of an address.
     texts = {"endpoints": F.to_json("endpoints")}
     hashable = [F.array_sort(F.map_entries(name)) if name in maps else texts.get(name, F.col(name)) for name in names]
     return [F.count("*").alias("n"), F.bit_xor(F.xxhash64(*hashable)).alias("digest")]

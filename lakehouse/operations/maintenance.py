@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _LARGE = 128 << 20  # bytes of a file that is not compacted any more
 _THREADS = 4
 _MAX_FILE = "spark.databricks.delta.optimize.maxFileSize"
-_BY_KEY = {table.name for table in ENTITY_TABLES} | {EFFECTIVE}  # tables of which a change writes some rows anew
+_BY_KEY = {table.name for table in ENTITY_TABLES} | {EFFECTIVE}  # tables of which a change writes some rows again
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Upkeep:
         table: the table.
         before: what it took before.
         after: what it takes now; the same as before in a dry run.
-        compacted: files that were written anew, sorted by the keys; in a dry run those that have not been yet.
+        compacted: files that were written again, sorted by the keys; in a dry run those that have not been yet.
         removed: files that no version within the retention needs.
         measured: files whose statistics were missing.
         retention: how far back Delta's time travel reaches.
@@ -106,8 +106,8 @@ def maintain(
     Args:
         spark: a session from `open_session`.
         settings: the warehouse, `stage_retention_hours`.
-        dry_run: tell what would be done, and do nothing.
-        full: sort all files anew, also those that are sorted already.
+        dry_run: show what would be done, and do nothing.
+        full: sort all files again, also those that are sorted already.
         names: the tables.
 
     Raises:
@@ -172,7 +172,7 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
 
 @retries(8).wraps
 def _optimize(session: SparkSession, name: str, *, full: bool) -> int:
-    """Write small files anew as larger ones, clustered by the keys if there are any; the number of files that went into them."""
+    """Write small files again as larger ones, clustered by the keys if there are any; the number of files that went into them."""
     if name in _BY_KEY and session.conf.get(_MAX_FILE, None) is None:  # what somebody set holds
         session.conf.set(_MAX_FILE, str(FILE_BYTES))
     whole = " FULL" if full and _is_clustered(session, name) else ""

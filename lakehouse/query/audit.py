@@ -1,6 +1,6 @@
 """Audits of one entity: who changed it, when, from which document, what; and who set each of its attributes.
 
-All is read out of the log. A state is the normal form of the entity with its epoch and dates; a change is told as a JSON Patch
+All is read out of the log. A state is the normal form of the entity with its epoch and dates; a change is a JSON Patch
 (RFC 6902) from the state before to the state after.
 """
 

@@ -109,7 +109,7 @@ def stream_changes(
             Kafka or wherever.
         checkpoint: folder or URI of the stream's own state.
         feeds: which feeds.
-        once: end when all that is there was told; False: go on.
+        once: end when all that is there was reported; False: go on.
 
     Returns:
         The running query; `awaitTermination` waits for its end.

@@ -22,7 +22,7 @@ from lakehouse.store.deltatables import attach_tables, tables_named_in
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import views_named_in
 
-# A condition of Spark's in the text of an error, but for those of its own faults.
+# A condition of Spark's in the text of an error, but for its internal errors.
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\] .*SQLSTATE: (?!XX)\w{5}")
 
 
@@ -71,7 +71,7 @@ def run_query(
         query: Spark SQL.
         at: snapshot in whose schema the bare names are looked up, as in `resolve_snapshot`; None: the live tables.
         diff: two snapshots, in whose schema the view `snapshot_diff` compares them.
-        allowed: what the statement may do; with less than all it runs in a session of its own.
+        allowed: what the statement may do; with less than all it runs in its own session.
 
     Raises:
         QueryError: Spark does not understand it, a name in it does not exist, or it does what is not allowed.

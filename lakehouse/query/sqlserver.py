@@ -34,7 +34,7 @@ LOOPBACK = "127.0.0.1"
 PASSWORD_VARIABLE = "LAKEHOUSE_TLS_PASSWORD"  # noqa: S105  the name of it
 ITERATIONS = 600_000
 _SECONDS_TO_START = 60
-# What must be set before the session starts. Each connection is a session of its own, with the tables and views of this one;
+# What must be set before the session starts. Each connection is its own session, with the tables and views of this one;
 # result sets come in parts.
 _SPARK = {
     "spark.sql.hive.thriftServer.singleSession": "false",
@@ -147,7 +147,7 @@ def start_server(spark: SparkSession, door: Door, allowed: Allowed = Allowed.REA
         told = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise LakehouseError(f"the server does not start: {told}") from error
     finally:
-        spark.conf.unset("hive.server2.keystore.password")  # SET would tell it
+        spark.conf.unset("hive.server2.keystore.password")  # SET would show it
     until = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < until:
         with socket.socket() as attempt:
@@ -162,7 +162,7 @@ def hash_password(name: str, password: str) -> str:
     """Return a user's line of a users file.
 
     Raises:
-        SettingsError: the name cannot stand in the file, or the password is empty.
+        SettingsError: the name cannot be in the file, or the password is empty.
     """
     if not name or ":" in name or not name.isprintable() or not password:
         raise SettingsError("a user has a name without colons, and a password.")
@@ -172,7 +172,7 @@ def hash_password(name: str, password: str) -> str:
 
 
 def write_user(file: str, name: str, password: str) -> None:
-    """Write a user into a users file, which nobody else may read; it is read at each log-in, so a server need not start anew."""
+    """Write a user into a users file, which nobody else may read; it is read at each log-in, so a server need not start again."""
     line = hash_password(name, password)
     path = Path(file)
     others = [one for one in path.read_text(encoding="utf-8").splitlines() if one.split(":")[0] != name] if path.exists() else []

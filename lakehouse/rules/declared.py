@@ -1,8 +1,8 @@
-"""The rules: what each asks, how bad it is when it is broken, how to mend it. Told by `rules.csv`, with examples beside it.
+"""The rules: what each asks, how bad it is when it is broken, how to fix it; from `rules.csv`, with examples.
 
 A row of `rules.csv` is a requirement of the specifications (its id is the one in docs/requirements.csv) or a rule of this
 store, and how it is held: `rule`, checked under its own id; `covered`, by another rule; `permissive`, nothing to check since
-the specification allows it; `export`, since it asks for something that only the serialised form has; `dialect`, told while a
+the specification allows it; `export`, since it asks for something that only the serialised form has; `dialect`, found while a
 document of an older dialect is read, since its normal form has nothing of the kind; `read`, done by reading, nothing to check.
 """
 
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
         action: quarantined, when what breaks it is not loaded; kept, also of an error when only an attribute is left out.
         table: entity table whose rows it is about; `documents` for a document as a whole.
         text: what it asks, in one sentence.
-        hint: how to mend what breaks it.
+        hint: how to fix what breaks it.
         section: where the specification says it.
     """
 
@@ -67,7 +67,7 @@ class Held(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A document fragment: where it stands (`document`, or the entity that it is), one that breaks a rule, and its repair."""
+    """A document fragment: where it is (`document`, or the entity that it is), one that breaks a rule, and its repair."""
 
     at: str
     bad: Any
@@ -117,7 +117,7 @@ def _rules(*hows: str) -> dict[str, Rule]:
     return found
 
 
-# What the catalog is checked by, and beside these what only documents of older dialects can break: all that a finding may name.
+# What the catalog is checked by, and also what only documents of older dialects can break: all that a finding may name.
 RULES: dict[str, Rule] = _rules("rule")
 TOLD: dict[str, Rule] = _rules("rule", "dialect")
 

@@ -56,7 +56,7 @@ def check_stage(
     strict: bool = False,
     known: DataFrame | None = None,
 ) -> Checked:
-    """Check what would be published: only what would be written anew can be refused, what is published is told of.
+    """Check what would be published: only what would be written again can be rejected; findings of the rest are reported.
 
     Args:
         spark: the session.
@@ -94,7 +94,7 @@ def check_stage(
 def _looked_at(stage: DataFrame, *, is_published: bool) -> DataFrame:
     """Return the rows to check if anything is published: entities, and documents that were read.
 
-    One that is rejected holds no entities, and what it said before stands: that is told of, whichever else was read.
+    A rejected one has no entities, and what it said before remains valid: that is checked, whatever else was read.
     """
     is_read = ~F.get_json_object("facts", "$.status").isin("unchanged", "skipped")
     return stage.filter((F.col("row") == "entity") | (F.lit(is_published) & (F.col("row") == "document") & is_read))
@@ -103,7 +103,7 @@ def _looked_at(stage: DataFrame, *, is_published: bool) -> DataFrame:
 def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
     """Take out what a document gives a row and an error for: no row with an error that refuses it goes further.
 
-    A group that stands in both spellings of its collection is read as two, of which one is refused: the document contradicts
+    A group that is in both spellings of its collection is read as two, of which one is refused: the document contradicts
     itself, so neither is loaded.
     """
     keys = ["document_uri", *KEY]
@@ -120,7 +120,7 @@ def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
 
 
 def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
-    """Take what was refused out of the stage, and what cannot live without it: each with a finding of its own."""
+    """Take what was refused out of the stage, and what cannot live without it: each with its own finding."""
     entities = stage.filter(F.col("row") == "entity")
     keys = ["document_uri", *KEY]
     refused = found.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
@@ -152,7 +152,7 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
 
 
 def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None) -> Checked:
-    """Refuse each document with an error whole: one finding, which tells the errors.
+    """Refuse each document with an error whole: one finding, which lists the errors.
 
     One that was loaded stays in its registry with all that is published of it, whichever it names now.
 

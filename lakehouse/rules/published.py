@@ -146,7 +146,7 @@ def check_published_entity(parents: Parents, attributes: dict[str, Any]) -> list
         attributes: in normal form.
 
     Returns:
-        Findings, columns `FOUND`; none for kinds that have no rules of their own.
+        Findings, columns `FOUND`; none for kinds without rules.
     """
     if parents.kind not in _CHECKED:
         return []

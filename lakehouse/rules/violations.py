@@ -43,7 +43,7 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
 def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
     """Return findings without those that `violations` has about the same entity, with the same text and action.
 
-    An ingest tells where a finding stands in the document, a validation where it stands in the normal form.
+    A finding of an ingest has a place in the document, one of a validation a place in the normal form.
 
     Args:
         spark: the session.

@@ -1,6 +1,6 @@
 """The catalog's tables: created from `ddl/tables`, attached as late as a command needs them.
 
-Without a metastore each session attaches the tables that stand under the warehouse folder; with one (Hive, Unity Catalog) they
+Without a metastore each session attaches the tables that are under the warehouse folder; with one (Hive, Unity Catalog) they
 are there already. Names, not paths, are used everywhere else.
 """
 
@@ -33,7 +33,7 @@ SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4
-# Whether the session's catalog, or its metastore, is told the columns of tables, for which Delta computes the state of each.
+# Whether the session's catalog, or its metastore, gets the columns of tables, for which Delta computes the state of each.
 TELL_CATALOG = "spark.databricks.delta.catalog.update.enabled"
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
@@ -166,7 +166,7 @@ def tables_named_in(query: str) -> list[str]:
 
 
 def _use_schema(spark: SparkSession, settings: Settings) -> None:
-    """Make the schema the current one; without a metastore its tables stand right below the warehouse folder.
+    """Make the schema the current one; without a metastore its tables are right below the warehouse folder.
 
     Raises:
         WarehouseError: the session has the tables of another warehouse.

@@ -8,4 +8,4 @@ VERSION_KIND = {"message": "version", "schema": "schemaversion"}
 
 KEY = ["registryid", "kind", "xid"]
 
-OVER_HTTP = "lakehouse:http"  # owner of what came over HTTP, where the URI of a document stands otherwise
+OVER_HTTP = "lakehouse:http"  # owner of what came over HTTP, in place of a document's URI

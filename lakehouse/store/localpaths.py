@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakehouse.errors import TargetError, WarehouseError
 
-STAGES = "_stage"  # folder of a warehouse in which each run has a folder of its own while it lasts
+STAGES = "_stage"  # folder of a warehouse in which each run has its own folder while it lasts
 _SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]*:")
 
 

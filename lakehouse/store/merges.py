@@ -49,10 +49,10 @@ def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
 
 
 def fill_table(session: SparkSession, name: str, rows: DataFrame) -> None:
-    """Write the first rows of a table, as a transaction of its own, so that two processes cannot both do it.
+    """Write the first rows of a table, as its own transaction, so that two processes cannot both do it.
 
     Args:
-        session: whose settings tell what the commit says of itself.
+        session: whose settings have the commit's user metadata.
         name: the table, which holds nothing; a table that was filled stays as it is.
         rows: its columns.
     """
@@ -70,12 +70,12 @@ def merge_rows(
     """Merge rows into a table of entities in one commit that can be repeated; rows that are newer in the table stay.
 
     Where the session's work is small, and its commits are a transaction, so that the table has nothing newer, its rows are
-    written anew; else with a MERGE.
+    written again; else with a MERGE.
 
     That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`positions.as_transaction`).
 
     Args:
-        session: whose settings tell what the commit says of itself.
+        session: whose settings have the commit's user metadata.
         name: the table; its key is registryid and xid.
         columns: the table's columns, snapshot_id among them.
         rows: those columns, and what `gone` looks at; snapshot_id of what is gone: the one that knows of it.

@@ -429,7 +429,7 @@ DOCUMENT_BODY = StructType(
     [
         StructField("status", _STRING),  # loaded, skipped or rejected
         StructField("reason", _STRING),
-        StructField("dialect", _STRING),  # rejected without one: that of what it said before, which stands
+        StructField("dialect", _STRING),  # rejected without one: that of what it said before, which remains valid
         StructField("specversion", _STRING),
         StructField("own_registry", _BOOLEAN),  # the document itself says its registry
         StructField("sha256", _STRING),

@@ -40,7 +40,7 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
         JavaNotFound: neither Java 17 nor 21 is there.
         LakehouseError: Delta's jars cannot be resolved, or the JVM does not start.
     """
-    # PySpark logs each failed query as JSON beside raising it; the error is told once.
+    # PySpark also logs each failed query as JSON; the error is reported once.
     for told_twice in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(told_twice).setLevel(logging.CRITICAL)
     active = SparkSession.getActiveSession()
@@ -53,7 +53,7 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
 
 
 def open_beside(spark: SparkSession, settings: Settings) -> SparkSession:
-    """Open a session beside one that is there, such as a notebook's, with what the catalog needs set in it alone.
+    """Open a second session, next to a notebook's for example, with the settings that the catalog needs.
 
     They share the engine and the tables. What can only be set when Spark starts is left as it is.
 
@@ -203,7 +203,7 @@ def _java_version(java: str) -> int | None:
 
 
 def _download_jars(settings: Settings, folder: Path) -> None:
-    """Resolve the jars with the Ivy that Spark ships, beside the folder, and move them in when all are there."""
+    """Resolve the jars with the Ivy that Spark ships, next to the folder, and move them in when all are there."""
     spark_jars = Path(SparkContext.__module__ and sys.modules["pyspark"].__path__[0]) / "jars"
     folder.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("Resolving Delta Lake's jars from Maven (13 MB, once) ...\n")

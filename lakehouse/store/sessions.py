@@ -1,6 +1,6 @@
-"""Sessions beside the user's own, and how much trouble Spark takes with the work in them.
+"""Sessions next to the user's own, and whether Spark interprets or compiles their queries.
 
-A sibling has settings and temporary views of its own and sees the same tables. Small work is interpreted: Spark then generates
+A sibling has its own settings and temporary views, and sees the same tables. Small work is interpreted: Spark then generates
 and compiles no code for it, which takes more time than the work itself.
 """
 
@@ -23,7 +23,7 @@ INTERPRETED = {
 
 
 def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession:
-    """Open a session of its own, in a schema: that of the given session when none is named."""
+    """Open a new session, in a schema: that of the given session when none is named."""
     session = spark.newSession()
     session.catalog.setCurrentDatabase(schema or spark.catalog.currentDatabase())
     for key in INTERPRETED:

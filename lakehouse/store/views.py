@@ -1,8 +1,8 @@
 """The views: created from `ddl/views`, as late as a command needs them, in whatever schema holds what they read.
 
 A view's text has bare names, which Spark binds to the schema in which the view is created: the live one, or one that shows
-the catalog as of a snapshot. A session of its own, in which temporary views stand for tables, serves for what is not stored
-yet. In all of them `scope` tells which messages are looked at.
+the catalog as of a snapshot. A separate session, in which temporary views replace tables, serves for what is not stored
+yet. In all of them `scope` selects the messages.
 
 `flat_messages` reads the stored result of flattening where there is one (`stored`), and else what computes it.
 """
@@ -95,7 +95,7 @@ def tables_read_by(names: Iterable[str], *, stored: bool = True) -> list[str]:
 def create_views(
     spark: SparkSession, settings: Settings, schema: str, names: Iterable[str] | None = None, *, stored: bool = True
 ) -> None:
-    """Create views in a schema that holds, as tables or views, what they read; one that stands there as it would be made stays.
+    """Create views in a schema that holds, as tables or views, what they read; one that is there as it would be made stays.
 
     Args:
         spark: the session.
@@ -117,7 +117,7 @@ def view_statements(settings: Settings) -> list[str]:
 
 
 def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
-    """Create a view, unless it stands there as it would be made: Spark would analyse it, and all that it reads.
+    """Create a view, unless it is there as it would be made: Spark would analyse it, and all that it reads.
 
     Args:
         session: a session whose current schema is this one.
@@ -153,7 +153,7 @@ def session_with_views(
     session.conf.set(*ALL_STEPS)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
-    known = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # nothing of what stands in is stored
+    known = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # stand-ins are not stored
     for name in _with_read(set(names) - set(stand_ins), known, stand_ins):
         session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", known[name].statement))
     return session

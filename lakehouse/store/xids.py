@@ -17,7 +17,7 @@ def message_of(xid: str | Column) -> Column:
 
 
 def group_of(xid: str | Column) -> Column:
-    """Return the XID of the group that an entity stands in, or is, as `xid_of_group` does."""
+    """Return the XID of the group that an entity is in, or is, as `xid_of_group` does."""
     return F.substring_index(xid, "/", 3)
 
 
@@ -53,7 +53,7 @@ def spelled_xid(reference: Column | str) -> Column:
 def named_entities(spelled: Column) -> Column:
     """Return what the XID that a `dataschemauri` spells may mean, an array of XIDs: a schema, or a Version of one.
 
-    An id may hold colons, so the whole is looked for first, and then what stands before the last one: behind it is a type. Both
+    An id may hold colons, so the whole is looked for first, and then what is before the last one: behind it is a type. Both
     are cut off behind the schema, or the Version, that they lead into. NULL: no XID is spelled.
     """
     plain = F.when(spelled.rlike(r"\A/[^/]+/[^/]+/[^/]+/.*:"), F.regexp_replace(spelled, r":[^:]*\z", ""))

@@ -1,6 +1,6 @@
 """What was never parsed loses whatever may be a secret: broken JSON or YAML, values of doubled keys, messages of parsers.
 
-Nothing tells for sure where a value ends in a text that is broken, or which format it has, so in doubt more is blanked: every
+Nobody can be sure where a value ends in a text that is broken, or which format it has, so in doubt more is blanked: every
 value behind a key that looks secret, in JSON, block YAML and flow YAML, and what follows `Bearer`, `Basic` and the like.
 """
 
@@ -17,9 +17,9 @@ _WORDS = (
     "pass[-_. ]?(?:word|wd|phrase|code)|pwd|secret|token|credential|authorization|cookie|connection[-_. ]?string|jaas|"
     "(?:api|access|account|private|encryption|signing|functions|subscription|sas)[-_. ]?key"
 )
-_NAMES = "key|value|auth"  # secret below an `authorization`, or beside the name of a header
+_NAMES = "key|value|auth"  # secret below an `authorization`, or next to the name of a header
 _SECRET = re.compile(rf"{_WORDS}|\A(?:{_NAMES})\Z", _FLAGS)
-# A key and what stands between it and its value; a colon may be missing between two quoted texts.
+# A key and what is between it and its value; a colon may be missing between two quoted texts.
 _KEY = re.compile(
     rf"(?:(?:{_WORDS})[^\"'\n:=,{{}}\[\]]*|(?<![\w.-])(?:{_NAMES}))(?:\\*[\"'])?(?:\s*[:=]\s*|(?<=[\"'])\s+(?=[\"']))", _FLAGS
 )
@@ -30,7 +30,7 @@ _SCHEME = re.compile(
 _USERINFO = re.compile(r"(:/{2}[^/@\s:\"]*:)(?!\d{1,5}[/?#\"'\s,}\])])((?:\\.|[^\s\"\\])+@|(?:\\.|[^\s\"\\])+)")
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END|\Z)", re.DOTALL)
 
-# Spellings of ASCII that JSON and YAML know beside the plain one, and a line that YAML continues.
+# Spellings of ASCII that JSON and YAML have besides the plain one, and a line that YAML continues.
 _ESCAPED = re.compile(r"(?<!\\)(\\+)(?:u00([0-7][0-9a-fA-F])|x([0-7][0-9a-fA-F])|U000000([0-7][0-9a-fA-F])|(/)|\r?\n[ \t]*)")
 
 _TAGS = re.compile(r"(?:[!&][^\s,{}\[\]]*\s+)*")
@@ -100,7 +100,7 @@ def _value(text: str, key: int, at: int) -> tuple[int, int]:
     """Return start and end of the value whose key begins at `key`; `at`: where the value begins, in quotes or not."""
     start = _end_of(_TAGS, text, at)
     first = text[start : start + 1]
-    quoted = start + 1 if start == at else at  # the quote stays, unless a tag stands before
+    quoted = start + 1 if start == at else at  # the quote stays, unless a tag is before
     if not first:
         return at, start
     if first in "\"'":

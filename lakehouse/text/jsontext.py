@@ -42,10 +42,10 @@ _TOO_DEEP = "deeper than {} levels of objects and arrays (setting max_json_depth
 
 
 class NotJson(Exception):
-    """The text is not a JSON document that can be trusted; its message tells why and where.
+    """The text is not a JSON document that can be trusted; its message shows why and where.
 
     Attributes:
-        hint: how to mend it.
+        hint: how to fix it.
     """
 
     def __init__(self, message: str, hint: str = MEND) -> None:
@@ -62,8 +62,8 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
 
     Returns:
         The value, with numbers that are not integers as `jiter.LosslessFloat`; and what was found: a byte order mark, keys
-        that stand twice (with one value: a warning, the key counts once; with different values: an error at its pointer, which
-        tells them without what may be a secret).
+        that are duplicate (with one value: a warning, the key counts once; with different values: an error at its pointer, which
+        names them without what may be a secret).
 
     Raises:
         NotJson: the text is not JSON, not UTF-8, too deep, or holds NaN, Infinity or a number outside the doubles.
@@ -198,7 +198,7 @@ def below(pointer: Pointer, *tokens: str) -> Pointer:
 
 
 def escaped(token: str) -> str:
-    """Write a token as it stands in a JSON Pointer."""
+    """Write a token as it is in a JSON Pointer."""
     return token.replace("~", "~0").replace("/", "~1") if "/" in token or "~" in token else token
 
 
@@ -374,5 +374,5 @@ def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
 
 
 def _blanked(pointer: Pointer, values: list[Any]) -> list[Any]:
-    """Blank what may be a secret in the values of a key that stands twice: all but one never reach what is redacted."""
+    """Blank what may be a secret in the values of a key that is there twice: all but one never reach what is redacted."""
     return [REDACTED] * len(values) if any(map(looks_secret, pointer.split("/"))) else blank_value(values)

@@ -1,4 +1,4 @@
-"""Types of strings that are not just strings, so that mypy finds one that stands where another is asked for."""
+"""Types of strings that are not just strings, so that mypy finds one that is used in place of another."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ Pointer = NewType("Pointer", str)  # a JSON Pointer (RFC 6901): a place in a doc
 JsonText = NewType("JsonText", str)  # a value as JSON text: a leaf of `attributes`, an entity in `body`
 
 REGISTRY = Xid("/")
-NO_XID = Xid("")  # of what is told about a document, and not about an entity
+NO_XID = Xid("")  # of findings about a document, and not about an entity
 WHOLE = Pointer("")

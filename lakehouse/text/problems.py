@@ -1,4 +1,4 @@
-"""What is told about a document: problems while it is read, findings once they belong to an entity."""
+"""Findings about a document: problems while it is read, findings once they belong to an entity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehouse.text.names import Pointer, RegistryId, Xid
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# Rules of this store's own, beside those of the specifications: what it takes to trust a text at all.
+# This store's own rules, besides those of the specifications: what it takes to trust a text at all.
 NOT_JSON = "JSON-001"
 DUPLICATE_KEY = "JSON-002"
 BYTE_ORDER_MARK = "JSON-003"
@@ -29,9 +29,9 @@ TOLD_ONLY = (OWNER_CHANGED, REGAINED)  # they ask for nothing: what they are abo
 
 
 class Problem(NamedTuple):
-    """Something wrong or worth telling: where (JSON Pointer as written), the rule, how bad, what, how to fix it.
+    """Something wrong or worth reporting: where (JSON Pointer as written), the rule, how bad, what, how to fix it.
 
-    `kept` tells of an error that it takes nothing out: what is wrong was left out of the normal form, and its entity stays.
+    `kept` means an error that removes nothing: what is wrong was left out of the normal form, and its entity stays.
     """
 
     pointer: Pointer

@@ -1,7 +1,7 @@
 """Secrets are taken out of a parsed document before anything of it is written (END-111: no credentials in a registry).
 
 Whatever its format and dialect, the value that was parsed is walked through. Placeholders such as `{token}` are no secrets. What
-was taken out is told as an error with its pointer, never with its value. What was never parsed is `blanking`'s.
+was taken out is reported as an error with its pointer, never with its value. What was never parsed is `blanking`'s.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLLECTIONS = {"messagegroups", "definitionGroups", "schemagroups", "schemaGrou
 _COLLECTIONS |= {"messages", "definitions", "schemas", "versions"}
 
 _USERINFO = re.compile(r"(://[^/@\s:]*:)([^/\s\"]+)(@)")
-# In prose a token tells itself by its length and a digit.
+# In prose a token is recognised by its length and a digit.
 _BEARER = re.compile(r"(\A\s*bearer\s+)(?=\S*\d)[^\s{}<>]+\s*\Z|((?<!\w)bearer\s+)(?=\S*\d)(?!\S*://)[^\s{}<>]{16,}", _FLAGS)
 _BASIC = re.compile(r"((?<!\w)basic\s+)([a-z0-9+/]{4,}={0,2})(?![\w+/=])", _FLAGS)
 _SIGNATURE = re.compile(r"((?<!\w)sharedaccesssignature\s[^\s]*\bsig=)([^&\s{}]+)", _FLAGS)
@@ -58,9 +58,9 @@ _ESCAPED_ASCII = b"\\u00"
 
 
 class _ValuePlace(Enum):
-    """Where a value stands, which tells what is looked for."""
+    """The place of a value, which decides what is searched for."""
 
-    ELSEWHERE = auto()  # secrets that tell themselves: passwords in URIs, `Bearer …`
+    ELSEWHERE = auto()  # secrets that are recognised by their form: passwords in URIs, `Bearer …`
     SCHEMA = auto()  # the same, all the way down
     COLLECTION = auto()  # the same; its keys are ids
     ENDPOINTS = auto()
@@ -84,7 +84,7 @@ def redact(document: Any, text: bytes | None = None) -> list[Problem]:
     """Replace the secrets of a parsed document, in place.
 
     It looks for credentials in what authorises at an endpoint, in headers and options of endpoints, groups and messages, and
-    for such that tell themselves anywhere: passwords inside URIs, `Bearer …`, private keys.
+    for secrets that are recognised anywhere: passwords inside URIs, `Bearer …`, private keys.
 
     Args:
         document: the parsed document, of any shape.
@@ -109,7 +109,7 @@ class _Walk:
 
     Attributes:
         named: look for names of secrets.
-        telling: what replaces secrets that tell themselves in a text.
+        telling: what replaces secrets that are recognised in a text.
     """
 
     def __init__(self, named: bool, telling: list[Callable[[str], str]]) -> None:
@@ -159,7 +159,7 @@ class _Walk:
         return place
 
     def _replaces_named(self, holder: dict[str, Any], key: str, member: Any, place: _ValuePlace) -> bool:
-        """Replace a member whose name tells a secret, or its `value`; True when nothing of it is left."""
+        """Replace a member whose name is a secret's, or its `value`; True when nothing of it is left."""
         is_authorization = _AUTHORIZATION.fullmatch(key) is not None
         if place is _ValuePlace.ENDPOINT_AUTHORIZATION or (place is _ValuePlace.ENDPOINT and is_authorization):
             # 1.0-rc4 has a list of objects; what is secret in them is looked for below.
@@ -225,7 +225,7 @@ def _without_private_key(text: str) -> str:
     return _PRIVATE_KEY.sub(rf"\1{REDACTED}", text)
 
 
-# What replaces secrets that tell themselves, and what a JSON text (in lower case) has when there are any.
+# What replaces secrets that are recognised by their form, and what a JSON text (in lower case) has when there are any.
 _TELLING: list[tuple[Callable[[bytes], Any], Callable[[str], str]]] = [
     (lambda lower: b"@" in lower and _USERINFO_TEXT.search(lower), _without_password),
     (re.compile(rb"bearer").search, _without_bearer),

@@ -1,6 +1,6 @@
 """Large documents: opened by the executor itself, and cut into parts of some groups each, so that memory is bounded by a group.
 
-A part is a registry document of its own, in which each entity stands at the JSON Pointer that it has in the whole. Only the
+A part is a whole registry document, in which each entity is at the JSON Pointer that it has in the whole. Only the
 places to cut are found here, by counting brackets; every byte is then read by the strict reader of `jsontext`.
 """
 
@@ -35,13 +35,13 @@ class TooLong(Exception):
 
 
 class NotReadable(Exception):
-    """A document cannot be opened or read where it stands; the message tells why."""
+    """A document cannot be opened or read where it is; the message shows why."""
 
 
 class DocumentPart(NamedTuple):
     """A piece of a document: `collection` is None for the root's own attributes, which come last.
 
-    `start` and `end` tell where the groups of a part stand in the text of the document; `opens`: the member of the root begins
+    `start` and `end` show where the groups of a part are in the text of the document; `opens`: the member of the root begins
     with it, so one that comes with the same collection again is of a key that occurs twice.
     """
 
@@ -53,7 +53,7 @@ class DocumentPart(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Where groups of a collection stand in the text of a document."""
+    """Where groups of a collection are in the text of a document."""
 
     collection: str
     start: int
@@ -64,9 +64,9 @@ def open_document(uri: str, content: bytes | None, max_unpacked: int, *, packed:
     """Open a document as a stream of its plain text.
 
     Args:
-        uri: where it stands; a name that ends in .gz tells that it is packed.
+        uri: where it is; a name that ends in .gz shows that it is packed.
         content: its bytes as stored, or None to open the URI: any that Arrow's filesystems know.
-        max_unpacked: bytes that may come out of a `.gz`.
+        max_unpacked: bytes that may come from a `.gz`.
         packed: give the bytes of a `.gz` as stored.
         at: begin after so many bytes, of a document that is not packed.
 
@@ -120,7 +120,7 @@ def read_ranges(stream: BinaryIO, ranges: Iterable[Range], at: int = 0) -> Itera
     Args:
         stream: the document's text.
         ranges: as from `split_groups`.
-        at: where the stream stands in the text.
+        at: where the stream is in the text.
 
     Raises:
         NotReadable: the text is shorter than it was.
@@ -144,7 +144,7 @@ def read_start(stream: BinaryIO, count: int) -> Iterator[bytes]:
 
 @dataclass
 class _Cutter:
-    """Where the text stands: what was not given out yet, the depth of brackets, and whether it is inside a string."""
+    """Where the text is: what was not given out yet, the depth of brackets, and whether it is inside a string."""
 
     part_size: int
     collections: set[bytes]  # as in the text
@@ -243,7 +243,7 @@ class _Cutter:
 
 
 def part_of(collection: bytes, groups: bytes) -> bytes:
-    """Write groups of a collection as a document of their own."""
+    """Write groups of a collection as their own document."""
     return b'{"' + collection + b'":{' + groups + b"}}"
 
 
@@ -252,7 +252,7 @@ def _told(collection: bytes | None) -> str:
 
 
 class _Unpacked(io.RawIOBase):
-    """What comes out of a gzip file, up to a limit."""
+    """What comes from a gzip file, up to a limit."""
 
     def __init__(self, raw: BinaryIO, limit: int) -> None:
         self.raw = raw

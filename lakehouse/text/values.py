@@ -1,6 +1,6 @@
 """The types of declared properties: which texts and JSON values fit them (requirements MSG-208 to MSG-227).
 
-A text with placeholders (`{tenantid}`) is a template: of its type it need only be as much as can be told without the values.
+A text with placeholders (`{tenantid}`) is a template: of its type it need only be as much as can be checked without the values.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ ID = re.compile(r"\A[A-Za-z0-9_][A-Za-z0-9_.\-~:@]{0,127}\Z")
 _ID_RULE = "1 to 128 letters, digits and _ . - ~ : @, the first a letter, a digit or _"
 XID = re.compile(r"\A(?:/[^/#?\s]+)+\Z")
 
-# Collections of the older dialects, as they stand in references.
+# Collections of the older dialects, as they are in references.
 _COLLECTIONS = {"definitionGroups": "messagegroups", "definitions": "messages", "schemaGroups": "schemagroups"}
 
 

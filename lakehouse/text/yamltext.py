@@ -55,7 +55,7 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     """Read a YAML document into the values that JSON has.
 
     Raises:
-        NotJson: it is not YAML, or says what JSON cannot; the message tells what and where, and quotes no value.
+        NotJson: it is not YAML, or says what JSON cannot; the message says what and where, and quotes no value.
     """
     problems = []
     if text.startswith(_BOM):

@@ -28,7 +28,7 @@ _One = TypeVar("_One")
 
 
 class NotWritable(Exception):
-    """A row cannot be written as Arrow; `cause` tells why."""
+    """A row cannot be written as Arrow, for the reason in `cause`."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -89,7 +89,7 @@ class StageBatches:
         return name
 
     def spill_when_full(self) -> None:
-        """Write the rows to the executor's disk once there are many: whether they count is told when all are there."""
+        """Write the rows to the executor's disk once there are many: whether they count is known when all are there."""
         if self.is_full:
             self.spools = self.spools or [_Spool(self.schema)]
             self.spools[0].add(self._built())

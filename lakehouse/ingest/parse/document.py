@@ -1,7 +1,7 @@
 """One registry document becomes rows: its entities in normal form, and what was found.
 
 Runs on the executors. An error takes its entity out, and what cannot live without it (the messages of a group, the Versions
-of a message); everything else of the document stays. What is taken out is told with its raw JSON. Decisions 7 to 20.
+of a message); everything else of the document stays. What is taken out is reported with its raw JSON. Decisions 7 to 20.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_document(
         document: the parsed document, for which `not_a_registry` gave None.
         problems: what reading the text and redacting found; an error takes out the entity at its pointer.
         dialect: of the document, for what only that one asks for.
-        rules: apply the rules about one entity, beside those of types and ids.
+        rules: apply the rules about one entity, besides those of types and ids.
         whole: the document that this one is a part of; None: it is whole.
     """
     return _Document(document, problems, dialect, rules, whole or Whole(Messages(lambda: [document]).find)).read()

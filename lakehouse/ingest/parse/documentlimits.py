@@ -39,7 +39,7 @@ class ParseLimits(NamedTuple):
 
 
 class Rejected(Exception):
-    """A document is refused whole: the rule, what is wrong, how to mend it."""
+    """A document is refused whole: the rule, what is wrong, how to fix it."""
 
     def __init__(self, rule_id: str, message: str, hint: str) -> None:
         super().__init__(message)

@@ -17,16 +17,16 @@ from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import NO_XID, WHOLE, Pointer, Xid
 from lakehouse.text.problems import Finding, Problem
 
-WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, so that facts tell which documents are more than their text
+WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, for the facts of documents of several files
 
 
 def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = True) -> Reading:
     """Read a document of the draft into rows, as `document.read_document` does with one of a registry.
 
     Args:
-        value: the document, as `is_draft` tells it.
+        value: the document, for which `is_draft` is true.
         problems: what reading the text found.
-        uri: of the document: its path may tell the group of a definition that stands alone.
+        uri: of the document: its path may name the group of a lone definition.
         rules: apply the rules about one entity too.
     """
     return _read(convert(value, uri), problems, DRAFT, rules=rules)

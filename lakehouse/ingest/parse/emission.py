@@ -1,4 +1,4 @@
-"""Entities that were read become rows, or findings that tell why they are none."""
+"""Entities that were read become rows, or findings with the reason why they do not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Emission:
         reading: what is added to.
         text_problems: what reading the text found.
         dialect: of the document.
-        rules: apply the rules about one entity, beside those of types and ids.
+        rules: apply the rules about one entity, besides those of types and ids.
     """
 
     def __init__(self, reading: Reading, text_problems: list[Problem], dialect: str, *, rules: bool) -> None:
@@ -37,7 +37,7 @@ class Emission:
         self.dialect = dialect
         self.rules = rules
         self.text_problems = text_problems
-        # Errors by pointer, so that those below one stand together: an entity asks for its own.
+        # Errors by pointer, so that those below one are adjacent: an entity reads its own.
         self._text_errors = sorted((f"{one.pointer}/", n) for n, one in enumerate(text_problems) if one.severity == "error")
 
     def emit(
@@ -73,11 +73,11 @@ class Emission:
         return True
 
     def broken(self, subject: Subject, read: NormalEntity, *written: tuple[Pointer, dict[str, Any]]) -> list[Problem]:
-        """Apply the rules about one entity, and tell where they are broken in the document as written."""
+        """Apply the rules about one entity, and show where they are broken in the document as written."""
         problems = []
         for path, rule_id, message, severity in check_entity(subject) if self.rules else ():
             if rule_id in PRESENCE and has_error(read.problems):
-                continue  # what is missing was refused for its type, which is told
+                continue  # what is missing was rejected for its type, with a finding
             if rule_id == NO_LABELS and any(problem.kept for problem in read.problems):
                 continue
             rule = RULES[rule_id]
@@ -147,7 +147,7 @@ class Refusals:
         self.tell(kind, xid, problem, "quarantined", raw)
 
     def tell(self, kind: str, xid: Xid, problem: Problem, action: str, raw: str | None) -> None:
-        """Add a finding about an entity; raw: its JSON, where the problem has none of its own."""
+        """Add a finding about an entity; raw: its JSON, if the problem has none."""
         pointer, rule_id, severity, message, hint, own_raw, _ = problem
         self.reading.findings.append(Finding(kind, xid, pointer, rule_id, severity, action, message, hint, own_raw or raw))
 

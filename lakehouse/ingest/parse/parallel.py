@@ -1,10 +1,10 @@
 """One large document on all cores: its parts are shared over tasks.
 
-A task cuts the document and reads its root (an outline); then each part is read by itself, wherever there is a core; then one
-task adds up what the parts tell of the document: counts, findings, ids of groups. Where its root tells no dialect, the parts are
-read as of the normal form, and tell the spellings and names in them; where these tell a dialect of its own rules, the parts are
-read again. Whatever cannot be told part by part (an error, ids that clash, `--strict`, a `.gz`) is left to one task, which reads
-the document as if nothing had been shared: the rows are the same, whichever way they came.
+A task cuts the document and reads its root (an outline); then each part is read by itself, on any core; then one task adds up
+what the parts have of the document: counts, findings, ids of groups. Where its root determines no dialect, the parts are read as
+the normal form, and record the spellings and names in them; where these determine a dialect with its own rules, the parts are
+read again. Whatever cannot be decided part by part (an error, ids that clash, `--strict`, a `.gz`) is left to one task, which
+reads the whole document: the rows are the same either way.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Keep = Callable[[DataFrame, str], DataFrame]
 
 
 class Outline(NamedTuple):
-    """What all parts of a document must know, and where they stand.
+    """What all parts of a document must know, and where they are.
 
     Attributes:
         size: bytes of the document, as its other facts are.
         registry: that it goes into.
-        dialect: of all its parts; None: only they tell it.
-        ranges: where its groups stand, as of `Range`.
+        dialect: of all its parts; None: only they determine it.
+        ranges: where its groups are, as of `Range`.
     """
 
     size: int
@@ -186,7 +186,7 @@ def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Out
             return sha256, False, None, None
         parts.redact()
         own = parts.root_reading(dialect or NORMAL).registryid
-    except Exception:  # whatever it is, the task that reads the document alone tells it
+    except Exception:  # whatever it is, the task that reads the document alone reports it
         return sha256, False, None, None
     registry = source.registry or own or DEFAULT_REGISTRY
     if id_problem(registry):
@@ -202,7 +202,7 @@ def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Out
 def part_parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads parts: batches of parts to batches of the stage.
 
-    The row of a document tells of one part: what `closer` adds up; `failed`, and no other rows, when it could not be read.
+    The row of a document has of one part: what `closer` adds up; `failed`, and no other rows, when it could not be read.
     """
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -215,7 +215,7 @@ def part_parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Ite
                     with without_collector():
                         _add_part(stage, uri, outline, row, limits, find(uri))
                     made = list(stage.batches())
-                except Exception:  # the task that reads the document alone tells it
+                except Exception:  # the task that reads the document alone reports it
                     failed = StageBatches()
                     failed.add_facts(uri, outline.registry, {"failed": True})
                     made = list(failed.batches())
@@ -296,7 +296,7 @@ def closer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 def _added_up(parts: list[dict[str, Any]], limits: ParseLimits) -> dict[str, Any]:
-    """Add up what the parts tell of their document; a dialect alone when they must be read as of it, nothing: by one task."""
+    """Return the sum of a document's parts; only a dialect if they must be read in it, nothing if by one task."""
     facts: dict[str, Any] = {"status": "loaded"}
     counts = {name: Counter[str]() for name in _COUNTED}
     findings: set[str] = set()

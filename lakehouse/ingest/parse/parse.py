@@ -169,12 +169,12 @@ class _Parse:
         self.limits = limits
         self.uri = source.document_uri
         self.location = limits.located.get(self.uri, self.uri)
-        # Until the document says its registry it is where it was: what is wrong with it is told there.
+        # Until the document says its registry it is where it was: what is wrong with it is reported there.
         self.registry = source.registry or source.last_registry or DEFAULT_REGISTRY
         self.again = source.again
         self.facts: dict[str, Any] = {"sha256": source.sha256, "size": source.size, "own_registry": source.registry is None}
         self.findings: set[str] = set()  # ids
-        self.seen = b""  # the beginning of the text, to be told when the document is refused whole
+        self.seen = b""  # the beginning of the text, for the finding of a rejected document
 
     def run(self) -> None:
         """Read the document into rows; one that cannot be read is rejected, whatever the cause."""
@@ -258,7 +258,7 @@ class _Parse:
         self._add_loaded(reading, dialect, specversion)
 
     def _add_parts(self) -> None:
-        """Read a large document part by part; whether it counts is told when all of it was read."""
+        """Read a large document part by part; whether it counts is known when all of it was read."""
         parts = Parts.cut(self._open, self.limits)
         if not parts.ranges or self.limits.dialect in READERS:
             with closing(self._open()) as stream:
@@ -269,7 +269,7 @@ class _Parse:
             self._add_groups(parts)
         except NotJson:
             self.registry = before  # a text that is no JSON says nothing
-            check_parts(self._open, self.limits)  # which tells the place in the whole
+            check_parts(self._open, self.limits)  # whose error has the place in the whole
             raise
 
     def _add_groups(self, parts: Parts) -> None:
@@ -358,13 +358,13 @@ def hash_of(location: str, limits: ParseLimits) -> str:
 
 
 def _check_collections(document: Any) -> None:
-    """Reject a document whose collection of groups or endpoints is not a map: which of its entities are meant is not told."""
+    """Reject a document whose collection of groups or endpoints is not a map: nothing shows which entities are meant."""
     wrong = wrong_collection(document)
     if wrong is not None:
         raise Rejected(wrong.rule_id, wrong.message, wrong.hint)
 
 
-# Dialects that do not name things as xRegistry does have a reader of their own.
+# Dialects that do not name things as xRegistry does have their own reader.
 READERS: dict[str, Callable[..., Reading]] = {
     DRAFT: lambda document, problems, uri, open_file, rules: read_draft(document, problems, uri, rules=rules),
     **dict.fromkeys(
@@ -389,7 +389,7 @@ def read_as(
         document: the value of its text, for which `not_a_registry` gave None.
         problems: what was found in the text.
         uri: of the document.
-        dialect: as which it is to be read; None: as the one that it tells, or that its spellings tell.
+        dialect: as which it is to be read; None: as the one that it names, or that its spellings determine.
         rules: apply the rules about one entity too.
         open_file: gives the value of a file next to the document.
 

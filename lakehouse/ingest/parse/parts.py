@@ -1,6 +1,6 @@
-"""A large document is read part by part: it is cut once between its groups, and its parts are read where they stand.
+"""A large document is read part by part: it is cut once between its groups, and its parts are read where they are.
 
-Its root is read first, so that each part knows what the root says; what the parts tell of each other stands in `Whole`.
+Its root is read first, so that each part knows what the root says; what the parts need of each other is in `Whole`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _PLACE = re.compile(r" at line ([0-9]+) column ([0-9]+)\Z")
 
 
 class Parts:
-    """The root of a large document, and where its groups stand.
+    """The root of a large document, and where its groups are.
 
     Args:
         open_text: opens the document as a stream of its text.
         limits: `depth` and `stream` of them.
         root_text: the root, without the groups that were cut out.
-        ranges: where the groups stand that were cut out; none when there are no groups in maps (an array of groups, say).
+        ranges: where the groups are that were cut out; none when there are no groups in maps (an array of groups, say).
 
     Attributes:
         root: the value of its text; with its secrets until `redact`.
@@ -69,7 +69,7 @@ class Parts:
                         ranges.append(Range(part.collection, part.start, part.end))
             return cls(open_text, limits, part.text, ranges)
         except NotJson:
-            check_parts(open_text, limits)  # what is wrong first in the order of the text is told
+            check_parts(open_text, limits)  # reports the first error in the order of the text
             raise
 
     def redact(self) -> None:
@@ -134,7 +134,7 @@ def check_parts(open_text: Callable[[], BinaryIO], limits: ParseLimits) -> None:
     """Read all parts of a document strictly.
 
     Raises:
-        NotJson: one of them is not JSON; it tells the place in the document.
+        NotJson: one of them is not JSON; it has the place in the document.
     """
     with closing(open_text()) as stream:
         for part in split_groups(stream, _part_size(limits), COLLECTIONS):

@@ -24,7 +24,7 @@ TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
 
 @dataclass
 class Reading:
-    """What came out of one document: rows, findings, counts by table, spellings met, and of a part names that tell a dialect."""
+    """The result of a read document: rows, findings, counts by table, spellings, and of a part names that hint at a dialect."""
 
     rows: list[NormalRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Whole:
     """What the parts of a document share when it is read part by part.
 
     Attributes:
-        find_message: gives the members of a message that tell its protocol, by XID; None when there is no such message.
+        find_message: gives the members of a message that determine its protocol, by XID; None when there is no such message.
         groups: ids met so far by collection, in lower case and as written.
     """
 

@@ -37,7 +37,7 @@ class Resources:
 
     Args:
         emission: takes what becomes of them.
-        find_message: gives the members of a message that tell its protocol, by XID.
+        find_message: gives the members of a message that determine its protocol, by XID.
     """
 
     def __init__(self, emission: Emission, find_message: FindMessage) -> None:
@@ -140,7 +140,7 @@ class Resources:
         return sorted(versions, key=lambda version: version_order(version.versionid, version.read and version.read.known))
 
     def _emit_single(self, one: Resource, meta: NormalEntity, version: Version, problems: list[Problem]) -> None:
-        """Emit a message without `versions`: what it says of itself belongs to its only Version, and `raw` stands there."""
+        """Emit a message without `versions`: what it says of itself belongs to its only Version, and `raw` is there."""
         entity, _, xid, here, written, _ = one
         emit, read = self.emission.emit, version.read
         assert read is not None
@@ -198,7 +198,7 @@ class Resources:
                     before = version.versionid
 
     def _family(self, written: dict[str, Any], here: Pointer, group: NormalEntity, warned: list[Problem]) -> str | None:
-        """Find the protocol family of a message, and warn of options that nothing tells it for."""
+        """Find the protocol family of a message, and warn of options for which none is named."""
         family = family_of_message(written, group.known.get("protocol"), self.find_message)
         if family is None:
             key = key_of_options(written)

@@ -14,7 +14,7 @@ from lakehouse.text.names import JsonText, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.timestamps import microseconds
 
-# Identity, which the XID tells, and what stands in rows of its own.
+# Identity, which the XID has, and what has its own rows.
 _NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "meta"))
 _VERSION_KINDS = frozenset(VERSION_KIND.values())
 
@@ -44,7 +44,7 @@ Life = tuple[int | None, int | None, int | None]
 
 
 def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
-    """Take epoch and dates out of the known attributes; the problems tell dates that are none."""
+    """Take epoch and dates out of the known attributes; the problems are of dates that are none."""
     problems: list[Problem] = []
     moments: list[int | None] = []
     if "createdat" not in known and "modifiedat" not in known:
@@ -73,9 +73,9 @@ def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[
     Args:
         kind: of the log.
         xid: of the entity.
-        life: epoch and dates, which do not stand in the body.
+        life: epoch and dates, which are not in the body.
         read: the entity.
-        written: it as written; None: that stands in another row.
+        written: it as written; None: that is in another row.
 
     Raises:
         OverflowError: a number is outside the doubles.

@@ -1,4 +1,4 @@
-"""Files next to a document that it refers to: read where the document stands, never over the network, never out of its SOURCE."""
+"""Files next to a document that it refers to: read where the document is, never over the network, never outside of its SOURCE."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FilesBeside:
         """Read a file: the value of JSON or YAML, the text of anything else.
 
         Raises:
-            NoSuchFile: it is not there, too large, not readable, or stands outside.
+            NoSuchFile: it is not there, too large, not readable, or outside.
         """
         scheme, colon, folder = self._folder.partition(":")
         uri = f"{scheme}{colon}{posixpath.normpath(posixpath.join(folder, path))}"

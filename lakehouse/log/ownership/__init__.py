@@ -1,1 +1,1 @@
-"""Who owns an entity that several documents speak of: their claims, the verdict, who lost and waits, what is told of it."""
+"""Who owns an entity that several documents speak of: their claims, the verdict, who lost and waits, and the findings."""

@@ -1,6 +1,6 @@
 """Disputes: what a document says of an entity that is not published so, or that it took from another document.
 
-They are facts of the document's last load. A document that lost keeps its claim with them: it is not told again as new when the
+They are facts of the document's last load. A document that lost keeps its claim with them: it is no new finding when the
 document is read again, and what the document still says is not pruned.
 """
 
@@ -49,7 +49,7 @@ def refused_in(told: DataFrame) -> DataFrame:
 def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
     """Return the disputes that remain, because the document was not or could not be read, or the entity was rejected in it.
 
-    That it took an entity over, or got it back, is told until the document changes, be it that the change is refused.
+    That it took an entity over, or got it back, is reported until the document changes, even if the change is rejected.
 
     Args:
         said: as from `known_disputes`.
@@ -65,7 +65,7 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
     is_told = F.coalesce(F.col("rule_id").isin(*TOLD_ONLY), F.lit(False))
     both = said.join(read, on=_DOCUMENT, how="left").filter(~(is_told & is_changed))
     unread = both.filter(F.col("status").isNull() | (F.col("status") == "rejected"))
-    # What was refused before, and is refused no more, is not there any more; what is refused now is told anew.
+    # What was refused before, and is refused no more, is not there any more; what is refused now is reported again.
     broken = both.filter("status <> 'rejected' AND content_hash IS NOT NULL")
     broken = broken.join(*at_or_below(refused, "document_uri"), how="left_semi")
     return unread.unionByName(broken).select(*_NAMES, F.col("status").isNotNull().alias("is_read"))
@@ -79,7 +79,7 @@ def with_standing(said: DataFrame, stands: DataFrame) -> DataFrame:
         stands: as from `standing`.
 
     Returns:
-        Rows of `said`, with stands.
+        Rows of `said`, with the column `stands`.
     """
     now = stands.select(*_CLAIM, F.lit(True).alias("stands"))
     return said.join(now, on=_CLAIM, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
@@ -144,7 +144,7 @@ def by_document(disputes: DataFrame) -> DataFrame:
 
 
 def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settled: Column) -> Column:
-    """Add disputes to the facts of a document that was not read, and take out what was told of takeovers that are none any more.
+    """Add disputes to the facts of a document that was not read, and remove findings of takeovers that are undone.
 
     Args:
         registryid: of the document.

@@ -108,7 +108,7 @@ def with_isdefault(body: Column, is_default: Column) -> Column:
 
 
 def with_member(body: Column, before: Column, after: Column) -> Column:
-    """Replace a member of a JSON object by another: the text `before` where it stands at the top, and not in what it holds.
+    """Replace a member of a JSON object by another: the text `before` where it is at the top, and not in what it holds.
 
     Where a name or a text holds the same text, quote and all, it begins inside a string, and is no member.
     """

@@ -258,8 +258,8 @@ def with_declared(entities: DataFrame, log: DataFrame, texts: DataFrame | None =
 def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:
     """Return by the texts of entities whether their epochs were declared: KEY, has_epoch.
 
-    A message's epoch stands in its `meta`, the epoch of its default Version at the Version or at the message itself. Where a
-    message has no `versions`, its text stands with its only Version. The same goes for schemas.
+    A message's epoch is in its `meta`, the epoch of its default Version at the Version or at the message itself. Where a
+    message has no `versions`, its text is with its only Version. The same goes for schemas.
     """
     holder = message_of("xid")  # the message of a Version, else the entity itself
     wanted = entities.select("registryid", holder.alias("holder")).distinct()

@@ -1,6 +1,6 @@
-"""The tests of `constraints.csv`: each looks at one value of an entity in normal form, and tells what is wrong with it.
+"""The tests of `constraints.csv`: each checks one value of an entity in normal form, and returns what is wrong with it.
 
-A test gets the value, the argument of its row, and what stands around the value; it gives the rest of a sentence that starts
+A test gets the value, the argument of its row, and its context; it returns the rest of a sentence that starts
 with the name of what is tested, or None. Tests of declared properties get the declaration.
 """
 
@@ -20,7 +20,7 @@ _LONGEST_VALUE = 100
 
 
 class Around:
-    """What a test may look at beside the value: its name, the names that its place has, the whole entity."""
+    """The context of a value for a test: its name, the names that its place has, the whole entity."""
 
     __slots__ = ("known", "name", "names")
 
@@ -207,7 +207,7 @@ def _header_names(value: Any, argument: str, around: Around) -> str | None:
 
 def _pairs(value: Any, argument: str, around: Around) -> str | None:
     if not isinstance(value, list):
-        return None  # another type is told while the document is read
+        return None  # another type is reported while the document is read
     bad = [item for item in value if not (isinstance(item, dict) and isinstance(item.get("name"), str) and item["name"])]
     return f"has an entry that is not an object with `name` and `value`: {shown(bad[0])}" if bad else None
 

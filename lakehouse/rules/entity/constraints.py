@@ -168,7 +168,7 @@ _MOST, _LONGEST = 20_000, 500  # texts that are remembered, and bytes of each: 1
 
 
 class ValidatedCache:
-    """The JSON of members of an object that broke no rule, by all that the rules look at beside a member.
+    """The JSON of members of an object that broke no rule, by all that the rules read apart from a member.
 
     The rules about such a member must depend on its name, its value and that context alone.
     """
@@ -184,7 +184,7 @@ class ValidatedCache:
         for name, member in members.items():
             try:
                 text = orjson.dumps(member)
-            except TypeError:  # a number with a spelling of its own
+            except TypeError:  # a number with its own spelling
                 text = b""
             if (name, text) not in seen:
                 found[name] = member, text

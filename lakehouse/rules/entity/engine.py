@@ -1,9 +1,9 @@
-"""Rules about one entity, applied to its normal form: the table `constraints.csv` by one engine, and the few that it cannot tell.
+"""Rules about one entity, applied to its normal form: one engine for the table `constraints.csv`, and code for a few others.
 
 Runs on the executors while a document is parsed, where each entity is at hand once, and again over what is published
 (`published.check_catalog`). A row of the table is one test of one attribute, option or declared property: of which entity,
 for which protocol family or envelope, in which place of it, its name (`*`: each member, empty: the place itself), the rule, the
-test and its argument. What a rule says to a person stands in `rules.csv`.
+test and its argument. What a rule says to a person is in `rules.csv`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OLD_MEMBERS = {
     ),
     "pub": ("CAT-151", "subject reply-to replyto"),
 }
-# What declarations broke no rule yet. Beside the declaration the rules look at the envelope's kind, or at the protocol.
+# What declarations broke no rule yet. Besides the declaration the rules look at the envelope's kind, or at the protocol.
 _SOUND = ValidatedCache()
 PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
 
@@ -180,7 +180,7 @@ def check_presence(known: dict[str, Any]) -> Iterator[EntityViolation]:
             yield EntityViolation(("dataschema",), "MSG-175", "`dataschema` is given without `dataschemaformat`")
         uri = known.get("dataschemauri")
         if uri is not None:
-            # A schema of this registry tells its format itself; published documents lean on that.
+            # A schema of this registry has its own format; published documents lean on that.
             severity = "warning" if isinstance(uri, str) and leads_within(uri) else None
             yield EntityViolation(
                 ("dataschemauri",), "MSG-181", f"`dataschemauri` {shown(uri)} is given without `dataschemaformat`", severity

@@ -23,8 +23,8 @@ class Candidate(NamedTuple):
     """What would be published: things, and what of the stage is new in it.
 
     things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
-    that findings are told of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
-    entity would be written anew by that document), and what the rules between entities look at. rows: staged rows that would be
+    that findings are of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
+    entity would be written again by that document), and what the rules between entities look at. rows: staged rows that would be
     written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
     """
 
@@ -49,7 +49,7 @@ def candidate(
         stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
         compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
-        compare: give the published state of what would be written, too, as kinds of its own.
+        compare: add the published state of what would be written, as separate kinds.
         known: as from `documentfacts.current_documents`: the dialects of documents that were not read; None: those of none.
     """
     documents = stage.filter(F.col("row") == "document")
@@ -94,7 +94,7 @@ def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFra
         compared: as for `candidate`.
 
     Returns:
-        One row per entity and document that findings are told of, columns of `entities` with `staged` and `_isdefault`; and the
+        One row per entity and document that findings are about, columns of `entities` with `staged` and `_isdefault`; and the
         staged rows that would be written, one per entity.
     """
     verdict = compared.select(
@@ -184,7 +184,7 @@ def holders_of(things: DataFrame) -> DataFrame:
 
 
 def _earlier(published: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the published state of staged rows as kinds of its own, with which rules about change compare."""
+    """Return the published state of staged rows as separate kinds, with which rules about change compare."""
     keys = entities.select(*KEY).distinct()
     own = published.filter(F.col("kind").isin([table.kind for table in (GROUPS, MESSAGES, VERSIONS)]))
     return own.join(keys, on=KEY, how="left_semi").transform(_as_earlier)

@@ -1,7 +1,7 @@
 """Pairs of an entity and its neighbours: joins over what was staged and, where that does not say, what is published.
 
 Here a message meets its group and endpoint, its base, its schema, its earlier self; `domain.relations` says which rules a pair
-breaks. What is not there is not looked for, and what there is little of is broadcast: most catalogs break few rules, and have few
+breaks. Rules without anything to check are skipped, and small tables are broadcast: most catalogs break few rules, and have few
 of what the rules are about.
 """
 
@@ -59,7 +59,7 @@ def members(things: DataFrame, present: Present) -> DataFrame:
 
     Returns:
         `things` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint),
-        borrowed, and is_based: it says something of its own and of its bases.
+        borrowed, and is_based: it has attributes and bases.
     """
     defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
     defaults = defaults.withColumn("is_based", F.col("basemessage").isNotNull())
@@ -221,7 +221,7 @@ def check_variants(things: DataFrame, present: Present) -> DataFrame:
     last = F.substring_index("xid", "/", -1)
     parent = F.expr("left(xid, length(xid) - length(substring_index(xid, '/', -1)))")
     keyed = things.filter(F.col("kind").isin(*VARYING)).withColumns({"parent": parent, "last": F.lower(last)})
-    # By numbers: a place where only one XID stands is most of them, and numbers are grouped much sooner than texts.
+    # By numbers: places with only one XID are most of them, and numbers are grouped much sooner than texts.
     keyed = keyed.withColumn("place", F.xxhash64("registryid", "parent", "last"))
     crowded = keyed.groupBy("place").agg(F.min(F.xxhash64("xid")).alias("least"), F.max(F.xxhash64("xid")).alias("most"))
     near = _with_one_of(crowded.filter(F.col("least") != F.col("most")).select("place"), keyed)
@@ -236,7 +236,7 @@ def check_variants(things: DataFrame, present: Present) -> DataFrame:
 
 
 def check_changes(things: DataFrame, present: Present) -> DataFrame:
-    """Find what is published and written anew, in the dialects that forbid some changes."""
+    """Find what is published and written again, in the dialects that forbid some changes."""
     earlier = things.filter(F.col("kind").startswith("earlier ")).select(
         "registryid",
         F.substring("kind", len("earlier ") + 1, 100).alias("kind"),
@@ -294,7 +294,7 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
         return no_pairs(things.sparkSession)
     on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
     on_it = versions.join(on_cycle, on=["registryid", "xid"])
-    # A message that is written anew, and comes to show a Version that was there, is what closes the cycle: that is told of it.
+    # A message that is written again, and then refers to an existing Version, closes the cycle, and gets the finding.
     shown = on_it.filter("isdefault").groupBy("registryid", "message_xid")
     there = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter("NOT _is_written")
     messages = things.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")

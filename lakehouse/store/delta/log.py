@@ -1,4 +1,4 @@
-"""What Delta's log says of a table, without a query: where it stands, its properties, size, files and transactions."""
+"""What Delta's log says of a table, without a query: where it is, its properties, size, files and transactions."""
 
 from __future__ import annotations
 

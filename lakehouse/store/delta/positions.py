@@ -1,6 +1,6 @@
-"""Where a table stands in the log: its commits tell, and the table need not be read.
+"""The position of a table in the log, by its commits, so that the table need not be read.
 
-Each projection writes the snapshot that it brings into its Delta commit, as user metadata and as a transaction id of its own.
+Each projection writes the snapshot that it brings into its Delta commit, as user metadata and as its own transaction id.
 Others may commit too: an `OPTIMIZE` by hand, a new property, a write by another program. What such a commit says in its
 metadata is not read.
 """
@@ -44,7 +44,7 @@ def tell_commits(session: SparkSession, told: dict[str, Any]) -> None:
 
 
 def told_by_commits(spark: SparkSession, name: str) -> dict[str, Any]:
-    """Read what this product's newest commit to a table says of itself; nothing when that says no more where the table stands.
+    """Read what this product's newest commit to a table says of itself; nothing if that is no longer the table's position.
 
     Commits of others are passed over when they changed no row. Behind one that did, nothing is known.
     """
@@ -70,7 +70,7 @@ def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | N
     """Find a version of a table that stood between two snapshots, both included, and whose files Delta still keeps.
 
     Returns:
-        The newest of them; None when there is none, or when Delta's history does not tell.
+        The newest of them; None when there is none, or Delta's history has none.
     """
     kept = _RETENTION.match(table_property(spark, name, "delta.deletedFileRetentionDuration") or "7 days")
     oldest = datetime.now(timezone.utc) - timedelta(**{f"{kept[2].lower()}s": int(kept[1])} if kept else {})

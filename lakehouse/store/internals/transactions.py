@@ -1,7 +1,7 @@
 """Writes rows of small work in one transaction of Delta's, for which Spark runs one query.
 
 A MERGE looks for the files of the table and for the rows in them, and computes the state of the table again, in nine queries. An
-append that is a transaction has that state computed too, for the transactions in it, which the checksum of the version tells.
+append that is a transaction has that state computed too, for the transactions in it, which the checksum of the version has.
 Their public ways are Spark's writer and a MERGE: callers take these where `newest_version` and `current_files` return None.
 """
 
@@ -21,7 +21,7 @@ _DELTA = "org.apache.spark.sql.delta"
 
 
 def append(session: SparkSession, version: Any, rows: DataFrame, application: str, number: int, told: str) -> None:
-    """Commit rows beside those of a table, as a transaction of an application.
+    """Append rows to a table, as a transaction of an application.
 
     Where the table knows this transaction, or a later one of the application, it stays as it is, as with Delta's own writer.
 
@@ -47,7 +47,7 @@ def rewrite(session: SparkSession, files: Files, rows: DataFrame, application: s
     """Commit rows in place of all that a version of a table holds, as a transaction of an application.
 
     Where the table knows this transaction, or a later one of the application, it stays as it is, as with Delta's own commands.
-    What the session tells its commits to say, this one says too; Delta's history calls it a WRITE that overwrites.
+    The user metadata of the session's commits is also this one's; Delta's history calls it a WRITE that overwrites.
 
     Args:
         session: whose settings count.
