@@ -73,7 +73,7 @@ _SHOWN = ("registryid", "xid", "pointer", "value", "origin", "declared_by")
 
 
 def as_method(method: Callable[P, T]) -> Callable[P, T]:
-    """Let errors of a method name methods and arguments, and not commands and options."""
+    """Wrap a method so that its errors name methods and arguments instead of commands and options."""
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -493,7 +493,7 @@ class Catalog(CatalogUpkeep):
         return self._quick_or(by_spark, lambda model: model.answer(lambda view: view.resolve(snapshot)))
 
     def _quick_or(self, by_spark: Callable[[], T], quick: Callable[[ReadModel], T]) -> T:
-        """Ask the read model, and Spark where the warehouse is on a store that only Spark reads."""
+        """Query the read model, or Spark if the warehouse is on storage that only Spark reads."""
         try:
             return quick(self._opened.model())
         except (WarehouseError, OSError):
@@ -592,7 +592,7 @@ class Catalog(CatalogUpkeep):
 
     @as_method
     def label(self, snapshot: int | str, name: str, *, why: str | None = None, move: bool = False) -> int:
-        """Name a snapshot, as `lakehouse label`.
+        """Label a snapshot, as `lakehouse label`.
 
         Returns:
             The snapshot's number.

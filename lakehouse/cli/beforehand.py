@@ -40,7 +40,7 @@ def is_local(context: Context) -> bool:
 
 
 def ask(context: Context, question: Callable[[View], T], at: str | None = None) -> T | None:
-    """Ask the read model; None: there is no local catalog to ask.
+    """Return an answer of the read model; None if there is no local catalog.
 
     Raises:
         SnapshotNotFound: `at` names none; and what the question raises.

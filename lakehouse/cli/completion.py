@@ -38,7 +38,7 @@ def complete_rule(context: click.Context, parameter: click.Parameter, incomplete
 
 
 def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Ask the file of the warehouse that the command line or the environment names; nothing where there is none."""
+    """Query the file of the warehouse that the command line or the environment names; nothing without one."""
     from lakehouse.readmodel.file.place import ModelFiles, location_of
     from lakehouse.readmodel.file.sqliteschema import connect
     from lakehouse.settings import read_settings

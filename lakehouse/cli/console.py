@@ -173,7 +173,7 @@ def read_model(context: Context) -> Iterator[tuple[Any, Settings]]:
 
 
 def bring_read_model(context: Context, settings: Settings, watcher: Any = None, summary: Any = None) -> None:
-    """Bring the read model up to date after a commit. What was committed stays so, whatever becomes of this.
+    """Update the read model after a commit, which remains valid if that fails.
 
     Args:
         context: of the command.

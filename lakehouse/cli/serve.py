@@ -97,7 +97,7 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **flags: Any) -> i
 
 
 def _note_unchecked(settings: Settings) -> None:
-    """Name the expectations that stop an ingest and no request: they are about tables, which requests do not wait for."""
+    """List the expectations that stop an ingest but no request: they are about tables, which requests do not wait for."""
     from lakehouse.expectations.suites import read_stopping
 
     left = [f"{suite.name}: {one.name}" for suite in read_stopping(settings) for one in suite.expectations]

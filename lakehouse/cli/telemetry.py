@@ -68,7 +68,7 @@ class CommandRun:
         _report_lineage(self, "START")
 
     def watch(self, watcher: Watcher) -> Watcher:
-        """Let stages be recorded on their way to another watcher."""
+        """Record stages on their way to another watcher."""
         return _Recorder(self, watcher)
 
     def report(self, stage: str, state: str, seconds: float, **more: Any) -> None:
@@ -235,7 +235,7 @@ def datasets(run: CommandRun) -> tuple[list[tuple[str, str]], list[tuple[str, st
 
 
 def _dataset(location: str) -> tuple[str, str]:
-    """Name a location as OpenLineage wants it: file and the path, or scheme and bucket and the path."""
+    """Return a location as OpenLineage names it: file and the path, or scheme and bucket and the path."""
     whole = absolute_location(location)
     if "://" in whole:
         scheme, rest = whole.split("://", 1)

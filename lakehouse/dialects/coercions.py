@@ -47,7 +47,7 @@ def is_declaration(value: dict[str, Any]) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """Name the kind of a JSON value, with the value when it is short."""
+    """Return the kind of a JSON value, with the value if it is short."""
     for kind, name in ((bool, "a boolean"), (str, "a string"), (int, "a number"), (dict, "an object"), (list, "an array")):
         if isinstance(value, kind):
             return f"{name} ({value!r})" if kind in (bool, str, int) and len(repr(value)) < 60 else name

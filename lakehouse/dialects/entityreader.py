@@ -69,7 +69,7 @@ def read_entity(entity: str, written: dict[str, Any], pointer: Pointer, family: 
 
 
 def _read_bytes(schema: NormalEntity) -> None:
-    """Bring a document in `schemabase64` into normal form; bytes that are not text stay in `schemabase64`."""
+    """Convert a document in `schemabase64` to normal form; bytes that are not text stay in `schemabase64`."""
     coded, contenttype = schema.extensions["schemabase64"], schema.known.get("contenttype")
     content = decoded_base64(coded) if isinstance(coded, str) and coded and "schema" not in schema.known else None
     document = None if content is None else document_of(content, contenttype if isinstance(contenttype, str) else None)
@@ -227,7 +227,7 @@ class EntityReader(_Findings):
             self._add_known(attribute, key, value)
 
     def _put(self, member: _Moved) -> None:
-        """Put a moved member into its place, unless the place has its own."""
+        """Move a member to its place, unless the place has its own."""
         place, attribute, value, where = member
         if value is None:
             return

@@ -138,7 +138,7 @@ def severity_in(dialect: str, rule: str) -> str | None:
 
 
 def spelled_in(dialect: str, entity: str, *path: str) -> Pointer:
-    """Spell the place of an attribute of an entity, below it, as documents of a dialect do: a JSON Pointer."""
+    """Return the JSON Pointer of an attribute of an entity, below it, in the spelling of a dialect."""
     place, pointer = "", ""
     for name in path:
         rows = [row for row in table() if (row["entity"], row["place"]) == (entity, place) and row["name"] in (name, "*")]

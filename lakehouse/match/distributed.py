@@ -148,7 +148,7 @@ def with_matches(
 
 @contextmanager
 def large_batches(spark: SparkSession, *landed: DataFrame) -> Iterator[None]:
-    """Let Arrow's batches be large while events are matched: more rows of one type then go through columns together.
+    """Set larger Arrow batches while events are matched: more rows of one type then go through columns together.
 
     Args:
         spark: the session.

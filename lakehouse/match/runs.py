@@ -155,7 +155,7 @@ def read_landed(spark: SparkSession, options: MatchOptions, number: int) -> Data
 
 
 def land(rows: DataFrame, options: MatchOptions, number: int = 0) -> DataFrame:
-    """Bring rows of a source, whole or a part of them, into the canonical table; `ordinal` is the source's number."""
+    """Convert rows of a source, all or some of them, into the canonical table; `ordinal` is the source's number."""
     landed = to_landed(rows, options.form, options.mapping, options.protocol)
     landed = landed.withColumn("source", F.coalesce("source", F.lit(options.sources[number]))).withColumn(
         "ordinal", F.lit(number)
@@ -191,7 +191,7 @@ def summarize(results: DataFrame, opened: OpenedIndex, run_id: str) -> MatchSumm
 
 
 def add_samples(results: DataFrame, summary: MatchSummary, most: int) -> None:
-    """Name some events for each reason."""
+    """Add some events as examples for each reason."""
     wanted = [one["why"] for one in summary.why]
     nth = F.row_number().over(Window.partitionBy("why").orderBy("ordinal", "place", "event_ref", "item"))
     rows = results.filter(F.col("why").isin(wanted)).withColumn("nth", nth).filter(F.col("nth") <= most)

@@ -178,7 +178,7 @@ def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str
 def show(
     view: View, text: str, registryid: RegistryId | None = None, max_depth: int = 128
 ) -> list[Shown | ShownEntity | ShownDocument]:
-    """Look up what a text means, in each registry that has it.
+    """Return what a text refers to, in each registry that has it.
 
     Args:
         view: the snapshot.

@@ -72,7 +72,7 @@ class EntityLookups:
         self._children: dict[tuple[RegistryId, Xid], list[Entity]] = {}
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
-        """Look an entity up; None: it is not published."""
+        """Return an entity; None if it is not published."""
         if self.view is None:
             return None
         if (registryid, xid) not in self._entities:
@@ -139,7 +139,7 @@ class EntityLookups:
                 yield from (Key(uri.registryid, kind, xid) for kind, xid in rows.fetchall())
 
     def deleted_epochs(self, keys: Iterable[Key]) -> dict[Key, int]:
-        """Look up the epochs that entities which are made again had when they were deleted (decision 9)."""
+        """Return the epochs that entities which are created again had when they were deleted (decision 9)."""
         if self.view is None:
             return {}
         query = (
@@ -172,7 +172,7 @@ class EntityLookups:
 
     @cached_property
     def _commit_times(self) -> set[int]:
-        """The times of all snapshots: a stored date that is one of them was not declared."""
+        """Return the times of all snapshots: a stored date that is one of them was not declared."""
         if self.view is None:
             return set()
         rows = self.view.db.execute(
@@ -209,7 +209,7 @@ class Lookups(EntityLookups):
     # Documents
 
     def documents_of(self, uris: Collection[str]) -> dict[Uri, Facts]:
-        """Look up what came of documents at their last load, in any registry, and of all documents that have disputes."""
+        """Return the facts of documents' last load, in any registry, and of all documents that have disputes."""
         if self.view is None:
             return {}
         rows = self.view.db.execute(
@@ -228,7 +228,7 @@ class Lookups(EntityLookups):
         return self._loaded[uri]
 
     def document(self, uri: Uri) -> Facts | None:
-        """Look up what came of a document at its last load in a registry; None: it was not loaded there."""
+        """Return the facts of a document's last load into a registry; None if it was not loaded there."""
         if self.view is None:
             return None
         if uri not in self._documents:

@@ -90,7 +90,7 @@ class ReadModel:
         raise self._unusable() from problem
 
     def refresh_if(self, *, build: bool) -> bool:
-        """Bring the file up to date, as `refresh`, unless it would have to be built and that is not wanted.
+        """Update the file, as `refresh`, unless it would have to be built and that is not wanted.
 
         Returns:
             Whether it is up to date.
@@ -130,7 +130,7 @@ class ReadModel:
             self._give_back(file, db, is_sound)
 
     def answer(self, ask: Callable[[View], T], snapshot: str | int | None = None) -> T:
-        """Ask one snapshot; where the file turns out to be damaged it is made again and asked again.
+        """Answer a question from one snapshot; a damaged file is built again, and the question repeated.
 
         Args:
             ask: what is asked; it must read all that it needs before it returns.

@@ -167,12 +167,12 @@ class Entities(Timeline):
         return None if found[0] is None else found
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
-        """Look an entity up; None: there is none at the snapshot."""
+        """Return an entity; None if there is none at the snapshot."""
         rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", (registryid, xid))
         return next(rows, None)
 
     def entities(self, xid: Xid, registryid: RegistryId | None = None) -> list[Entity]:
-        """Look an XID up in all registries, or in one; by registry."""
+        """Return the entities of an XID in all registries, or in one; by registry."""
         wanted = [registryid] if registryid else self.registries()
         return [found for one in wanted if (found := self.entity(one, xid)) is not None]
 
@@ -421,7 +421,7 @@ class View(Entities):
 
     @cached_property
     def bodies(self) -> EntityBodies:
-        """The entities of the snapshot by their bodies, of which definitions are computed."""
+        """Return the entities of the snapshot by their bodies, from which definitions are computed."""
 
         def find(registryid: RegistryId, xid: Xid) -> JsonText | None:
             row = self.entity(registryid, xid)

@@ -76,7 +76,7 @@ class ResolvedDefinition:
 
 
 def fill(binding: ProtocolBinding, given: RenderInput, now: str, new_id: str) -> ResolvedDefinition:
-    """Put values into a definition.
+    """Return a definition with values for its placeholders.
 
     Args:
         binding: the definition as a protocol carries it.

@@ -117,7 +117,7 @@ def _payload(body: bytes | None) -> dict[str, Any]:
 
 
 def batched(messages: Iterable[Rendered]) -> list[Rendered]:
-    """Put structured events into batches: those that go with the same path, query and headers into one.
+    """Return structured events in batches: those with the same path, query and headers together.
 
     Args:
         messages: rendered in structured mode, over HTTP or for no protocol.

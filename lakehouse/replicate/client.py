@@ -132,7 +132,7 @@ class Client:
         self._pool.clear()
 
     def get(self, url: str, etag: str | None = None, *, is_json: bool = True) -> SourceResponse:
-        """Ask for JSON that is held in memory.
+        """Fetch JSON into memory.
 
         Args:
             url: below the origin of the address.
@@ -166,7 +166,7 @@ class Client:
             raise ReplicationError(answer.url, f"its answer cannot be read: {blank_text(str(error))}") from error
 
     def download(self, url: str, file: Path, etag: str | None = None) -> SourceResponse:
-        """Ask for JSON that is kept as a file, which is there only when the answer was whole.
+        """Fetch JSON into a file, which exists only if the response was complete.
 
         Raises:
             Refused: the answer is an error that stays.

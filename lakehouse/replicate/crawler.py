@@ -154,7 +154,7 @@ class Reader:
         return root
 
     def check_same(self, root: Json) -> None:
-        """See that all answers were of one state of the source.
+        """Check that all responses were of one state of the source.
 
         Raises:
             Changed: they were not.
@@ -166,7 +166,7 @@ class Reader:
             raise SourceChanged
 
     def get(self, url: str, etag: str | None = None) -> SourceResponse:
-        """Ask for something.
+        """Fetch a resource of the source.
 
         Raises:
             Changed: the answer is of another snapshot than those before.
@@ -174,7 +174,7 @@ class Reader:
         return self.noted(self.client.get(url, etag))
 
     def noted(self, answer: SourceResponse) -> SourceResponse:
-        """Note the snapshot of an answer.
+        """Record the snapshot of a response.
 
         Raises:
             Changed: it is another than before.
@@ -267,7 +267,7 @@ class Walk:
         return self._by_groups()
 
     def _whole(self) -> Unit:
-        """Ask for everything at once."""
+        """Fetch everything at once."""
         url = self.reader.url("export" if self.reader.has_export else "?" + WHOLE)
         name, settled = "/export", self.state.part("/export")
         known = self.state.marks.get(name, {})
@@ -286,7 +286,7 @@ class Walk:
         return Unit(self.reader.base, digest, settled)
 
     def _by_groups(self) -> Unit:
-        """Ask for the registry, then for each group; what did not change stays as it was fetched before."""
+        """Fetch the registry, then each group; unchanged ones stay as they were fetched before."""
         root = self.reader.root()
         names: set[str] = set()
         groups: dict[str, list[str]] = {}
@@ -314,7 +314,7 @@ class Walk:
         return Unit(self.reader.base, digest_of(target), target)
 
     def _scoped(self, scope: tuple[Xid, ...]) -> list[Unit]:
-        """Ask for some groups, endpoints or messages: a document for each. One that the source does not have has vanished."""
+        """Fetch some groups, endpoints or messages, a document for each; one that the source lacks was deleted."""
         root = self.reader.root()
         units = []
         for number, xid in enumerate(scope):

@@ -126,7 +126,7 @@ class Outbox:
         return Reached(*row) if row else Reached()
 
     def fill(self, xids: Iterable[Xid], reached: Reached) -> None:
-        """Put what changed into the outbox, in order, and what was refused before, all or nothing."""
+        """Add to the outbox what changed, in order, and what was rejected before, all or nothing."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             again = [row[0] for row in self.db.execute("SELECT xid FROM refused ORDER BY xid")]
@@ -145,11 +145,11 @@ class Outbox:
         return self.db.execute("SELECT 1 FROM outbox WHERE xid = ?", (xid,)).fetchone() is not None
 
     def postpone(self, xid: Xid) -> None:
-        """Put something behind all else that is left."""
+        """Move an item behind all others."""
         self.db.execute("UPDATE outbox SET place = (SELECT max(place) + 1 FROM outbox) WHERE xid = ?", (xid,))
 
     def again(self, xids: Iterable[Xid]) -> None:
-        """Put into the outbox, in order, what was refused: what it refers to may be at the target by now."""
+        """Add to the outbox, in order, what was rejected: the target may have what it refers to by now."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             self.db.executemany("INSERT OR IGNORE INTO outbox (xid) VALUES (?)", ((xid,) for xid in xids))
@@ -168,21 +168,21 @@ class Outbox:
         return [row[0] for row in self.db.execute("SELECT xid FROM sent ORDER BY xid")]
 
     def begin(self, xid: Xid, versions: list[str]) -> None:
-        """Note that the target is being sent this, with these Versions: what it then has is from us, should we die now."""
+        """Record that the target is being sent this, with these Versions, in case of a crash before its response."""
         known = self.sent(xid)
         if known != []:  # an alias stays one until it is deleted
             every = sorted({*(known or ()), *versions})
             self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(every)))
 
     def leave(self, xid: Xid) -> None:
-        """Note that there is nothing to send of this."""
+        """Record that nothing of this need be sent."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
             self.db.execute("DELETE FROM refused WHERE xid = ?", (xid,))
 
     def done(self, xid: Xid, versions: list[str] | None) -> None:
-        """Note that the target has this now, with these Versions; None: not any more."""
+        """Record that the target has this now, with these Versions; None: it has it no longer."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
@@ -193,7 +193,7 @@ class Outbox:
                 self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(versions)))
 
     def refuse(self, xid: Xid, reason: str) -> None:
-        """Note that the target did not take this; it is sent again with the next changes."""
+        """Record that the target rejected this; it is sent again with the next changes."""
         self.db.execute("BEGIN IMMEDIATE")
         with self.db:
             self.db.execute("DELETE FROM outbox WHERE xid = ?", (xid,))
@@ -204,5 +204,5 @@ class Outbox:
         return list(self.db.execute("SELECT xid, reason FROM refused ORDER BY xid"))
 
     def finish(self) -> None:
-        """Note that the target is where the outbox led to."""
+        """Record that the target is up to date with the outbox."""
         self.db.execute("UPDATE reached SET snapshot = until, digest = until_digest")

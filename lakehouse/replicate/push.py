@@ -107,7 +107,7 @@ class Pusher:
             return self._send_all(model, registryid)
 
     def _fill(self, view: View, registryid: RegistryId) -> None:
-        """Look up what changed since the target was sent everything; where that is not known any more, send all again."""
+        """Find what changed since the target was last in sync; everything, if that is not known any more."""
         reached = self.outbox.reached()
         is_known = reached.snapshot and reached.snapshot <= view.head
         is_known = is_known and str(view.commit_of(reached.snapshot)["digest"]) == reached.digest
@@ -241,7 +241,7 @@ class Pusher:
         self.outbox.done(xid, list(versions))
 
     def _found(self, path: str, flags: str = "") -> Json | None:
-        """Ask the target for what it has; None: nothing."""
+        """Fetch the target's entity; None if there is none."""
         details = "$details" if "/schemas/" in path else ""
         try:
             found = self.client.json(self.options.target.of(path) + details + flags)
@@ -298,7 +298,7 @@ def _is_wanted(xid: Xid, scope: Sequence[Xid]) -> bool:
 
 
 def _check_authority(url: str, found: Json, authority: Any) -> None:
-    """Leave alone what the target has from somebody else.
+    """Check that the target does not have an entity under another authority, whose entity stays as it is.
 
     Raises:
         Refused: it has this, and not from us.

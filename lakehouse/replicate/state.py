@@ -70,7 +70,7 @@ class PeerState:
         replace_synced(aside, self._file)
 
     def forget(self) -> None:
-        """Let nothing be known but what documents there were."""
+        """Delete the state, except which documents there were."""
         self.marks, self.commit = {}, None
 
     def keep_only(self, names: set[str]) -> None:

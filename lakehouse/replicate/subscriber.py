@@ -170,7 +170,7 @@ class Subscriber:
         self.is_ours = False
 
     def keep(self) -> bool:
-        """See that the subscription is there and served; True: it was not, or there was a gap, so that a round has to come.
+        """Check that the subscription exists and is served; return True if a round is needed: it did not, or events are missing.
 
         Raises:
             ReplicationError: the source does not answer, or has no subscriptions.

@@ -265,7 +265,7 @@ class App:
         return None
 
     async def client(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, str | None]:
-        """Let a request in; return whose share of the work it takes, a user's or else an address's, and the user."""
+        """Admit a request; return the client whose share of the work it takes, a user or else an address, and the user."""
         address = self.origins.client(scope, headers)
         user = await self.guard.check(headers, address)
         return address if user is None else f"user {user}", user
@@ -488,6 +488,6 @@ def _is_browser(headers: dict[bytes, bytes]) -> bool:
 
 
 def _to_the_site(origin: str) -> CachedResponse:
-    """Lead a browser, which asks for HTML by `Accept`, to the pages; the API has none."""
+    """Redirect a browser, which requests HTML by `Accept`, to the pages; the API has none."""
     subscriptions = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
     return CachedResponse(303, subscriptions, b"", b"", None)

@@ -180,7 +180,7 @@ class Guard:
         self._of_name = Tries(5, 10.0)  # from an address
 
     async def check(self, headers: dict[bytes, bytes], client: str) -> str | None:
-        """Let a request in.
+        """Admit a request, or raise an error; return the user.
 
         Args:
             headers: of the request.

@@ -123,7 +123,7 @@ class Shares:
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next comes first
 
     async def run(self, client: str, work: Callable[[], T]) -> T:
-        """Have a piece of work done when it is the client's turn.
+        """Run work when it is the client's turn.
 
         Raises:
             ProblemFound: the queue is full, and nobody waits with more than the client.
@@ -259,7 +259,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Know that the request is whole: what it waits for now is the server."""
+        """Record that the request is complete: it now waits for the server."""
         self._unused_bytes = 0
         self._is_in_body = False
         if not self.cycle.response_complete:
@@ -327,17 +327,17 @@ class ConnectionLimit:
             task.cancel()
 
     def waits_for(self, connection: LimitedProtocol) -> None:
-        """Know that a connection waits for its client, from now on."""
+        """Record that a connection waits for its client from now on."""
         self._inside.add(connection)
         self._waiting.pop(connection, None)
         self._waiting[connection] = connection.loop.time()
 
     def serves(self, connection: LimitedProtocol) -> None:
-        """Know that a client waits for the server."""
+        """Record that a client waits for the server."""
         self._waiting.pop(connection, None)
 
     def forget(self, connection: LimitedProtocol) -> None:
-        """Know that a connection is closed."""
+        """Record that a connection is closed."""
         self._inside.discard(connection)
         self._waiting.pop(connection, None)
 

@@ -170,7 +170,7 @@ def _work(settings: Settings, options: Options, ready: str, listening: socket.so
 
 
 def _ignore_what_ended_it() -> None:
-    """Let a server that has drained end like a program that is done: uvicorn sends the signal that ended it once more."""
+    """Ignore signals, so that a drained server exits normally: uvicorn sends the signal that ended it once more."""
     for sent in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sent, lambda *_: None)
 

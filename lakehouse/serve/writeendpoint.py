@@ -133,7 +133,7 @@ class Writes:
     async def answer(
         self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], receive: Receive, client: str, user: str | None
     ) -> tuple[ApiAnswer, ApiRequest]:
-        """Have a request done, and answer it; it takes a place among those that wait once its body is whole.
+        """Apply a request and return its answer; it joins the queue once its body is complete.
 
         Args:
             method: one of `methods`.
@@ -162,7 +162,7 @@ class Writes:
     def _done(
         self, method: str, api_request: ApiRequest, headers: dict[bytes, bytes], body: bytes, user: str | None
     ) -> tuple[ApiAnswer, ApiRequest]:
-        """Have a request done, in its own thread."""
+        """Apply a request in its own thread."""
         if time.monotonic() > api_request.arrived + self.options.request_seconds:
             detail = "It waited too long for its turn; nothing was written. Ask again."
             raise ProblemFound("server_busy", api_request.target.path, detail, headers={"Retry-After": "5"})

@@ -85,7 +85,7 @@ def _text(
 def _documentation(
     draft: Draft, row: dict[str, str], value: Any, written: dict[str, Any], normal: dict[str, Any], pointer: Pointer
 ) -> None:
-    """A URL is the documentation of the registry; a text is kept in `documentationtext` (CAT-029)."""
+    """Convert `documentation`: a URL is the registry's, a text goes into `documentationtext` (CAT-029)."""
     if not isinstance(value, str):
         _text(draft, row, value, written, normal, pointer)
     elif written.get("documentationformat", "URL") == "URL" and URI.fullmatch(value):
@@ -303,7 +303,7 @@ def _check_schema(draft: Draft, kind: dict[str, str] | None, schema: Any, pointe
 def _infer_format(
     draft: Draft, kinds: dict[str, dict[str, str]], uri: Any, schema: Any, version: dict[str, Any], pointer: Pointer
 ) -> None:
-    """Guess the kind of a schema from its document, or from the suffix of its URI (CAT-091)."""
+    """Infer the format of a schema from its document, or from the suffix of its URI (CAT-091)."""
     by_suffix = [kind for kind, row in kinds.items() if isinstance(uri, str) and urlsplit(uri).path.endswith(row["path"])]
     guess = (
         "JSON" if isinstance(schema, dict) and "json-schema.org" in str(schema.get("$schema")) else next(iter(by_suffix), None)
@@ -351,7 +351,7 @@ def _check_cloudevents(draft: Draft, sections: dict[str, Any], version: dict[str
 
 
 def _check_mqtt(draft: Draft, sections: dict[str, Any], version: dict[str, Any], name: str, pointer: Pointer) -> None:
-    """User properties are a list in the normal form (CAT-148)."""
+    """Convert user properties to a list, as in normal form (CAT-148)."""
     options = version.get("protocoloptions", {})
     if "user_properties" in options:
         options["user_properties"] = [{"name": key} | item for key, item in options["user_properties"].items()]

@@ -275,7 +275,7 @@ def _lower_header(pointer: str) -> str:
 
 
 def _in_order(attributes: Iterator[DeclaredAttribute]) -> tuple[DeclaredAttribute, ...]:
-    """Put first what is checked quickest and fails most: constants, the type first; then templates; then the rest."""
+    """Return declared attributes in the order of checks, the fastest and most selective first: constants, templates, the rest."""
 
     def rank(one: DeclaredAttribute) -> tuple[int, str]:
         if one.pointer == TYPE:

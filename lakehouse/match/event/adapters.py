@@ -202,7 +202,7 @@ def _lines(texts: DataFrame) -> DataFrame:
 def to_landed(
     rows: DataFrame, form: str | None = None, mapping: Mapping[str, Any] | None = None, protocol: str | None = None
 ) -> DataFrame:
-    """Bring rows into the canonical table.
+    """Convert rows into those of the canonical table.
 
     Args:
         rows: as they landed.
@@ -461,7 +461,7 @@ def _options(columns: Mapping[str, Column]) -> Column:
 
 
 def _merged(*pairs: Column) -> Column:
-    """Put pairs one behind the other: of a name the last one counts."""
+    """Return the concatenation of pairs, where the last one of a name wins."""
     return F.concat(*(F.coalesce(one, F.array().cast(_PAIRS)) for one in pairs))
 
 

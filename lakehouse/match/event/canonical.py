@@ -263,7 +263,7 @@ def _is_event(value: Any) -> bool:
 
 
 def _no_cloudevent(event: Event) -> Event:
-    """Leave an event without an envelope; where headers are not captured, whether there was one is unknown."""
+    """Return an event without an envelope; where headers are not captured, it is unknown whether it had one."""
     if event.family in ("KAFKA", "NATS", "HTTP") and "/protocoloptions/headers" not in event.captured:
         remedy = "read Kafka with includeHeaders = true" if event.family == "KAFKA" else "land the headers too"
         event.problem = f"headers: the landing has none, so a binary CloudEvent cannot be read: {remedy}"

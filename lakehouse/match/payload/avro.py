@@ -158,7 +158,7 @@ def _is_text(body: bytes, content_type: str | None) -> bool:
 
 
 def _parts(schema: Any) -> _SchemaParts:
-    """Look through a schema as fastavro parsed it; named types are in it once, and then by their names.
+    """Return the parts of a schema as fastavro parsed it, with each named type once, and then by its name.
 
     Raises:
         Unsupported: a record always holds itself.

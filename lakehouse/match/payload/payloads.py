@@ -59,7 +59,7 @@ class NoAnswer(Exception):
 
 
 def apart(work: Callable[[], Made], seconds: float) -> Made:
-    """Do work in a fork of this process.
+    """Run work in a fork of this process.
 
     Args:
         work: gives what can be pickled.
@@ -89,7 +89,7 @@ def apart(work: Callable[[], Made], seconds: float) -> Made:
 
 
 def _answer(work: Callable[[], Made], reading: int, writing: int, seconds: float) -> None:
-    """Do the work and write it down: in the fork, which ends here whatever happens."""
+    """Run the work and write its result, in the fork, which always ends here."""
     try:
         os.close(reading)
         faulthandler.disable()

@@ -270,7 +270,7 @@ class _RowTexts:
 
 
 def _joined(sure: Captures, looped: Captures) -> Captures:
-    """Put texts that were found in two ways into one column."""
+    """Return one column of the texts that were found in two ways."""
     if not len(looped.values):
         return sure
     values = pa.concat_arrays([sure.values, looped.values])

@@ -102,7 +102,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
 
 
 def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
-    """Bring a file forward to what the tables hold now, in one transaction.
+    """Roll a file forward to the tables' current rows, in one transaction.
 
     Args:
         db: opened for writing, by whoever holds the lock.

@@ -63,14 +63,14 @@ class ModelFiles:
         return self.folder / f"{self.name}-{time.time_ns():x}-{os.getpid()}.sqlite"
 
     def publish(self, file: Path) -> None:
-        """Let a file that is whole be the one that is read."""
+        """Replace the file that is read by a complete one."""
         aside = self.pointer.with_suffix(f".{os.getpid()}.next")
         aside.write_text(file.name, encoding="utf-8")
         aside.chmod(0o600)
         os.replace(aside, self.pointer)
 
     def discard(self, file: Path) -> None:
-        """Forget a damaged file, unless another process has put a new one in its place."""
+        """Remove a damaged file, unless another process has replaced it."""
         if self.current() == file:
             self.pointer.unlink(missing_ok=True)
 

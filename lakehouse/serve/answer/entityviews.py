@@ -375,7 +375,7 @@ class Deadline:
             self.check()
 
     def check(self) -> None:
-        """Look at the clock.
+        """Raise an error if the time for the request is over.
 
         Raises:
             ProblemFound: it takes too long.
@@ -421,7 +421,7 @@ class SnapshotCatalog:
         return make_registry(self.registryid, row, lived, self.dialect)
 
     def group(self, xid: Xid) -> GroupView | None:
-        """Look a Group up."""
+        """Return a Group, or None."""
         row = self._row(xid)
         if row is None and not self.entries(xid):
             return None
@@ -440,7 +440,7 @@ class SnapshotCatalog:
         return self.kept.of((*self.key, group_xid), lambda: self._entries(group_xid), len)
 
     def resource(self, xid: Xid) -> ResourceView | None:
-        """Look a message or schema up."""
+        """Return a message or schema, or None."""
         members, _, resource_id = xid.rpartition("/")
         entries = self._entries_below(xid, members + "/")
         entry = next((one for one in entries if one.id == resource_id), None)

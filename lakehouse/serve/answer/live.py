@@ -43,7 +43,7 @@ class LogSeen:
         self._number, self._digest = 0, ""
 
     def check(self, view: View) -> None:
-        """See a snapshot, which must be that one or follow it.
+        """Check that a snapshot is this one or a later one.
 
         Raises:
             LogWentBack: it does not.
@@ -117,7 +117,7 @@ class SnapshotWatcher:
         return head
 
     def follow(self) -> None:
-        """Look for newer snapshots from now on, in its own thread."""
+        """Watch for newer snapshots from now on, in a thread."""
         self._thread = threading.Thread(target=self._follow, name="lakehouse-follow", daemon=True)
         self._thread.start()
 

@@ -78,7 +78,7 @@ def _headers(attributes: dict[str, Any], request: ReadRequest) -> dict[str, str]
 
 
 def _fitting(headers: dict[str, str]) -> dict[str, str]:
-    """Leave out the longest headers where all together are more than clients and proxies take; `$details` has them.
+    """Return headers without the longest ones, if all together exceed what clients and proxies accept; `$details` has them.
 
     Labels are there all or none: some of them would look like all, to who writes them back.
     """

@@ -86,7 +86,7 @@ def below(filters: list[Filter], collection: str) -> list[Filter]:
 
 
 def admitted(entity: dict[str, Any], filters: list[Filter], as_shown: Callable[[Any], Any]) -> list[Filter]:
-    """Ask an entity: which filters hold for its own attributes, and what do they ask of what it holds.
+    """Return the filters that an entity's own attributes fulfil, with what they require of its members.
 
     Args:
         entity: its attributes.
@@ -519,7 +519,7 @@ class MemberSelection:
         self.filters: Filters = [] if flags.excludes_all else flags.filters or None
 
     def own(self, entity: Any, subject: str) -> Filters:
-        """Ask the entity of the request itself; return what is required of what it holds.
+        """Apply the filters to the entity of the request itself; return what is required of its members.
 
         Raises:
             ProblemFound: the filters do not admit it.
@@ -530,7 +530,7 @@ class MemberSelection:
         return left
 
     def own_of_registry(self, attributes: dict[str, Any]) -> Filters:
-        """Ask the registry as `own` does, which has URLs and counts of its collections besides its attributes."""
+        """Apply the filters to the registry as `own` does; it also has URLs and counts of its collections."""
         if self.filters is not None:
             for name in MEMBERS:
                 attributes = attributes | counted("", name, len(self.catalog.ids_of_groups(name)))
@@ -575,7 +575,7 @@ class MemberSelection:
         return found
 
     def _ask(self, entity: Any, filters: Filters) -> tuple[bool, Filters]:
-        """Ask an entity: is it admitted, and what is required of what it holds (None: nothing more)."""
+        """Return whether an entity passes the filters, and what is required of its members (None: nothing more)."""
         if filters is None:
             return True, None
         asked: set[Step] = set()

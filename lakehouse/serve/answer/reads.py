@@ -78,7 +78,7 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswe
 
 
 def _led_to(api_request: ApiRequest, below: str, status: int = 307, query: str | None = None) -> ApiAnswer:
-    """Lead to another address below `/ui`; query: its parameters, None: those of the request."""
+    """Return a redirect to another address below `/ui`; `query`: its parameters, None: those of the request."""
     kept = api_request.query.decode("ascii", "replace") if query is None else query
     url = f"{api_request.origin}{api_request.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
     return ApiAnswer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")

@@ -229,7 +229,7 @@ class Deliverer:
                 self._busy.discard(kept.id)
 
     def _serve(self, kept: StoredSubscription, is_apart: bool) -> None:
-        """Do what is due for one subscription."""
+        """Deliver what is due for one subscription."""
         try:
             if kept.status == VALIDATING:
                 self._validate(kept)

@@ -135,7 +135,7 @@ class Store:
         return self.get(name)
 
     def delete(self, name: str) -> bool:
-        """Forget a subscription; False: there is none."""
+        """Delete a subscription; return False if there is none."""
         with self._db() as db:
             return db.execute("DELETE FROM subscriptions WHERE id = ?", (name,)).rowcount > 0
 

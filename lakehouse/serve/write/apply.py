@@ -129,7 +129,7 @@ def _outcome(context: WriteContext) -> WriteOutcome:
 
 
 def _of_draft(context: WriteContext) -> WriteOutcome:
-    """Do a request of the CNCF draft."""
+    """Apply a request of the CNCF draft."""
     write_request = context.write_request
     if write_request.method == "PUT":
         return WriteOutcome("entity", [write_request.path], put_draft_group(context))

@@ -46,7 +46,7 @@ class WriteContext:
         return "epoch" not in self.ignored
 
     def row(self, xid: Xid) -> OverlayRow | None:
-        """Look an entity up."""
+        """Return the row of an entity, or None."""
         return self.overlay.row(self.registryid, xid)
 
     def body(self) -> Json:
@@ -74,7 +74,7 @@ class WriteContext:
             raise ProblemFound("invalid_attribute", xid, name=wrong[:128], error_detail=detail)
 
     def without_ids(self, given: Json) -> Json:
-        """Leave out the ids of the entity that the path names, where `?ignore=id` says so (core, Ignore flag).
+        """Return the body without the ids of the entity in the path, if `?ignore=id` says so (core, Ignore flag).
 
         The id of a Resource is written in its `meta` and its Versions once more; other entities in a body keep their ids.
         """

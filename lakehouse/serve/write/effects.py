@@ -139,7 +139,7 @@ def parse(
     groups: dict[Xid, Json],
     registry: Json | None,
 ) -> dict[Xid, Parsed]:
-    """Bring what a request writes into normal form.
+    """Convert what a request writes to normal form.
 
     Args:
         overlay: the catalog.

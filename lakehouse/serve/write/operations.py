@@ -595,7 +595,7 @@ def _only(members: Json) -> Any:
 
 
 def _named(attributes: Json) -> Json:
-    """Leave out what a row has in addition to its attributes."""
+    """Return the attributes of a row without what it has in addition."""
     out = ("messagegroupid", "messageid", "versionid", "epoch", "createdat", "modifiedat", "isdefault", "meta")
     return {name: value for name, value in attributes.items() if name not in out}
 

@@ -66,7 +66,7 @@ class CatalogOverlay:
         self._journal: list[tuple[Key, bool, OverlayRow | None]] = []
 
     def row(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:
-        """Look an entity up; None: it is not there."""
+        """Return the row of an entity; None if it does not exist."""
         key = (registryid, xid)
         if key in self._written:
             return self._written[key]

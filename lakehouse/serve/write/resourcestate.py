@@ -337,7 +337,7 @@ def _tree_of(shown: ResourceView, row: OverlayRow | None, rows: dict[str, Overla
 
 
 def _settle_document(kept: Json, given: Json) -> None:
-    """Hold a document that came as a JSON value with its text; its media type is that of JSON where none is given."""
+    """Store a document that was sent as a JSON value as its text; the media type is JSON's if none is named."""
     value = kept.get("schema")
     if given.get("schema") is not None and not isinstance(value, str) and "contenttype" not in given:
         kept.setdefault("contenttype", "application/json")

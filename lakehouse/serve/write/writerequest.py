@@ -151,7 +151,7 @@ class JsonWithText(NamedTuple):
 
 
 def with_texts(body: Json, content: bytes, parts: tuple[str, ...]) -> Json:
-    """Put each document of a schema that is an object or array with its text.
+    """Return the body with the text of each document of a schema that is an object or array.
 
     Args:
         body: of a request, as read out of the content.
@@ -167,7 +167,7 @@ def with_texts(body: Json, content: bytes, parts: tuple[str, ...]) -> Json:
 
 
 def _level(value: Json, text: str, at: int, level: int) -> Json:
-    """Put the texts into an object whose text begins at a place."""
+    """Return an object, whose text begins at a position, with the texts."""
     found = dict(value)
     for name, start, end in _members(text, at):
         member = value.get(name)

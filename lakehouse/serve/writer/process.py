@@ -104,7 +104,7 @@ class Tables:
         threading.Thread(target=self._follow, name="lakehouse-tables", daemon=True).start()
 
     def bring(self) -> None:
-        """Have the tables brought to what is committed now."""
+        """Have the tables rolled forward to what is committed now."""
         self._wanted.set()
 
     def _follow(self) -> None:
@@ -221,7 +221,7 @@ class Batches:
         raise CommitLost(snapshot_id)
 
     def _sync(self, snapshot_id: int) -> None:
-        """Let a snapshot, and all before it, be on the disk.
+        """Sync a snapshot, and all before it, to the disk.
 
         Raises:
             NotReadBack: it is not, and nobody may hear that it was written.

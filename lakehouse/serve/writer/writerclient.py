@@ -55,7 +55,7 @@ class Writers:
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def write(self, write_request: WriteRequest) -> Done:
-        """Have a request done.
+        """Have a request applied by the writer.
 
         Raises:
             ProblemFound: it was refused, or could not be done; nothing of it was written.
