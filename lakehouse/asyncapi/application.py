@@ -9,23 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakehouse.asyncapi.following import Following, Spot, patched
-from lakehouse.text.jsontext import below
+from lakehouse.asyncapi.headerschemas import HINT
+from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of_key, normal_protocol, wire_of, with_symbols
+from lakehouse.asyncapi.texts import Texts
+from lakehouse.dialects.detection import asyncapi_of
+from lakehouse.dialects.tables import PROTOCOLS, family_of
+from lakehouse.text.jsontext import below, object_at, text_at
 from lakehouse.text.names import Pointer
 
-_VERSION = re.compile(r"(2\.[0-6]|3\.[01])\.\d+(?:[-+].*)?")
 UNKNOWN_TARGET = "AAPI-008"
 _ACTIONS = {"publish": "receive", "subscribe": "send"}
 _HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*://)?([^/]*)(/.*)?")
-
-
-def version_of(document: Any) -> str | None:
-    """Give the major and minor version of an AsyncAPI document that is read, such as `3.0`; None: it is none."""
-    written = document.get("asyncapi") if isinstance(document, dict) else None
-    found = _VERSION.fullmatch(written) if isinstance(written, str) else None
-    return found[1] if found else None
 
 
 @dataclass
@@ -79,8 +76,7 @@ class Application:
     def __init__(self, following: Following) -> None:
         self.following = following
         self.root = following.root
-        self.version = version_of(self.root.value) or "3.0"
-        self.is_old = self.version.startswith("2")
+        self.is_old = asyncapi_of(self.root.value) == "asyncapi-2"
         self.servers = {name: self._server(name, spot) for name, spot in following.members(self.root, "servers")}
         self.channels: dict[str, ChannelPart] = {}
         self.operations: dict[str, OperationPart] = {}
@@ -167,8 +163,8 @@ class Application:
             channel = self._places.get(found.place) if found else None
             action = spot.value.get("action")
             if channel is None or action not in ("send", "receive"):
-                told = f"the operation `{key}` names no channel of the document, or no action; it is left out"
-                self.following.report(spot.at, UNKNOWN_TARGET, told, "Name a channel of the document, and send or receive.")
+                message = f"the operation `{key}` names no channel of the document, or no action; it is left out"
+                self.following.report(spot.at, UNKNOWN_TARGET, message, "Name a channel of the document, and send or receive.")
                 continue
             operation = self._with_traits(spot)
             keys = self._message_keys(channel, spot) if "messages" in spot.value else list(channel.messages)
@@ -187,8 +183,8 @@ class Application:
             key = places.get(found.place) if found else None
             key = key or (targets.get(followed.place) if followed else None)
             if key is None:
-                told = "a message of the operation is none of its channel; it is left out"
-                self.following.report(at.at, UNKNOWN_TARGET, told, "Refer to a message of the channel.")
+                message = "a message of the operation is none of its channel; it is left out"
+                self.following.report(at.at, UNKNOWN_TARGET, message, "Refer to a message of the channel.")
             elif key not in keys:
                 keys.append(key)
         return keys
@@ -232,8 +228,7 @@ class Application:
         """Add a message of 2.x to its channel; its key is its `messageId`, its name, or that in `components`."""
         name, spot = one
         message = self.message("", spot)
-        told = (message.spot.value.get("messageId"), name, message.spot.value.get("name"))
-        wanted = next((key for key in told if isinstance(key, str) and key), f"{verb}Message")
+        wanted = text_at(message.spot.value, "messageId") or name or text_at(message.spot.value, "name") or f"{verb}Message"
         key, nth = wanted, 1
         while key in channel.messages and channel.messages[key].spot.place != spot.place:
             nth += 1
@@ -249,3 +244,82 @@ def _is_reference(value: Any) -> bool:
 
 def _last_token(value: Any) -> str | None:
     return value["$ref"].rpartition("/")[2] or None if _is_reference(value) else None
+
+
+ASSUMED_VERSION = "AAPI-003"
+OTHER_PROTOCOL = "AAPI-004"
+
+
+class Meant(NamedTuple):
+    """What a message means at a channel: its protocol and address, and the group that holds it."""
+
+    protocol: str | None
+    address: str | None
+    group: str
+
+
+class ServedChannels:
+    """Reads what channels mean at their servers.
+
+    Args:
+        name: id of the application.
+    """
+
+    def __init__(self, following: Following, texts: Texts, name: str) -> None:
+        self._following = following
+        self._texts = texts
+        self.name = name
+        self._reported: set[str] = set()
+
+    def servers(self, channel: ChannelPart) -> list[ServerPart] | list[None]:
+        """Give the servers of a channel; an export writes channels that have none, which AsyncAPI has no word for."""
+        return [None] if hint_of(channel.spot).get("servers") == [] or not channel.servers else channel.servers
+
+    def meant(self, channel: ChannelPart, server: ServerPart | None) -> tuple[str, Meant]:
+        """Give the group of a channel at a server, and what protocol and address mean there."""
+        address = channel.address
+        wire, protocol = self.wire(server)
+        protocol = text_at(hint_of(channel.spot), "protocol") or protocol
+        family = family_of(protocol)
+        topic = self._following.member(channel.spot, "bindings", "kafka", "topic") if family == "KAFKA" else None
+        if topic is not None and isinstance(topic.value, str):
+            address = topic.value
+        if address is not None and with_symbols(address) != address:
+            self._texts.note_kept("parameter names that are no symbols, in which other characters become `_`", channel.spot)
+        address = None if address is None else with_symbols(address)
+        hinted = text_at(hint_of(channel.spot), "group")
+        if hinted is not None:
+            group = hinted
+        elif wire is not None and address:
+            prefix = "mqtt3" if protocol == "MQTT/3.1.1" else wire.normal.lower()
+            group = fitted(f"{prefix}.{id_of_address(address)}")
+        else:
+            group = fitted(f"{self.name}.{id_of_key(channel.key)}" + (f".{wire.normal.lower()}" if wire else ""))
+        return group, Meant(protocol, address, group)
+
+    def wire(self, server: ServerPart | None) -> tuple[Wire | None, str | None]:
+        """Give the protocol of a server, as AsyncAPI and as the normal form names it."""
+        if server is None or not server.protocol:
+            return None, None
+        wire = wire_of(server.protocol, server.version)
+        protocol = text_at(hint_of(server.spot), "protocol") or normal_protocol(wire, server.version)
+        known = PROTOCOLS.get(wire.normal)
+        if server.name not in self._reported:
+            self._reported.add(server.name)
+            if known is None:
+                message = f"xRegistry does not define the protocol {server.protocol!r}; it is loaded as {wire.normal!r}"
+                self._following.report(server.spot.at, OTHER_PROTOCOL, message, "Nothing to do.", "info")
+            elif wire.normal == "MQTT" and server.version is None and wire.protocol != "mqtt5":
+                message = f"the server `{server.name}` names no version of MQTT; it is read as {protocol}"
+                self._following.report(server.spot.at, ASSUMED_VERSION, message, "Write `protocolVersion`.", "info")
+        return wire, protocol
+
+
+def hint_of(spot: Spot) -> dict[str, Any]:
+    """Return what an export added for the way back; empty: nothing."""
+    return object_at(spot.value, HINT)
+
+
+def with_attributes(entity: dict[str, Any], hints: dict[str, Any]) -> dict[str, Any]:
+    """Replace attributes by those that an export wrote for the way back; null: the entity has none."""
+    return {name: value for name, value in (entity | object_at(hints, "attributes")).items() if value is not None}

@@ -1,4 +1,7 @@
-"""`$ref`: followed inside a document and into files next to it, never over the network and never out of the SOURCE."""
+"""`$ref`: followed inside a document and into files next to it, never over the network and never out of the SOURCE.
+
+A JSON Schema is made to stand alone, and put back: what its `$ref`s lead out of it to becomes its `definitions`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from lakehouse.text.jsontext import below, pointer_of
+from lakehouse.asyncapi.headerschemas import HINT
+from lakehouse.text.jsontext import below, escaped, pointer_of
 from lakehouse.text.names import WHOLE, Pointer
 from lakehouse.text.problems import Problem
 
@@ -22,7 +26,7 @@ OpenFile = Callable[[str], Any]
 
 
 class NoSuchFile(Exception):
-    """A file that a `$ref` leads to cannot be read; the message tells why."""
+    """A file that a `$ref` leads to cannot be read; the message says why."""
 
 
 class Spot(NamedTuple):
@@ -42,7 +46,7 @@ class Spot(NamedTuple):
 
     @property
     def place(self) -> tuple[str, Pointer]:
-        """Return what tells this value from every other."""
+        """Return what distinguishes this value from every other."""
         return self.file, self.inside
 
 
@@ -80,14 +84,16 @@ class Following:
         return sorted(path for path in self._files if path)
 
     def follow(self, spot: Spot) -> Spot | None:
-        """Give what a value stands for, if it is a `$ref`; None, with a finding, if that leads nowhere."""
+        """Give what a value refers to, if it is a `$ref`; None, with a finding, if that leads nowhere."""
         start, steps = spot, 0
         while isinstance(spot.value, dict) and isinstance(spot.value.get("$ref"), str):
             steps += 1
             target = self._target(spot, spot.value["$ref"]) if steps <= _MOST_STEPS else "it leads in a circle"
             if isinstance(target, str):
-                told = f"`$ref` {spot.value['$ref']!r} leads nowhere: {target}; it is left out"
-                self.report(below(start.at, "$ref") if start.file == "" else start.at, DANGLING, told, "Correct the reference.")
+                message = f"`$ref` {spot.value['$ref']!r} leads nowhere: {target}; it is left out"
+                self.report(
+                    below(start.at, "$ref") if start.file == "" else start.at, DANGLING, message, "Correct the reference."
+                )
                 return None
             spot = target
         return spot
@@ -135,7 +141,7 @@ class Following:
         return Spot(value, at, spot.file, below(spot.inside, name))
 
     def plain(self, spot: Spot, depth: int = 0) -> Any:
-        """Give a value with every `$ref` in it replaced by what it stands for; one that leads in a circle is left out."""
+        """Give a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out."""
         found = self.follow(spot) if depth < _DEEPEST else None
         if found is None:
             return None
@@ -199,3 +205,83 @@ def patched(value: Any, patch: Any) -> Any:
         else:
             merged[name] = patched(merged.get(name), member)
     return merged
+
+
+# Members whose values are data: a `$ref` in them refers to nothing.
+_DATA = ("const", "enum", "default", "examples", "example")
+
+
+class Bundle:
+    """A schema with all that it refers to.
+
+    Args:
+        following: the document.
+        root: the schema, followed.
+
+    Attributes:
+        schema: the schema, whose references lead to itself or to its `definitions`.
+    """
+
+    def __init__(self, following: Following, root: Spot) -> None:
+        self._following = following
+        self._root = root
+        self._names: dict[tuple[str, Pointer], str] = {}
+        own = root.value.get("definitions") if isinstance(root.value, dict) else None
+        self._taken = set(own) if isinstance(own, dict) else set()
+        self._added: dict[str, Any] = {}
+        self.schema = self._copied(root)
+        if self._added and isinstance(self.schema, dict):
+            self.schema["definitions"] = self.schema.get("definitions", {}) | self._added
+
+    @property
+    def places(self) -> set[tuple[str, Pointer]]:
+        """Return where what it refers to is written."""
+        return set(self._names)
+
+    def _copied(self, spot: Spot) -> Any:
+        value = spot.value
+        if isinstance(value, list):
+            return [self._copied(self._following.child(spot, str(index))) for index in range(len(value))]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(value.get("$ref"), str):
+            reference = self._reference(spot, value["$ref"])
+            return {"$ref": reference} | {name: one for name, one in value.items() if name != "$ref"}
+        return {
+            name: member if name in _DATA else self._copied(self._following.child(spot, name))
+            for name, member in value.items()
+            if name != HINT or spot.inside != self._root.inside
+        }
+
+    def _reference(self, spot: Spot, reference: str) -> str:
+        target = self._following.follow(spot)
+        if target is None:
+            return reference
+        root = self._root
+        if target.file == root.file and (target.inside + "/").startswith(root.inside + "/"):
+            return "#" + target.inside[len(root.inside) :]
+        if target.place not in self._names:
+            wanted = target.inside.rpartition("/")[2] or "schema"
+            if wanted == "payload" or wanted.isdecimal():
+                wanted = "-".join(target.inside.split("/")[-2:])
+            name, nth = wanted, 1
+            while name in self._taken:
+                nth += 1
+                name = f"{wanted}-{nth}"
+            self._taken.add(name)
+            self._names[target.place] = name
+            self._added[name] = self._copied(target)
+        return f"#/definitions/{escaped(self._names[target.place])}"
+
+
+def placed(schema: Any, pointer: Pointer) -> Any:
+    """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`."""
+    if isinstance(schema, list):
+        return [placed(one, pointer) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {name: one if name in _DATA else placed(one, pointer) for name, one in schema.items()}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+        moved["$ref"] = f"#{pointer}{reference[1:]}"
+    return moved

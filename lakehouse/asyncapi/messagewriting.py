@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from lakehouse.asyncapi.bundling import placed
-from lakehouse.asyncapi.envelopes import STRUCTURED, as_headers, as_payload
-from lakehouse.asyncapi.headerschemas import COMPUTED, HINT, headers_schema, property_of
+from lakehouse.asyncapi.following import placed
+from lakehouse.asyncapi.headerschemas import COMPUTED, HINT, STRUCTURED, as_headers, as_payload, headers_schema, property_of
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, is_json_schema, media_type_of
-from lakehouse.asyncapi.serverwriting import key_of, unique
+from lakehouse.asyncapi.servers import key_of, unique
 from lakehouse.asyncapi.texts import texts_of
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import below, canonical_text, pointer_of
+from lakehouse.text.jsontext import below, canonical_text, object_at, objects_at, pointer_of
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.xid import xid_of
 
@@ -62,7 +61,7 @@ class MessageWriter:
 
     def of(self, holder: Xid, entity: dict[str, Any]) -> list[MessageOut]:
         """Give the messages of a group or endpoint, each written once."""
-        members = _objects(entity, "messages").items()
+        members = objects_at(entity, "messages").items()
         return [self._same(one, name) or self._once(Xid(f"{holder}/messages/{name}"), one, entity) for name, one in members]
 
     def _same(self, message: dict[str, Any], name: str) -> MessageOut | None:
@@ -80,11 +79,11 @@ class MessageWriter:
 
     def add_free_schemas(self) -> None:
         """Add the default Versions of schemas that no message uses; report Versions that are not written."""
-        for group, holder in _objects(self._registry, "schemagroups").items():
+        for group, holder in objects_at(self._registry, "schemagroups").items():
             for name in sorted(set(holder) - _COMPUTED):
                 loss = Loss(Pointer(pointer_of(name)), OF_GROUP, f"`{name}` of a schema group has no place in AsyncAPI")
                 self._losses.append((xid_of("schemagroups", group), loss))
-            for name, schema in _objects(holder, "schemas").items():
+            for name, schema in objects_at(holder, "schemas").items():
                 xid = xid_of("schemagroups", group, "schemas", name)
                 if not any(one == xid for one, _ in self._used):
                     self._schema(xid, None, is_free=True)
@@ -92,7 +91,7 @@ class MessageWriter:
 
     def _lose(self, xid: Xid, schema: dict[str, Any]) -> None:
         written = {version for one, version in self._used if one == xid}
-        for version in sorted(set(_objects(schema, "versions")) - written):
+        for version in sorted(set(objects_at(schema, "versions")) - written):
             loss = Loss(Pointer(pointer_of("versions", version)), OF_SCHEMA, "a Version that no message uses")
             self._losses.append((xid, loss))
         for name in sorted(set(schema) - _COMPUTED - {"format", "schema", "contenttype"}):
@@ -104,8 +103,7 @@ class MessageWriter:
         meta = entity.get("meta")
         for name in _META:
             if isinstance(meta, dict) and meta.get(name):
-                told = f"`{name}` has no place in AsyncAPI"
-                self._losses.append((xid, Loss(Pointer(f"/meta/{name}"), OF_META, told)))
+                self._losses.append((xid, Loss(Pointer(f"/meta/{name}"), OF_META, f"`{name}` has no place in AsyncAPI")))
 
     def _once(self, xid: Xid, message: dict[str, Any], holder: dict[str, Any]) -> MessageOut:
         if xid not in self._written:
@@ -119,7 +117,7 @@ class MessageWriter:
             if group:
                 self._identical.setdefault((identity_of(message), xid.rpartition("/")[2]), made)
             self._messages[key] = self._message(made, message, holder)
-            for version in sorted(set(_objects(message, "versions")) - {message.get("versionid")}):
+            for version in sorted(set(objects_at(message, "versions")) - {message.get("versionid")}):
                 loss = Loss(Pointer(pointer_of("versions", version)), OF_VERSIONS, "a Version that is not the default one")
                 self._losses.append((xid, loss))
             self._lose_meta(xid, message)
@@ -127,14 +125,13 @@ class MessageWriter:
 
     def _message(self, made: MessageOut, message: dict[str, Any], holder: dict[str, Any]) -> dict[str, Any]:
         family = family_of(made.protocol or holder.get("protocol"))
-        kept = message.get("asyncapi")
-        own: dict[str, Any] = dict(kept) if isinstance(kept, dict) else {}
+        own = object_at(message, "asyncapi")
         written = {name: one for name, one in own.items() if name != "headers"}
         hints: dict[str, Any] = {"xid": made.xid}
         written |= texts_of(message, own)
-        options = dict(_object(message, "protocoloptions"))
+        options = dict(object_at(message, "protocoloptions"))
         is_event = str(message.get("envelope") or "").lower().startswith("cloudevents")
-        is_structured = is_event and _object(message, "envelopeoptions").get("mode") == "structured"
+        is_structured = is_event and object_at(message, "envelopeoptions").get("mode") == "structured"
         content_type = message.get("datacontenttype")
         written |= {"contentType": content_type} if content_type else {"contentType": STRUCTURED} if is_structured else {}
         hints |= {"structured": True} if is_structured else {}
@@ -162,20 +159,20 @@ class MessageWriter:
             if len({name for name, _ in pairs}) == len(pairs) and all(isinstance(name, str) for name, _ in pairs):
                 declared = {str(name): {k: v for k, v in _declared(one).items() if k != "name"} for name, one in pairs}
         if is_binary:
-            declared = as_headers(_object(message, "envelopemetadata"), family) | declared
+            declared = as_headers(object_at(message, "envelopemetadata"), family) | declared
         return declared
 
     def _bindings(self, options: dict[str, Any], family: str | None, own: dict[str, Any], made: MessageOut) -> dict[str, Any]:
         """Give the bindings of a message."""
-        bindings = {name: one for name, one in _object(own, "bindings").items() if one}
+        bindings = {name: one for name, one in object_at(own, "bindings").items() if one}
         for row in bindings_of(family or "", "message"):
             declared = options.get(row.option)
             if declared is None or (family == "MQTT" and made.protocol != "MQTT/5.0"):
                 continue
-            told = _declared(declared)
-            value = property_of(told) if row.how == "schema" else told.get("value")
+            declaration = _declared(declared)
+            value = property_of(declaration) if row.how == "schema" else declaration.get("value")
             if value is not None and not (isinstance(value, str) and "{" in value and row.how != "schema"):
-                bindings[row.binding] = _object(bindings, row.binding) | {row.member: value}
+                bindings[row.binding] = object_at(bindings, row.binding) | {row.member: value}
         return bindings
 
     def _payload(self, made: MessageOut, message: dict[str, Any], hints: dict[str, Any], *, is_structured: bool) -> Any:
@@ -188,26 +185,26 @@ class MessageWriter:
             version = place.version.rpartition("/")[2] if place and place.version else None
             used = self._schema(place.schema, version) if place else None
             if place is None or used is None:
-                return as_payload(_object(message, "envelopemetadata"), None) if is_structured else None
+                return as_payload(object_at(message, "envelopemetadata"), None) if is_structured else None
             hints |= {"dataschemaxid": place.schema, "schemaversion": used.versionid, "format": used.schema_format}
             shown = {"$ref": f"#/components/schemas/{used.key}"}
-            return as_payload(_object(message, "envelopemetadata"), shown) if is_structured else shown
+            return as_payload(object_at(message, "envelopemetadata"), shown) if is_structured else shown
         if schema is None:
-            return as_payload(_object(message, "envelopemetadata"), None) if is_structured else None
+            return as_payload(object_at(message, "envelopemetadata"), None) if is_structured else None
         inside = ["properties", "data"] if is_structured else []
         at = pointer_of("components", "messages", made.component, "payload", *inside)
         shown = _shown(schema, str(schema_format or ""), at)
-        return as_payload(_object(message, "envelopemetadata"), shown) if is_structured else shown
+        return as_payload(object_at(message, "envelopemetadata"), shown) if is_structured else shown
 
     def _schema(self, xid: Xid, versionid: str | None, *, is_free: bool = False) -> _SchemaOut | None:
         """Write a Version of a schema, the default one without an id, and give its place; None: the registry does not hold it."""
         tokens = xid.split("/")
-        holder = _objects(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
-        schema = _objects(holder, "schemas").get(tokens[4]) if holder else None
+        holder = objects_at(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
+        schema = objects_at(holder, "schemas").get(tokens[4]) if holder else None
         if schema is None:
             return None
         version = versionid or schema.get("versionid") or "1"
-        body = _objects(schema, "versions").get(version) or (schema if version == schema.get("versionid", version) else None)
+        body = objects_at(schema, "versions").get(version) or (schema if version == schema.get("versionid", version) else None)
         if body is None or body.get("schema") is None:
             return None
         if (xid, version) not in self._used:
@@ -241,15 +238,6 @@ def address_of(message: dict[str, Any], family: str | None) -> str | None:
     """Return the address that a message declares; None: it declares none."""
     names = FAMILY_NAMES.get(family or "")
     name = names.declared_address if names else "address"
-    option = _object(message, "protocoloptions").get(name) if name else None
+    option = object_at(message, "protocoloptions").get(name) if name else None
     value = None if option is None else _declared(option).get("value")
     return value if isinstance(value, str) and value else None
-
-
-def _object(value: Any, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _objects(value: Any, name: str) -> dict[str, dict[str, Any]]:
-    return {key: one for key, one in _object(value, name).items() if isinstance(one, dict)}

@@ -1,8 +1,8 @@
 """A registry document in normal form, with effective definitions, becomes an AsyncAPI 3 document.
 
 Endpoints become operations, what carries the same address of a protocol a channel, addresses servers, payload schemas
-`components`. What AsyncAPI has no word for stands in `x-xregistry`, so that a load of the document finds it again; what
-does not even stand there is a loss.
+`components`. What AsyncAPI has no word for is in `x-xregistry`, so that a load of the document finds it again; what
+is not even there is a loss.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from lakehouse.asyncapi.headerschemas import COMPUTED, HINT
+from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.messagewriting import MessageOut, MessageWriter
 from lakehouse.asyncapi.protocoltables import (
     FAMILY_NAMES,
     bindings_of,
     placeholders,
 )
-from lakehouse.asyncapi.readback import add_attributes
-from lakehouse.asyncapi.serverwriting import ServerWriter, key_of, unique
+from lakehouse.asyncapi.servers import ServerWriter, key_of, unique
 from lakehouse.asyncapi.texts import texts_of
+from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
+from lakehouse.text.jsontext import object_at, objects_at, same
 from lakehouse.text.names import WHOLE, Pointer, Xid
 from lakehouse.text.xid import xid_of
 
@@ -80,7 +82,7 @@ def write_asyncapi(registry: dict[str, Any], perspective: Perspective = "client"
 
 def endpoint_address(endpoint: dict[str, Any], protocol: Any) -> str | None:
     """Return the address of a protocol that an endpoint names; None: it names none."""
-    options, family = _object(endpoint, "protocoloptions"), family_of(protocol) or ""
+    options, family = object_at(endpoint, "protocoloptions"), family_of(protocol) or ""
     addresses = [options.get(name) for name in _ADDRESS_OPTIONS.get(family, ())]
     is_deployed = options.get("deployed") is not False
     if is_deployed and (family == "HTTP" or family not in FAMILY_NAMES) and "channel" in _kept(endpoint):
@@ -100,13 +102,13 @@ class _Writing:
         self.messages = MessageWriter(registry, self.losses)
         self.channels: dict[tuple[str | None, str | None, str], _ChannelOut] = {}
         self.operations: dict[str, Any] = {}
-        self.groups: dict[str, dict[str, Any]] = _members(registry, "messagegroups")
+        self.groups: dict[str, dict[str, Any]] = objects_at(registry, "messagegroups")
         self.applications = {name: one for name, one in self.groups.items() if isinstance(_kept(one).get("info"), dict)}
 
     def write(self) -> AsyncApi:
         for name, group in self.groups.items():
             self.messages.of(xid_of("messagegroups", name), group)
-        for name, endpoint in _members(self.registry, "endpoints").items():
+        for name, endpoint in objects_at(self.registry, "endpoints").items():
             self._endpoint(name, endpoint)
         for name, group in self.groups.items():
             self._group(name, group)
@@ -117,7 +119,7 @@ class _Writing:
 
     def _endpoint(self, name: str, endpoint: dict[str, Any]) -> None:
         """Write an endpoint: an operation for each of its roles and each address of its messages."""
-        xid, kept, options = xid_of("endpoints", name), _kept(endpoint), _object(endpoint, "protocoloptions")
+        xid, kept, options = xid_of("endpoints", name), _kept(endpoint), object_at(endpoint, "protocoloptions")
         protocol = endpoint.get("protocol")
         carried, bases, groups = self._carried(xid, endpoint)
         servers = self._servers(xid, endpoint, options)
@@ -127,9 +129,9 @@ class _Writing:
             by_address.setdefault((spoken, one.address or endpoint_address(endpoint, spoken)), []).append(one)
         for (spoken, address), messages in (by_address or {(protocol, endpoint_address(endpoint, protocol)): []}).items():
             group = messages[0].group if messages else (groups[0].rpartition("/")[2] if groups else name)
-            channel = self._channel(spoken, address, group, _object(kept, "channel").get("key"))
+            channel = self._channel(spoken, address, group, object_at(kept, "channel").get("key"))
             channel.has_endpoint = True
-            channel.kept = channel.kept or {key: one for key, one in _object(kept, "channel").items() if key != "key"}
+            channel.kept = channel.kept or {key: one for key, one in object_at(kept, "channel").items() if key != "key"}
             channel.servers += [one for one in servers if one not in channel.servers]
             keys = [channel.key_of_message(one) for one in messages]
             channel.groups = list(dict.fromkeys([*channel.groups, *(one.group for one in messages if one.group)]))
@@ -172,36 +174,36 @@ class _Writing:
         self, name: str, endpoint: dict[str, Any], kept: dict[str, Any], usage: str, channel: _ChannelOut, keys: list[str],
         hints: dict[str, Any],
     ) -> None:  # fmt: skip
-        told = _object(kept, "operation")
-        written = {one: value for one, value in told.items() if one not in ("key", "reply")}
+        own = object_at(kept, "operation")
+        written = {one: value for one, value in own.items() if one not in ("key", "reply")}
         sends = (usage == "producer") == (self.perspective == "client")
         operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}
-        operation |= written | texts_of(endpoint, told)
+        operation |= written | texts_of(endpoint, own)
         if set(keys) != set(channel.messages) or len(self.messages.of(xid_of("endpoints", name), endpoint)):
             operation["messages"] = [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]
-        bindings = dict(_object(written, "bindings"))
-        options, family = _object(endpoint, "protocoloptions"), family_of(channel.protocol) or ""
+        bindings = dict(object_at(written, "bindings"))
+        options, family = object_at(endpoint, "protocoloptions"), family_of(channel.protocol) or ""
         for row in bindings_of(family, "operation"):
             if row.option in options:
                 value = options[row.option]
                 if row.member == "method" and value not in _METHODS:
                     continue  # a placeholder, or none of HTTP's
                 shown = {"type": "string", "const": value} if row.how == "fixed" else value
-                bindings[row.binding] = _object(bindings, row.binding) | {row.member: shown}
+                bindings[row.binding] = object_at(bindings, row.binding) | {row.member: shown}
         operation |= {"bindings": bindings} if bindings else {}
-        reply = _object(told, "reply")
+        reply = object_at(own, "reply")
         if reply:
             operation["reply"] = {one: value for one, value in reply.items() if one != "channel"}
-        key = unique(key_of(str(told.get("key") or name)), self.operations)
+        key = unique(key_of(str(own.get("key") or name)), self.operations)
         self.operations[key] = operation | {HINT: hints}
 
     def _group(self, name: str, group: dict[str, Any]) -> None:
         """Write the messages of a group that no endpoint carries, and what the group says itself."""
         own = {one: value for one, value in group.items() if one not in COMPUTED}
-        held = self.messages.of(xid_of("messagegroups", name), group)
+        messages = self.messages.of(xid_of("messagegroups", name), group)
         shown = [one for one in self.channels.values() if name in one.groups]
         carried = {one.xid for channel in self.channels.values() for one in channel.messages.values()}
-        for one in held:
+        for one in messages:
             if one.xid not in carried and name not in self.applications:
                 channel = self._channel(one.protocol or group.get("protocol"), one.address, name, None)
                 channel.key_of_message(one)
@@ -248,8 +250,8 @@ class _Writing:
             written["servers"] = [{"$ref": f"#/servers/{name}"} for name in channel.servers]
         named = placeholders(channel.address or "")
         if named:
-            told = _object(channel.kept, "parameters")
-            written["parameters"] = {name: told.get(name) or {} for name in named}
+            described = object_at(channel.kept, "parameters")
+            written["parameters"] = {name: described.get(name) or {} for name in named}
         refs = {key: {"$ref": f"#/components/messages/{one.component}"} for key, one in channel.messages.items()}
         return written | ({"messages": refs} if refs else {}) | {HINT: hints}
 
@@ -269,22 +271,66 @@ class _Writing:
         kept = _kept(group)
         texts = texts_of(group, {})
         info = {"title": texts.pop("title", name), "version": "1"} | kept["info"] | texts
-        for key, server in _object(kept, "servers").items():
+        for key, server in object_at(kept, "servers").items():
             self.servers.servers.setdefault(key, server)
         outside = {k: v for k, v in kept.items() if k not in ("info", "servers", "defaultContentType")}
         default = {"defaultContentType": kept["defaultContentType"]} if "defaultContentType" in kept else {}
         return {**outside, "info": info, **default}, hint | {"group": name}
 
 
-def _members(registry: dict[str, Any], collection: str) -> dict[str, dict[str, Any]]:
-    found = registry.get(collection)
-    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
-
-
-def _object(value: Any, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
 def _kept(entity: dict[str, Any]) -> dict[str, Any]:
-    return _object(entity, "asyncapi")
+    return object_at(entity, "asyncapi")
+
+
+def add_attributes(
+    document: dict[str, Any], registry: dict[str, Any], messages: MessageWriter, groups: dict[str, list[str]]
+) -> None:
+    """Write the attributes that differ when a document is loaded as it is.
+
+    Args:
+        document: of AsyncAPI; messages, operations and channels get `attributes` in their `x-xregistry`.
+        registry: what the document is of.
+        messages: those that were written.
+        groups: of channels, by their keys.
+    """
+    made = convert(document).document
+    for xid, component in messages.keys().items():
+        collection, group, _, name = xid[1:].split("/")
+        wanted, found = registry[collection][group], made[collection].get(group, {})
+        family = family_of(wanted.get("protocol"))
+        message = found.get("messages", {}).get(name)
+        if message is not None and "basemessage" not in message:
+            hint = document["components"]["messages"][component][HINT]
+            _add_differing(hint, "message", wanted["messages"][name], message, family)
+    for operation in document["operations"].values():
+        name = operation[HINT]["endpointid"]
+        _add_differing(operation[HINT], "endpoint", registry["endpoints"][name], made["endpoints"][name], None)
+    for channel in document["channels"].values():
+        name = channel[HINT].get("group")
+        if name is not None:
+            found = made["messagegroups"].get(name, {})
+            _add_differing(channel[HINT], "messagegroup", registry["messagegroups"].get(name, {}), found, None)
+
+
+def _add_differing(
+    hint: dict[str, Any],
+    entity: str,
+    wanted: dict[str, Any],
+    found: dict[str, Any],
+    family: str | None,
+) -> None:
+    """Note the attributes of an entity that are read otherwise; null: it has none, and one would be read."""
+    written, read = _attributes(entity, wanted, family), _attributes(entity, found, family)
+    names = sorted({*written, *read})
+    differing = {
+        name: written.get(name) for name in names if not (name in written and name in read and same(written[name], read[name]))
+    }
+    if differing:
+        hint["attributes"] = differing
+
+
+def _attributes(entity: str, value: dict[str, Any], family: str | None) -> dict[str, Any]:
+    """Give the attributes of an entity in normal form."""
+    own = {name: one for name, one in value.items() if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")}
+    found = read_entity(entity, own, WHOLE, family)
+    return found.known | found.extensions

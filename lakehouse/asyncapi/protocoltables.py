@@ -116,12 +116,12 @@ def bindings_of(family: str, level: str) -> tuple[BindingMember, ...]:
 def format_of(media_type: str | None) -> str:
     """Write a schema format as the normal form does; one that is not known is named by its media type."""
     name = (media_type or "application/vnd.aai.asyncapi").split(";")[0].strip().lower()
-    told = _FORMAT_VERSION.search(media_type or "")
+    written = _FORMAT_VERSION.search(media_type or "")
     row = FORMATS.get(name)
     if row is None:
-        return f"{name.replace('/', '.')}/{told[1] if told else '1'}"
+        return f"{name.replace('/', '.')}/{written[1] if written else '1'}"
     is_own = "asyncapi" in name  # the version is that of AsyncAPI
-    return f"{row.normal}/{told[1] if told and not is_own else row.version}"
+    return f"{row.normal}/{written[1] if written and not is_own else row.version}"
 
 
 def media_type_of(schema_format: str) -> str | None:

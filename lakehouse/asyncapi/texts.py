@@ -68,21 +68,21 @@ class Texts:
             plain = self._following.plain(binding)
             left = {one: value for one, value in plain.items() if not _is_said(known.get((name, one)), value)}
             if name != own and left:
-                self.tell_kept(f"bindings of {name} that are not those of the protocol of the {level}", binding)
+                self.note_kept(f"bindings of {name} that are not those of the protocol of the {level}", binding)
             elif set(left) - {"bindingVersion"}:
-                self.tell_kept(f"members of bindings of {name} that xRegistry has no option for", binding)
+                self.note_kept(f"members of bindings of {name} that xRegistry has no option for", binding)
             found[name] = left
         return {"bindings": found} if any(found.values()) else {}
 
-    def tell_kept(self, what: str, spot: Spot) -> None:
+    def note_kept(self, what: str, spot: Spot) -> None:
         """Note something that is kept and not interpreted."""
         self._kept.setdefault(what, spot)
 
-    def tell_lost(self, what: str, spot: Spot) -> None:
+    def note_lost(self, what: str, spot: Spot) -> None:
         """Note something that is not loaded."""
         self._lost.setdefault(what, spot)
 
-    def tell_all(self) -> None:
+    def report_all(self) -> None:
         """Report what was noted, once for each kind."""
         for what, spot in self._kept.items():
             message = f"xRegistry has no attribute for {what}; it is kept as written"

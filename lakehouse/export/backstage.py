@@ -14,7 +14,7 @@ import orjson
 
 from lakehouse.asyncapi.messagewriting import identity_of
 from lakehouse.asyncapi.outward import Perspective, write_asyncapi
-from lakehouse.asyncapi.serverwriting import unique
+from lakehouse.asyncapi.servers import unique
 from lakehouse.domain.references import schema_places
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of

@@ -187,6 +187,23 @@ def same(one: Any, other: Any) -> bool:
     return _comparable(one) == _comparable(other)
 
 
+def object_at(value: Any, name: str) -> dict[str, Any]:
+    """Return a member that is an object; an empty one: there is none."""
+    member = value.get(name) if isinstance(value, dict) else None
+    return member if isinstance(member, dict) else {}
+
+
+def objects_at(value: Any, name: str) -> dict[str, dict[str, Any]]:
+    """Return the members of a member that are objects, by their names."""
+    return {key: one for key, one in object_at(value, name).items() if isinstance(one, dict)}
+
+
+def text_at(value: Any, name: str) -> str | None:
+    """Return a member that is a string; None: there is none."""
+    member = value.get(name) if isinstance(value, dict) else None
+    return member if isinstance(member, str) else None
+
+
 def pointer_of(*tokens: str) -> Pointer:
     """Join tokens to a JSON Pointer (RFC 6901)."""
     return _joined([f"/{escaped(token)}" for token in tokens])

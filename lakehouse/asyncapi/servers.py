@@ -1,0 +1,197 @@
+"""Addresses and logins: servers and security schemes of AsyncAPI, `authorization` and addresses of endpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from typing import Any
+
+from lakehouse.asyncapi.application import Application, OperationPart, ServerPart
+from lakehouse.asyncapi.following import Spot
+from lakehouse.asyncapi.protocoltables import LOGINS, WIRES, Wire
+from lakehouse.dialects.tables import PROTOCOLS, family_of
+from lakehouse.text.jsontext import canonical_text, object_at
+
+_FLOWS = {
+    "clientCredentials": "client_credentials",
+    "authorizationCode": "authorization_code",
+    "password": "password",
+    "implicit": "implicit",
+}
+_NAMES = {grant: flow for flow, grant in _FLOWS.items()}
+
+
+def schemes_of(application: Application, server: ServerPart | None, operation: OperationPart) -> list[dict[str, Any]]:
+    """Give the security schemes by which an operation is secured, or else its server: any of them will do."""
+    for holder in (operation.spot, server.spot if server else None):
+        if holder is not None and holder.value.get("security"):
+            return list(_schemes(application, holder))
+    return []
+
+
+def _schemes(application: Application, holder: Spot) -> Iterator[dict[str, Any]]:
+    following = application.following
+    for one in following.items(holder, "security"):
+        if not isinstance(one.value, dict):
+            continue
+        if not application.is_old:
+            yield following.plain(one)
+            continue
+        for name, scopes in one.value.items():
+            scheme = following.member(application.root, "components", "securitySchemes", name)
+            if scheme is not None and isinstance(scheme.value, dict):
+                plain = following.plain(scheme)
+                flows = plain.get("flows")
+                if isinstance(flows, dict):
+                    plain["flows"] = {flow: _new_flow(one) for flow, one in flows.items()}
+                has_scopes = isinstance(scopes, list) and scopes and plain.get("type") in ("oauth2", "openIdConnect")
+                yield plain | {"scopes": scopes} if has_scopes else plain
+
+
+def _new_flow(flow: Any) -> Any:
+    """Write a flow as 3.x does, which calls its scopes available ones."""
+    if not isinstance(flow, dict) or "scopes" not in flow:
+        return flow
+    return {name: value for name, value in flow.items() if name != "scopes"} | {"availableScopes": flow["scopes"]}
+
+
+def authorization_of(schemes: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Write the first scheme that has a name in xRegistry as an endpoint's `authorization`."""
+    scheme = next((one for one in schemes if LOGINS.get(str(one.get("type")))), None)
+    if scheme is None:
+        return None
+    found: dict[str, Any] = {"type": LOGINS[scheme["type"]]}
+    flows = scheme.get("flows")
+    if isinstance(flows, dict):
+        named = {grant: flows[flow] for flow, grant in _FLOWS.items() if isinstance(flows.get(flow), dict)}
+        urls = [flow.get("tokenUrl") or flow.get("authorizationUrl") for flow in named.values()]
+        found |= {"grant_types": sorted(named)} if named else {}
+        found["authorityuri"] = urls[0] if urls else None
+    found["authorityuri"] = scheme.get("openIdConnectUrl") or found.get("authorityuri")
+    if not isinstance(found["authorityuri"], str):
+        del found["authorityuri"]
+    return found
+
+
+def scheme_of(authorization: Any, family: str | None) -> dict[str, Any] | None:
+    """Write an `authorization` as a security scheme; None: AsyncAPI has none of its type."""
+    if not isinstance(authorization, dict):
+        return None
+    kind, authority = authorization.get("type"), authorization.get("authorityuri")
+    if kind == "OAuth2" and isinstance(authority, str):
+        grants = authorization.get("grant_types")
+        if not grants:
+            return {"type": "openIdConnect", "openIdConnectUrl": authority}
+        return {"type": "oauth2", "flows": {_NAMES[one]: _flow(one, authority) for one in grants if one in _NAMES}}
+    if kind == "Plain":
+        return (
+            {"type": "http", "scheme": "basic"}
+            if family == "HTTP"
+            else {"type": "plain" if family == "KAFKA" else "userPassword"}
+        )
+    if kind == "APIKey":
+        return {"type": "httpApiKey", "name": "api-key", "in": "header"} if family == "HTTP" else {"type": "apiKey", "in": "user"}
+    return {"type": "X509"} if kind == "X509Cert" else None
+
+
+def _flow(grant: str, authority: str) -> dict[str, Any]:
+    urls = {"authorizationUrl": authority} if grant in ("implicit", "authorization_code") else {}
+    return urls | ({} if grant == "implicit" else {"tokenUrl": authority}) | {"availableScopes": {}}
+
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+._\-]*)://([^/]*)(/.*)?")
+
+
+def key_of(text: str) -> str:
+    """Make a key of the maps of AsyncAPI: letters, digits and `.`, `-`, `_`."""
+    return re.sub(r"[^A-Za-z0-9_.\-]+", ".", text).strip(".") or "_"
+
+
+def unique(key: str, taken: Container[str]) -> str:
+    """Make a key that is not taken."""
+    found, nth = key, 1
+    while found in taken:
+        nth += 1
+        found = f"{key}-{nth}"
+    return found
+
+
+class ServerWriter:
+    """Collects servers: those with one address and protocol are one.
+
+    Attributes:
+        servers: by their keys.
+        schemes: security schemes by their keys.
+    """
+
+    def __init__(self) -> None:
+        self.servers: dict[str, dict[str, Any]] = {}
+        self.schemes: dict[str, dict[str, Any]] = {}
+        self._keys: dict[str, str] = {}
+        self._scheme_keys: dict[str, str] = {}
+
+    def add(self, uri: str, protocol: Any, authorization: Any, kept: dict[str, Any]) -> str:
+        """Add the server of an address, and give its key.
+
+        Args:
+            uri: the address.
+            protocol: of the endpoint.
+            authorization: of the endpoint.
+            kept: what the endpoint keeps of an AsyncAPI document.
+        """
+        own = object_at(kept, "server")
+        server = self._server(uri, protocol) | {name: one for name, one in own.items() if name != "key"}
+        security = [self._scheme(one) for one in self._schemes(authorization, protocol, kept)]
+        server |= {"security": security} if security else {}
+        identity = canonical_text(server)
+        if identity not in self._keys:
+            key = own["key"] if isinstance(own.get("key"), str) else server["host"].split(":")[0]
+            self._keys[identity] = unique(key_of(key), self.servers)
+            self.servers[self._keys[identity]] = server
+        return self._keys[identity]
+
+    def _server(self, uri: str, protocol: Any) -> dict[str, Any]:
+        found = _URI.fullmatch(uri)
+        scheme, host, path = (found[1].lower(), found[2], found[3]) if found else ("", uri, None)
+        spoken = protocol if isinstance(protocol, str) else ""
+        wire = _wire_of(spoken, scheme)
+        _, _, version = spoken.partition("/")
+        server: dict[str, Any] = {"host": host, "protocol": wire.protocol}
+        server |= {"pathname": path} if path else {}
+        known = PROTOCOLS.get(family_of(spoken) or "")
+        if version and version != wire.version and not (known and known.family == "HTTP" and version == "1.1"):
+            server["protocolVersion"] = version
+        usual = wire.scheme if wire.normal != "KAFKA" else scheme.removeprefix("sasl_")
+        hints = {} if scheme == usual and found else {"uri": uri}
+        if wire.normal == "KAFKA" and scheme.startswith("sasl_"):
+            hints = {"uri": uri}
+        hints |= {"protocol": spoken} if known and known.family == "HTTP" and version != "1.1" else {}
+        return server | ({"x-xregistry": hints} if hints else {})
+
+    def _schemes(self, authorization: Any, protocol: Any, kept: dict[str, Any]) -> list[dict[str, Any]]:
+        schemes = kept.get("security")
+        if isinstance(schemes, list):
+            return [one for one in schemes if isinstance(one, dict)]
+        every = authorization if isinstance(authorization, list) else [authorization]
+        made = [scheme_of(one, family_of(protocol)) for one in every]
+        return [one for one in made if one is not None]
+
+    def _scheme(self, scheme: dict[str, Any]) -> dict[str, str]:
+        identity = canonical_text(scheme)
+        if identity not in self._scheme_keys:
+            key = unique(key_of(str(scheme.get("type", "login"))), self.schemes)
+            self._scheme_keys[identity] = key
+            self.schemes[key] = scheme
+        return {"$ref": f"#/components/securitySchemes/{self._scheme_keys[identity]}"}
+
+
+def _wire_of(protocol: str, scheme: str) -> Wire:
+    """Give the protocol of AsyncAPI for one of the normal form at an address; one without a row is its own name."""
+    family = family_of(protocol) or ""
+    name = protocol.partition("/")[0]
+    fits = [wire for wire in WIRES.values() if wire.normal.upper() == family]
+    exact = [wire for wire in fits if wire.scheme == scheme.removeprefix("sasl_")]
+    known: list[Wire] = [*exact, *fits]
+    if known:
+        return known[0]
+    return Wire(name or scheme or "unknown", name, scheme, "", "", "", "")
