@@ -79,7 +79,11 @@ class ExportRequest:
 
 @dataclass
 class Exported:
-    """What was written; `as_json` is the contract of `lakehouse export --json`."""
+    """What was written; `as_json` is the contract of `lakehouse export --json`.
+
+    Attributes:
+        groups, members: how many entities there are, by collection; of dbt's sources how many tables and views.
+    """
 
     out: str
     files: int = 0
@@ -268,9 +272,10 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Expor
 
 def _write_sources(spark: SparkSession, request: ExportRequest) -> Exported:
     """Write the tables and views of the catalog as sources of dbt."""
-    exported = Exported(request.out, dialect=DBT)
+    sources, counts = write_sources(spark)
+    exported = Exported(request.out, dialect=DBT, groups={}, members=counts)
     with Target(spark, request.out, is_folder=request.to_folder, replace=request.replace, suffix=".yaml") as target:
-        _write_texts(target, {_file_name("sources", ".yaml"): as_yaml(write_sources(spark))}, exported)
+        _write_texts(target, {_file_name("sources", ".yaml"): as_yaml(sources)}, exported)
         target.publish()
     return exported
 

@@ -25,6 +25,7 @@ from lakehouse.text.yamltext import as_yaml
 
 DATA = Path(__file__).parents[1] / "data" / "asyncapi"
 DEMO = Path(__file__).parents[2] / "lakehouse" / "cli" / "demo"
+DDL = Path(__file__).parents[2] / "ddl"
 ODCS_SCHEMA = json.loads((files("open_data_contract_standard") / "schema.json").read_text())
 DOCUMENTS = sorted([*DATA.glob("*.yaml"), *DEMO.glob("*.json")])
 
@@ -211,6 +212,7 @@ def test_a_catalog_is_exported_for_other_tools(catalog: Catalog, tmp_path):
     for name, out in (("backstage", "catalog-info.yaml"), ("odcs", "contracts/"), ("dbt", "sources.yaml")):
         made = export(spark, settings, ExportRequest(str(tmp_path / out), None, out.endswith("/"), WriteStyle(dialect=name)))
         assert made.losses.count == 0
+    counts = made.as_json()["entities"]
     entities = list(yaml.safe_load_all((tmp_path / "catalog-info.yaml").read_text()))
     assert {one["kind"] for one in entities} == {"API"}
     folder = tmp_path / "contracts"
@@ -219,6 +221,7 @@ def test_a_catalog_is_exported_for_other_tools(catalog: Catalog, tmp_path):
     assert len([*folder.rglob("*.yaml")]) >= len(entities)
     (source,) = yaml.safe_load((tmp_path / "sources.yaml").read_text())["sources"]
     tables = {one["name"]: one for one in source["tables"]}
+    assert counts == {"tables": len([*(DDL / "tables").glob("*.sql")]), "views": len([*(DDL / "views").glob("*.sql")])}
     for name in ("messages", "flat_messages"):
         columns = {field.name: field.dataType.simpleString() for field in spark.table(f"{source['schema']}.{name}").schema}
         assert {one["name"]: one["data_type"] for one in tables[name]["columns"]} == columns
