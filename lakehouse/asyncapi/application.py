@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lakehouse.asyncapi.following import Following, Spot, patched
 from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of_key, normal_protocol, wire_of, with_symbols
-from lakehouse.asyncapi.texts import Texts
+from lakehouse.asyncapi.texts import NAMES, Texts
 from lakehouse.dialects.detection import asyncapi_of
 from lakehouse.dialects.tables import PROTOCOLS, family_of
 from lakehouse.text.jsontext import below, object_at, text_at
@@ -159,19 +159,25 @@ class Application:
 
     def _read_operations(self) -> None:
         for key, spot in self.following.members(self.root, "operations"):
-            found = self.following.member(spot, "channel")
-            channel = self._places.get(found.place) if found else None
+            channel = self.channel_of(spot)
             action = spot.value.get("action")
             if channel is None or action not in ("send", "receive"):
                 message = f"the operation `{key}` names no channel of the document, or no action; it is left out"
                 self.following.report(spot.at, UNKNOWN_TARGET, message, "Name a channel of the document, and send or receive.")
                 continue
             operation = self._with_traits(spot)
-            keys = self._message_keys(channel, spot) if "messages" in spot.value else list(channel.messages)
+            keys = self.message_keys(channel, spot)
             self.operations[key] = OperationPart(key, operation, action, channel, keys)
 
-    def _message_keys(self, channel: ChannelPart, spot: Spot) -> list[str]:
-        """Give the keys of an operation's messages in its channel: references to these, or to what they refer to."""
+    def channel_of(self, spot: Spot) -> ChannelPart | None:
+        """Give the channel of an operation or a reply; None: it names none of the document."""
+        channel = self.following.member(spot, "channel")
+        return self._places.get(channel.place) if channel else None
+
+    def message_keys(self, channel: ChannelPart, spot: Spot) -> list[str]:
+        """Give the keys in a channel of the messages of an operation or a reply: all, or those that it refers to."""
+        if "messages" not in spot.value:
+            return list(channel.messages)
         holder = self.following.member(channel.spot, "messages")
         places = {} if holder is None else {(holder.file, below(holder.inside, key)): key for key in channel.messages}
         targets = {message.spot.place: key for key, message in channel.messages.items()}
@@ -285,7 +291,7 @@ class ServedChannels:
         if topic is not None and isinstance(topic.value, str):
             address = topic.value
         if address is not None and with_symbols(address) != address:
-            self._texts.note_kept("parameter names that are no symbols, in which other characters become `_`", channel.spot)
+            self._texts.note_kept(NAMES, channel.spot)
         address = None if address is None else with_symbols(address)
         hinted = text_at(hint_of(channel.spot), "group")
         if hinted is not None:

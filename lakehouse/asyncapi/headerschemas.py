@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import PROTOCOLS, table
-from lakehouse.text.jsontext import text_at
+from lakehouse.text.jsontext import object_at, text_at
 
 HINT = "x-xregistry"
 # What an entity has beside its attributes: computed by a registry, or no part of its definition.
@@ -81,6 +81,47 @@ def fixed_value(schema: Any) -> Any:
     return choices[0] if isinstance(choices, list) and len(choices) == 1 else None
 
 
+def option_of(how: str, member: Any) -> Any:
+    """Return the option of a member of a binding, as the `how` of its row reads it; None: no option says it."""
+    if how == "schema" and isinstance(member, dict):
+        return declaration_of(member) or None
+    if how == "map" and isinstance(member, dict):
+        values = {name: fixed_value(one) for name, one in object_at(member, "properties").items()}
+        return values if values and all(isinstance(one, str) for one in values.values()) else None
+    value = fixed_value(member) if how == "fixed" else member
+    if value is None or isinstance(value, dict | list):
+        return None
+    return {"value": str(value) if how == "number" else value} if how in ("schema", "value", "number") else value
+
+
+def member_of(how: str, option: Any) -> Any:
+    """Return the member of a binding that says an option, the reverse of `option_of`; None: none does."""
+    if how == "fixed":
+        return {"type": "string", "const": option}
+    if how == "map":
+        return {"type": "object", "properties": {name: {"type": "string", "const": one} for name, one in option.items()}}
+    if how == "plain":
+        return option
+    declaration = declared(option)
+    value = declaration.get("value")
+    if how == "schema":
+        return property_of(declaration)
+    if how == "number":
+        return int(value) if isinstance(value, str) and value.isdecimal() else None
+    return None if isinstance(value, str) and "{" in value else value
+
+
+def declared(option: Any) -> dict[str, Any]:
+    """Return an option as a declaration: a value alone is one of that value."""
+    return option if isinstance(option, dict) else {"value": option}
+
+
+def says_the_same(member: Any, written: Any) -> bool:
+    """Return whether a member of a binding, or a property, says no more than the one that would be written for it."""
+    is_one = isinstance(member, dict) and set(member) <= {"type", "const", "enum"} and fixed_value(member) is not None
+    return bool(member == written or (is_one and isinstance(written, dict) and fixed_value(member) == fixed_value(written)))
+
+
 def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Write declarations by their names as the schema of an object."""
     schema: dict[str, Any] = {"type": "object", "properties": {name: property_of(one) for name, one in declared.items()}}
@@ -95,11 +136,10 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:
     """Read the schema of an object as declarations by their names."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    found = {name: declaration_of(one) for name, one in object_at(schema, "properties").items()}
+    for part in schema.get("allOf") or () if isinstance(schema, dict) else ():
+        found |= declared_headers(part)
     required = schema.get("required") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict):
-        return {}
-    found = {name: declaration_of(one) for name, one in properties.items()}
     for name in required if isinstance(required, list) else ():
         if name in found:
             found[name]["required"] = True
@@ -161,6 +201,16 @@ def from_payload(schema: Any) -> Envelope | None:
         return None
     attributes = {name: one for name, one in properties.items() if name != _DATA}
     return Envelope(_read(declared_headers({"properties": attributes, "required": required})), properties.get(_DATA))
+
+
+def declares_the_same(schema: Any, headers: dict[str, dict[str, Any]], family: str | None) -> bool:
+    """Return whether the schema of headers still declares what a message does, which may declare none."""
+    declared_there = declared_headers(schema)
+    event, own = from_headers(declared_there, family), from_headers(headers, family)
+    if (event and event.metadata) != (own and own.metadata):
+        return False
+    rest = own.rest if own else headers
+    return not rest or rest == (event.rest if event else declared_there)
 
 
 def as_headers(metadata: dict[str, Any], family: str | None) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from lakehouse.asyncapi.application import (
     with_attributes,
 )
 from lakehouse.asyncapi.following import Following, OpenFile, Spot, no_file
-from lakehouse.asyncapi.headerschemas import HINT, fixed_value
+from lakehouse.asyncapi.headerschemas import HINT, option_of
 from lakehouse.asyncapi.messagemaking import MessageMaker
 from lakehouse.asyncapi.protocoltables import (
     Wire,
@@ -32,9 +32,8 @@ from lakehouse.asyncapi.protocoltables import (
     with_symbols,
 )
 from lakehouse.asyncapi.servers import authorization_of, schemes_of
-from lakehouse.asyncapi.texts import Texts
+from lakehouse.asyncapi.texts import IDLE_CHANNELS, IDLE_SERVERS, REPLIES, Texts
 from lakehouse.dialects.draft.reader import Converted
-from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import object_at, pointer_of, text_at
 from lakehouse.text.names import NO_XID, Pointer
 from lakehouse.text.problems import Problem
@@ -67,15 +66,15 @@ class _ApplicationReading:
         self.name = slug(named if isinstance(named, str) else "asyncapi")
         self.channels = ServedChannels(self.following, self.texts, self.name)
         self.maker = MessageMaker(application, self.made, self.texts)
+        self.endpoints = EndpointMaker(application, self.made, self.channels, self.maker, self.texts)
 
     def convert(self) -> Converted:
         for channel in self.application.channels.values():
             for server in self.channels.servers(channel):
                 self._messages(channel, server)
-        endpoints = EndpointMaker(self.application, self.made, self.channels, self.maker, self.texts)
         for operation in self.application.operations.values():
             for server in self.channels.servers(operation.channel):
-                endpoints.add(operation, server)
+                self.endpoints.add(operation, server)
         self._application_group()
         self._report()
         return self.made
@@ -104,7 +103,7 @@ class _ApplicationReading:
         used = {part.spot.place for channel in self.application.channels.values() for part in channel.messages.values()}
         free = {name: part for name, part in self.application.component_messages().items() if part.spot.place not in used}
         if not self.hints or "group" in self.hints:
-            group = self._about()
+            group = with_attributes(self._about(), self.hints)
             holder = self.made.document["messagegroups"].setdefault(self.name, {"messages": {}})
             self.made.pointers.setdefault(pointer_of("messagegroups", self.name), pointer_of("info"))
             for name, value in group.items():
@@ -126,15 +125,26 @@ class _ApplicationReading:
         kept: dict[str, Any] = {"info": {name: value for name, value in self.info.items() if name not in _OF_INFO}}
         kept |= {name: root.value[name] for name in ("id", "defaultContentType") if name in root.value}
         kept |= {name: value for name, value in root.value.items() if name.startswith("x-") and name != HINT}
-        idle = {
-            server.name: following.plain(server.spot)
-            for server in self.application.servers.values()
-            if not any(server in operation.channel.servers for operation in self.application.operations.values())
-        }
-        if idle:
-            self.texts.note_kept("servers that no operation uses", next(iter(self.application.servers.values())).spot)
-            kept["servers"] = idle
+        used = [operation.channel for operation in self.application.operations.values()]
+        for server in self.application.servers.values():
+            if not any(server in channel.servers for channel in used):
+                self.texts.note_kept(IDLE_SERVERS, server.spot)
+                kept.setdefault("servers", {})[server.name] = self._idle_server(server)
+        for channel in self.application.channels.values():
+            for at in self.channels.servers(channel) if channel not in used else ():
+                group, meant = self.channels.meant(channel, at)
+                described = self.endpoints.described(channel, meant)
+                if len(described) > 1:
+                    self.texts.note_kept(IDLE_CHANNELS, channel.spot)
+                    kept.setdefault("channels", {})[group] = described
         return about | {"asyncapi": kept}
+
+    def _idle_server(self, server: ServerPart) -> dict[str, Any]:
+        """Give a server as 3.x writes it."""
+        members: dict[str, Any] = {"host": server.host, "pathname": server.pathname, "protocol": server.protocol}
+        members |= {"protocolVersion": server.version, "security": list(schemes_of(self.application, server.spot))}
+        rest = self.texts.rest(server.spot, (*_OF_SERVER, "bindings")) | self.texts.bindings(server.spot, None, "server")
+        return {name: one for name, one in members.items() if one} | rest
 
     def _report(self) -> None:
         files = self.following.files
@@ -176,10 +186,11 @@ class EndpointMaker:
         group, meant = self.channels.meant(channel, server)
         wire, _ = self.channels.wire(server)
         protocol = meant.protocol
-        schemes = schemes_of(self.application, server, operation)
+        own_schemes = list(schemes_of(self.application, operation.spot))
+        schemes = list(schemes_of(self.application, server.spot)) if server else []
         options = self._options(operation, server, wire, meant)
-        options |= {} if wire is None or server is None else self._addresses(server, wire, schemes)
-        login = authorization_of(schemes)
+        options |= {} if wire is None or server is None else self._addresses(server, wire, own_schemes + schemes)
+        login = authorization_of(own_schemes + schemes)
         options |= {"authorization": login} if login else {}
         several = len(channel.servers) > 1 and server is not None
         own = f"{self.channels.name}.{id_of_key(operation.key)}" + (f".{id_of_key(server.name)}" if several and server else "")
@@ -193,8 +204,7 @@ class EndpointMaker:
             about = self.texts.of(channel.spot)
             texts = {name: about[name] for name in ("name", "description") if name in about} | texts
         endpoint |= texts
-        kept = self._kept(operation, server, schemes, wire)
-        endpoint |= {"asyncapi": kept} if kept else {}
+        endpoint["asyncapi"] = self._kept(operation, server, meant, own_schemes, schemes)
         self._add_endpoint(endpointid, endpoint, hints, operation.spot.at)
 
     def _add_endpoint(self, endpointid: str, endpoint: dict[str, Any], hints: dict[str, Any], at: Pointer) -> None:
@@ -223,13 +233,11 @@ class EndpointMaker:
             options[wire.address] = meant.address
         if meant.address is None:
             options["deployed"] = False
-        family = family_of(meant.protocol)
         for level, holder in (("server", server.spot if server else None), ("operation", operation.spot)):
-            for row in bindings_of(family or "", level):
-                found = self.following.member(holder, "bindings", row.binding, row.member)
-                value = None if found is None else fixed_value(found.value) if row.how == "fixed" else found.value
-                if value is not None and not isinstance(value, dict | list):
-                    options[row.option] = value
+            for row in bindings_of(meant.protocol, level):
+                member = self.following.member(holder, "bindings", row.binding, row.member)
+                option = None if member is None else option_of(row.how, self.following.plain(member))
+                options |= {} if option is None else {row.option: option}
         return options
 
     def _addresses(self, server: ServerPart, wire: Wire, schemes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -269,28 +277,35 @@ class EndpointMaker:
         xids = [self.maker.xid_of_part(parts[key], meant) for key in operation.messages]
         return {"messages": {xid.rpartition("/")[2]: {"basemessage": xid} for xid in xids}}
 
-    def _kept(
-        self, operation: OperationPart, server: ServerPart | None, schemes: list[dict[str, Any]], wire: Wire | None
-    ) -> dict[str, Any]:
-        """Give what an endpoint has no attribute for, as it is written."""
-        family = wire.normal if wire else ""
-        channel = operation.channel
+    def described(self, channel: ChannelPart, meant: Meant) -> dict[str, Any]:
+        """Give the key of a channel, and what is said of it that no attribute holds."""
         key = channel.key if not self.application.is_old else re.sub(r"[^\w.\-]+", ".", channel.key).strip(".")
-        own: dict[str, Any] = {"key": re.sub(r"[^\w.\-]+", ".", operation.key).strip(".")}
-        own |= self.texts.rest(operation.spot, _OF_OPERATION) | self.texts.bindings(operation.spot, family, "operation")
-        reply = self.following.member(operation.spot, "reply")
-        if reply is not None:
-            own["reply"] = self._reply(reply)
-        around = self.texts.rest(channel.spot, (*_OF_CHANNEL, "bindings")) | self.texts.bindings(channel.spot, family, "channel")
+        around = self.texts.rest(channel.spot, (*_OF_CHANNEL, "bindings"))
+        around |= self.texts.bindings(channel.spot, meant.protocol, "channel")
+        if channel.address is not None and with_symbols(channel.address) != meant.address:
+            around["address"] = channel.address  # another than that of the binding, which is used
         if isinstance(around.get("parameters"), dict):
             around["parameters"] = {
                 with_symbols(f"{{{name}}}")[1:-1]: _parameter(one) for name, one in around["parameters"].items()
             }
             if not any(around["parameters"].values()):
                 del around["parameters"]
-        kept: dict[str, Any] = {"operation": own, "channel": {"key": key} | around}
+        return {"key": key} | around
+
+    def _kept(
+        self, operation: OperationPart, server: ServerPart | None, meant: Meant, own_schemes: list[Any], schemes: list[Any]
+    ) -> dict[str, Any]:
+        """Give what an endpoint has no attribute for, as it is written."""
+        own: dict[str, Any] = {"key": re.sub(r"[^\w.\-]+", ".", operation.key).strip(".")}
+        own |= self.texts.rest(operation.spot, _OF_OPERATION) | self.texts.bindings(operation.spot, meant.protocol, "operation")
+        own |= {"security": own_schemes} if own_schemes else {}
+        reply = self.following.member(operation.spot, "reply")
+        if reply is not None and isinstance(reply.value, dict):
+            own["reply"] = self._reply(reply, server)
+        kept: dict[str, Any] = {"operation": own, "channel": self.described(operation.channel, meant)}
         if server is not None:
-            at = self.texts.rest(server.spot, (*_OF_SERVER, "bindings")) | self.texts.bindings(server.spot, family, "server")
+            at = self.texts.rest(server.spot, (*_OF_SERVER, "bindings"))
+            at |= self.texts.bindings(server.spot, meant.protocol, "server")
             is_usual = server.host and "{" not in server.host + server.pathname and "," not in server.host
             at |= {} if is_usual else {"host": server.host}
             at |= {} if is_usual or not server.pathname else {"pathname": server.pathname}
@@ -299,12 +314,20 @@ class EndpointMaker:
             kept["security"] = schemes
         return kept
 
-    def _reply(self, reply: Spot) -> dict[str, Any]:
-        self.texts.note_kept("replies of operations", reply)
-        rest = self.texts.rest(reply, ("channel", "messages"))
-        found = self.following.member(reply, "channel")
-        keys = [key for key, one in self.application.channels.items() if found is not None and one.spot.place == found.place]
-        return rest | ({"channel": keys[0]} if keys else {})
+    def _reply(self, reply: Spot, server: ServerPart | None) -> dict[str, Any]:
+        """Give a reply, whose channel is named by its group, at the same server if it is there."""
+        self.texts.note_kept(REPLIES, reply)
+        kept = self.texts.rest(reply, ("channel", "messages"))
+        channel = self.application.channel_of(reply)
+        if channel is None:
+            return kept
+        servers = self.channels.servers(channel)
+        group, meant = self.channels.meant(channel, server if server in servers else servers[0])
+        kept["messagegroup"] = f"/messagegroups/{group}"
+        if "messages" in reply.value:
+            keys = self.application.message_keys(channel, reply)
+            kept["messages"] = [self.maker.xid_of_part(channel.messages[key], meant) for key in keys]
+        return kept
 
 
 def _parameter(value: Any) -> Any:

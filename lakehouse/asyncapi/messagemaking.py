@@ -15,12 +15,15 @@ from lakehouse.asyncapi.headerschemas import (
     from_headers,
     from_payload,
     headers_schema,
+    option_of,
+    property_of,
+    says_the_same,
 )
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, format_of, has_references, id_of_key, is_json_schema
-from lakehouse.asyncapi.texts import Texts
+from lakehouse.asyncapi.texts import CORRELATION, EXAMPLES, HEADERS, Texts
 from lakehouse.dialects.draft.reader import Converted
 from lakehouse.dialects.tables import family_of
-from lakehouse.text.jsontext import below, pointer_of, text_at
+from lakehouse.text.jsontext import below, object_at, pointer_of, text_at
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.xid import xid_of
 
@@ -165,14 +168,16 @@ class MessageMaker:
         message = self._texts.of(part.spot)
         content_type = value.get("contentType") or self._content_type
         message |= {"datacontenttype": content_type} if isinstance(content_type, str) else {}
-        kept = self._texts.rest(part.spot, _SAID) | self._texts.bindings(part.spot, family or "", "message")
+        kept = self._texts.rest(part.spot, _SAID) | self._texts.bindings(
+            part.spot, meant.protocol, "message", but=("headers",) if family == "HTTP" else ()
+        )
         options, envelope, unsaid = self._headers(part, family, meant)
         kept |= unsaid
         self._point(part, options, envelope, here)
-        options |= self._bound(part, family, meant.protocol)
-        for name in ("correlationId", "examples"):
+        options |= self._bound(part, meant.protocol)
+        for name, kind in (("correlationId", CORRELATION), ("examples", EXAMPLES), ("headers", HEADERS)):
             if name in kept:
-                self._texts.note_kept(f"`{name}` of messages", part.spot)
+                self._texts.note_kept(kind, part.spot)
         payload = self.payloads.payload(part, meant.group, here, hints, is_event=envelope is not None)
         message |= payload
         message |= envelope or {}
@@ -201,9 +206,7 @@ class MessageMaker:
         has_place = names is not None and meant.protocol != "MQTT/3.1.1"
         if has_place and names is not None and rest:
             options[names.headers] = rest
-        is_said = schema is None or headers_schema(declared) == schema
-        if found is not None and schema is not None:
-            is_said = set(schema) <= {"type", "properties", "required"}
+        is_said = schema is None or _is_declared(schema)
         kept = {} if is_said and (has_place or not rest) else {"headers": schema or headers_schema(rest)}
         return options, envelope, kept
 
@@ -235,23 +238,21 @@ class MessageMaker:
         bound = self._following.member(part.spot, "bindings", "http", "headers") if family == "HTTP" else None
         if bound is not None and isinstance(bound.value, dict):
             schemas.append(Bundle(self._following, bound).schema)
-        declared: dict[str, dict[str, Any]] = {}
-        for schema in schemas:
-            for one in [schema, *(schema.get("allOf") or [] if isinstance(schema, dict) else [])]:
-                declared |= declared_headers(one)
-        return declared, schemas[0] if schemas else None
+        schema = {"allOf": schemas} if len(schemas) > 1 else schemas[0] if schemas else None
+        return declared_headers(schema), schema
 
-    def _bound(self, part: MessagePart, family: str | None, protocol: str | None) -> dict[str, Any]:
+    def _bound(self, part: MessagePart, protocol: str | None) -> dict[str, Any]:
         """Give the options that a binding of the message says."""
-        options = {}
-        for row in bindings_of(family or "", "message"):
-            found = self._following.member(part.spot, "bindings", row.binding, row.member)
-            if found is None or (family == "MQTT" and protocol != "MQTT/5.0"):
-                continue
-            is_schema = isinstance(found.value, dict)
-            if is_schema and row.how != "schema":
-                continue
-            declared = declaration_of(self._following.plain(found)) if is_schema else {"value": found.value}
-            if declared:
-                options[row.option] = declared
+        options: dict[str, Any] = {}
+        for row in bindings_of(protocol, "message"):
+            member = self._following.member(part.spot, "bindings", row.binding, row.member)
+            option = None if member is None else option_of(row.how, self._following.plain(member))
+            options |= {} if option is None else {row.option: option}
         return options
+
+
+def _is_declared(schema: Any) -> bool:
+    """Return whether declarations say all that a schema of headers does."""
+    properties = object_at(schema, "properties")
+    is_plain = isinstance(schema, dict) and set(schema) <= {"type", "properties", "required"}
+    return is_plain and all(HINT in one or says_the_same(one, property_of(declaration_of(one))) for one in properties.values())

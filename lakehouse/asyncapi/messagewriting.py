@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from lakehouse.asyncapi.following import placed
-from lakehouse.asyncapi.headerschemas import COMPUTED, HINT, STRUCTURED, as_headers, as_payload, headers_schema, property_of
+from lakehouse.asyncapi.headerschemas import (
+    COMPUTED,
+    HINT,
+    STRUCTURED,
+    as_headers,
+    as_payload,
+    declared,
+    declares_the_same,
+    headers_schema,
+)
 from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, is_json_schema, media_type_of
-from lakehouse.asyncapi.servers import key_of, unique
+from lakehouse.asyncapi.servers import bindings_with, key_of, unique
 from lakehouse.asyncapi.texts import texts_of
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import schema_places
@@ -126,7 +135,7 @@ class MessageWriter:
     def _message(self, made: MessageOut, message: dict[str, Any], holder: dict[str, Any]) -> dict[str, Any]:
         family = family_of(made.protocol or holder.get("protocol"))
         own = object_at(message, "asyncapi")
-        written = {name: one for name, one in own.items() if name != "headers"}
+        written = {name: one for name, one in own.items() if name not in ("headers", "bindings")}
         hints: dict[str, Any] = {"xid": made.xid}
         written |= texts_of(message, own)
         options = dict(object_at(message, "protocoloptions"))
@@ -136,12 +145,11 @@ class MessageWriter:
         written |= {"contentType": content_type} if content_type else {"contentType": STRUCTURED} if is_structured else {}
         hints |= {"structured": True} if is_structured else {}
         headers = self._headers(message, options, family, is_binary=is_event and not is_structured)
-        if own.get("headers"):
+        if own.get("headers") and declares_the_same(own["headers"], headers, family):
             written["headers"] = placed(own["headers"], pointer_of("components", "messages", made.component, "headers"))
         elif headers:
             written["headers"] = headers_schema(headers)
-        bindings = self._bindings(options, family, own, made)
-        written |= {"bindings": bindings} if bindings else {}
+        written |= bindings_with(own, bindings_of(made.protocol or holder.get("protocol"), "message"), options)
         payload = self._payload(made, message, hints, is_structured=is_structured)
         written |= {} if payload is None else {"payload": payload}
         return written | {HINT: hints}
@@ -151,29 +159,16 @@ class MessageWriter:
     ) -> dict[str, dict[str, Any]]:
         """Give the headers of a message."""
         names = FAMILY_NAMES.get(family or "")
-        declared: dict[str, dict[str, Any]] = {}
+        headers_of: dict[str, dict[str, Any]] = {}
         if names is not None and names.headers in options:
             headers = options[names.headers]
             pairs = [(one.get("name"), one) for one in headers if isinstance(one, dict)] if isinstance(headers, list) else []
             pairs = list(headers.items()) if isinstance(headers, dict) else pairs
             if len({name for name, _ in pairs}) == len(pairs) and all(isinstance(name, str) for name, _ in pairs):
-                declared = {str(name): {k: v for k, v in _declared(one).items() if k != "name"} for name, one in pairs}
+                headers_of = {str(name): {k: v for k, v in declared(one).items() if k != "name"} for name, one in pairs}
         if is_binary:
-            declared = as_headers(object_at(message, "envelopemetadata"), family) | declared
-        return declared
-
-    def _bindings(self, options: dict[str, Any], family: str | None, own: dict[str, Any], made: MessageOut) -> dict[str, Any]:
-        """Give the bindings of a message."""
-        bindings = {name: one for name, one in object_at(own, "bindings").items() if one}
-        for row in bindings_of(family or "", "message"):
-            declared = options.get(row.option)
-            if declared is None or (family == "MQTT" and made.protocol != "MQTT/5.0"):
-                continue
-            declaration = _declared(declared)
-            value = property_of(declaration) if row.how == "schema" else declaration.get("value")
-            if value is not None and not (isinstance(value, str) and "{" in value and row.how != "schema"):
-                bindings[row.binding] = object_at(bindings, row.binding) | {row.member: value}
-        return bindings
+            headers_of = as_headers(object_at(message, "envelopemetadata"), family) | headers_of
+        return headers_of
 
     def _payload(self, made: MessageOut, message: dict[str, Any], hints: dict[str, Any], *, is_structured: bool) -> Any:
         """Give the payload of a message."""
@@ -230,14 +225,10 @@ def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
     return {"schemaFormat": media_type_of(schema_format) or schema_format, "schema": inner}
 
 
-def _declared(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"value": value}
-
-
 def address_of(message: dict[str, Any], family: str | None) -> str | None:
     """Return the address that a message declares; None: it declares none."""
     names = FAMILY_NAMES.get(family or "")
     name = names.declared_address if names else "address"
     option = object_at(message, "protocoloptions").get(name) if name else None
-    value = None if option is None else _declared(option).get("value")
+    value = None if option is None else declared(option).get("value")
     return value if isinstance(value, str) and value else None

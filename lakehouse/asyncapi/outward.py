@@ -17,11 +17,11 @@ from lakehouse.asyncapi.protocoltables import (
     bindings_of,
     placeholders,
 )
-from lakehouse.asyncapi.servers import ServerWriter, key_of, unique
+from lakehouse.asyncapi.servers import ServerWriter, bindings_with, key_of, unique
 from lakehouse.asyncapi.texts import texts_of
 from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
-from lakehouse.text.jsontext import object_at, objects_at, same
+from lakehouse.text.jsontext import object_at, objects_at, same, text_at
 from lakehouse.text.names import WHOLE, Pointer, Xid
 from lakehouse.text.xid import xid_of
 
@@ -30,7 +30,6 @@ OF_GROUP = "AAPI-103"
 OF_REGISTRY = "AAPI-105"
 OF_ADDRESS = "AAPI-106"
 Perspective = Literal["client", "server"]
-_METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE")
 _ADDRESS_OPTIONS = {
     "KAFKA": ("topic",),
     "MQTT": ("topic", "topicfilter"),
@@ -159,7 +158,7 @@ class _Writing:
                 self.losses.append(
                     (xid, Loss(at, OF_ADDRESS, f"`{sorted(set(one) - {'uri'})[0]}` of an address has no place in AsyncAPI"))
                 )
-            names.append(self.servers.add(one["uri"], endpoint.get("protocol"), options.get("authorization"), _kept(endpoint)))
+            names.append(self.servers.add(one["uri"], endpoint.get("protocol"), options, _kept(endpoint)))
         return list(dict.fromkeys(names))
 
     def _channel(self, protocol: str | None, address: str | None, group: str, wanted: Any) -> _ChannelOut:
@@ -175,25 +174,16 @@ class _Writing:
         hints: dict[str, Any],
     ) -> None:  # fmt: skip
         own = object_at(kept, "operation")
-        written = {one: value for one, value in own.items() if one not in ("key", "reply")}
+        written = {one: value for one, value in own.items() if one not in ("key", "reply", "bindings", "security")}
         sends = (usage == "producer") == (self.perspective == "client")
         operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}
         operation |= written | texts_of(endpoint, own)
         if set(keys) != set(channel.messages) or len(self.messages.of(xid_of("endpoints", name), endpoint)):
             operation["messages"] = [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]
-        bindings = dict(object_at(written, "bindings"))
-        options, family = object_at(endpoint, "protocoloptions"), family_of(channel.protocol) or ""
-        for row in bindings_of(family, "operation"):
-            if row.option in options:
-                value = options[row.option]
-                if row.member == "method" and value not in _METHODS:
-                    continue  # a placeholder, or none of HTTP's
-                shown = {"type": "string", "const": value} if row.how == "fixed" else value
-                bindings[row.binding] = object_at(bindings, row.binding) | {row.member: shown}
-        operation |= {"bindings": bindings} if bindings else {}
-        reply = object_at(own, "reply")
-        if reply:
-            operation["reply"] = {one: value for one, value in reply.items() if one != "channel"}
+        operation |= bindings_with(own, bindings_of(channel.protocol, "operation"), object_at(endpoint, "protocoloptions"))
+        security = [self.servers.scheme(one) for one in own.get("security") or () if isinstance(one, dict)]
+        operation |= {"security": security} if security else {}
+        operation |= {"reply": own["reply"]} if object_at(own, "reply") else {}
         key = unique(key_of(str(own.get("key") or name)), self.operations)
         self.operations[key] = operation | {HINT: hints}
 
@@ -202,14 +192,16 @@ class _Writing:
         own = {one: value for one, value in group.items() if one not in COMPUTED}
         messages = self.messages.of(xid_of("messagegroups", name), group)
         shown = [one for one in self.channels.values() if name in one.groups]
+        is_application = name in self.applications
         carried = {one.xid for channel in self.channels.values() for one in channel.messages.values()}
         for one in messages:
-            if one.xid not in carried and name not in self.applications:
-                channel = self._channel(one.protocol or group.get("protocol"), one.address, name, None)
+            if one.xid not in carried and not is_application:
+                channel = self._idle_channel(one.protocol or group.get("protocol"), one.address, name)
                 channel.key_of_message(one)
-                channel.groups += [name] if name not in channel.groups else []
                 shown += [channel] if channel not in shown else []
-        if name in self.applications and len(self.applications) == 1:
+        if not shown and not messages and not is_application:
+            shown = [self._idle_channel(group.get("protocol"), None, name)]
+        if is_application and len(self.applications) == 1:
             return
         alone = [one for one in shown if one.groups == [name]]
         if not alone and (set(own) - {"protocol"}):
@@ -217,10 +209,20 @@ class _Writing:
                 (xid_of("messagegroups", name), Loss(WHOLE, OF_GROUP, "attributes of the group: no channel shows it alone"))
             )
 
+    def _idle_channel(self, protocol: str | None, address: str | None, group: str) -> _ChannelOut:
+        """Give the channel of a group that no endpoint carries."""
+        described = [object_at(object_at(_kept(one), "channels"), group) for one in self.applications.values()]
+        kept = next((one for one in described if one), {})
+        channel = self._channel(protocol, address, group, text_at(kept, "key"))
+        channel.kept = channel.kept or {name: one for name, one in kept.items() if name != "key"}
+        channel.groups += [group] if group not in channel.groups else []
+        return channel
+
     def _document(self) -> dict[str, Any]:
         channels = {one.key: self._shown(one) for one in self.channels.values()}
         for operation in self.operations.values():
-            operation.get("reply", {}).pop("channel", None)
+            if "reply" in operation:
+                operation["reply"] = self._reply(operation["reply"])
         components: dict[str, Any] = self.messages.components()
         schemes = self.servers.schemes
         components |= {"securitySchemes": schemes} if schemes else {}
@@ -235,6 +237,17 @@ class _Writing:
             HINT: hint,
         }
 
+    def _reply(self, kept: dict[str, Any]) -> dict[str, Any]:
+        """Write a reply: its group becomes the channel that shows it, if the document has one."""
+        reply = {name: one for name, one in kept.items() if name not in ("messagegroup", "messages")}
+        group = str(kept.get("messagegroup")).rpartition("/")[2]
+        channel = next((one for one in self.channels.values() if group in one.groups), None)
+        if channel is not None:
+            reply["channel"] = {"$ref": f"#/channels/{channel.key}"}
+            keys = [key for key, one in channel.messages.items() if one.xid in (kept.get("messages") or ())]
+            reply |= {"messages": [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]} if keys else {}
+        return reply
+
     def _shown(self, channel: _ChannelOut) -> dict[str, Any]:
         """Write a channel."""
         written: dict[str, Any] = {"address": channel.address} | {k: v for k, v in channel.kept.items() if k != "parameters"}
@@ -248,7 +261,7 @@ class _Writing:
             hints["servers"] = []
         else:
             written["servers"] = [{"$ref": f"#/servers/{name}"} for name in channel.servers]
-        named = placeholders(channel.address or "")
+        named = placeholders(written["address"] or "")
         if named:
             described = object_at(channel.kept, "parameters")
             written["parameters"] = {name: described.get(name) or {} for name in named}
@@ -273,7 +286,7 @@ class _Writing:
         info = {"title": texts.pop("title", name), "version": "1"} | kept["info"] | texts
         for key, server in object_at(kept, "servers").items():
             self.servers.servers.setdefault(key, server)
-        outside = {k: v for k, v in kept.items() if k not in ("info", "servers", "defaultContentType")}
+        outside = {k: v for k, v in kept.items() if k not in ("info", "servers", "channels", "defaultContentType")}
         default = {"defaultContentType": kept["defaultContentType"]} if "defaultContentType" in kept else {}
         return {**outside, "info": info, **default}, hint | {"group": name}
 
@@ -305,11 +318,11 @@ def add_attributes(
     for operation in document["operations"].values():
         name = operation[HINT]["endpointid"]
         _add_differing(operation[HINT], "endpoint", registry["endpoints"][name], made["endpoints"][name], None)
-    for channel in document["channels"].values():
-        name = channel[HINT].get("group")
+    for holder in (document, *document["channels"].values()):
+        name = holder[HINT].get("group")
         if name is not None:
-            found = made["messagegroups"].get(name, {})
-            _add_differing(channel[HINT], "messagegroup", registry["messagegroups"].get(name, {}), found, None)
+            read = made["messagegroups"].get(name, {})
+            _add_differing(holder[HINT], "messagegroup", registry["messagegroups"].get(name, {}), read, None)
 
 
 def _add_differing(

@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.dialects.tables import PROTOCOLS, family_of
 from lakehouse.text.csvtables import read_rows
 
 _PACKAGE = "lakehouse.asyncapi"
@@ -43,8 +43,9 @@ class BindingMember(NamedTuple):
 
     Attributes:
         level: server, operation or message.
-        how: `plain`, the value itself; `fixed`, a schema of one value; of messages `schema`, the schema of a value;
-            `value`, the value itself; `five`, the same of MQTT 5 alone.
+        how: of endpoints `plain`, the value itself; `fixed`, a schema of one value; `map`, a schema of texts of one value each.
+            Of messages, which declare values: `value`, the value itself; `number`, one whose text is the value; `schema`, either
+            the value or its schema.
     """
 
     binding: str
@@ -107,10 +108,11 @@ def normal_protocol(wire: Wire, version: str | None) -> str:
 
 
 @cache
-def bindings_of(family: str, level: str) -> tuple[BindingMember, ...]:
-    """Give the members of a protocol's binding that have an option in the normal form."""
-    names = FAMILY_NAMES.get(family)
-    return tuple(row for row in BINDINGS if names is not None and (row.binding, row.level) == (names.binding, level))
+def bindings_of(protocol: str | None, level: str) -> tuple[BindingMember, ...]:
+    """Give the members of a protocol's binding that have an option in the normal form: none of messages of MQTT 3.1.1."""
+    names = FAMILY_NAMES.get(family_of(protocol) or "")
+    has_options = names is not None and (protocol, level) != ("MQTT/3.1.1", "message")
+    return tuple(row for row in BINDINGS if has_options and names and (row.binding, row.level) == (names.binding, level))
 
 
 def format_of(media_type: str | None) -> str:

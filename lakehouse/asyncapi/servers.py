@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
-from lakehouse.asyncapi.application import Application, OperationPart, ServerPart
+from lakehouse.asyncapi.application import Application
 from lakehouse.asyncapi.following import Spot
-from lakehouse.asyncapi.protocoltables import LOGINS, WIRES, Wire
+from lakehouse.asyncapi.headerschemas import member_of, option_of
+from lakehouse.asyncapi.protocoltables import LOGINS, WIRES, BindingMember, Wire, bindings_of
 from lakehouse.dialects.tables import PROTOCOLS, family_of
 from lakehouse.text.jsontext import canonical_text, object_at
 
@@ -21,15 +22,8 @@ _FLOWS = {
 _NAMES = {grant: flow for flow, grant in _FLOWS.items()}
 
 
-def schemes_of(application: Application, server: ServerPart | None, operation: OperationPart) -> list[dict[str, Any]]:
-    """Give the security schemes by which an operation is secured, or else its server: any of them will do."""
-    for holder in (operation.spot, server.spot if server else None):
-        if holder is not None and holder.value.get("security"):
-            return list(_schemes(application, holder))
-    return []
-
-
-def _schemes(application: Application, holder: Spot) -> Iterator[dict[str, Any]]:
+def schemes_of(application: Application, holder: Spot) -> Iterator[dict[str, Any]]:
+    """Yield the security schemes of an operation or a server, of which any will do."""
     following = application.following
     for one in following.items(holder, "security"):
         if not isinstance(one.value, dict):
@@ -99,6 +93,7 @@ def _flow(grant: str, authority: str) -> dict[str, Any]:
     return urls | ({} if grant == "implicit" else {"tokenUrl": authority}) | {"availableScopes": {}}
 
 
+_METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+._\-]*)://([^/]*)(/.*)?")
 
 
@@ -130,18 +125,19 @@ class ServerWriter:
         self._keys: dict[str, str] = {}
         self._scheme_keys: dict[str, str] = {}
 
-    def add(self, uri: str, protocol: Any, authorization: Any, kept: dict[str, Any]) -> str:
+    def add(self, uri: str, protocol: Any, options: dict[str, Any], kept: dict[str, Any]) -> str:
         """Add the server of an address, and give its key.
 
         Args:
             uri: the address.
             protocol: of the endpoint.
-            authorization: of the endpoint.
+            options: `protocoloptions` of the endpoint.
             kept: what the endpoint keeps of an AsyncAPI document.
         """
         own = object_at(kept, "server")
         server = self._server(uri, protocol) | {name: one for name, one in own.items() if name != "key"}
-        security = [self._scheme(one) for one in self._schemes(authorization, protocol, kept)]
+        server |= bindings_with(own, bindings_of(protocol, "server"), options)
+        security = [self.scheme(one) for one in _schemes_of_server(options.get("authorization"), protocol, kept)]
         server |= {"security": security} if security else {}
         identity = canonical_text(server)
         if identity not in self._keys:
@@ -168,21 +164,36 @@ class ServerWriter:
         hints |= {"protocol": spoken} if known and known.family == "HTTP" and version != "1.1" else {}
         return server | ({"x-xregistry": hints} if hints else {})
 
-    def _schemes(self, authorization: Any, protocol: Any, kept: dict[str, Any]) -> list[dict[str, Any]]:
-        schemes = kept.get("security")
-        if isinstance(schemes, list):
-            return [one for one in schemes if isinstance(one, dict)]
-        every = authorization if isinstance(authorization, list) else [authorization]
-        made = [scheme_of(one, family_of(protocol)) for one in every]
-        return [one for one in made if one is not None]
-
-    def _scheme(self, scheme: dict[str, Any]) -> dict[str, str]:
+    def scheme(self, scheme: dict[str, Any]) -> dict[str, str]:
+        """Return the reference to a security scheme, which is added to `schemes`."""
         identity = canonical_text(scheme)
         if identity not in self._scheme_keys:
             key = unique(key_of(str(scheme.get("type", "login"))), self.schemes)
             self._scheme_keys[identity] = key
             self.schemes[key] = scheme
         return {"$ref": f"#/components/securitySchemes/{self._scheme_keys[identity]}"}
+
+
+def _schemes_of_server(authorization: Any, protocol: Any, kept: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the security schemes of a server: as they were read, else those of `authorization`."""
+    if "server" in kept:
+        return [one for one in kept.get("security") or () if isinstance(one, dict)]
+    every = authorization if isinstance(authorization, list) else [authorization]
+    made = [scheme_of(one, family_of(protocol)) for one in every]
+    return [one for one in made if one is not None]
+
+
+def bindings_with(own: dict[str, Any], rows: Iterable[BindingMember], options: dict[str, Any]) -> dict[str, Any]:
+    """Return `{"bindings": ...}`, or nothing: those that were kept, with the members that say options."""
+    bindings = {name: one for name, one in object_at(own, "bindings").items() if one}
+    for row in rows:
+        option, before = options.get(row.option), object_at(bindings, row.binding)
+        if option is None or (row.member in before and option_of(row.how, before[row.member]) == option):
+            continue
+        member = member_of(row.how, option)
+        if member is not None and not (row.member == "method" and member not in _METHODS):  # a placeholder, or none of HTTP's
+            bindings[row.binding] = before | {row.member: member}
+    return {"bindings": bindings} if bindings else {}
 
 
 def _wire_of(protocol: str, scheme: str) -> Wire:

@@ -5,11 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.asyncapi.following import Following, Spot
-from lakehouse.asyncapi.headerschemas import fixed_value
-from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of
+from lakehouse.asyncapi.headerschemas import member_of, option_of, says_the_same
+from lakehouse.asyncapi.protocoltables import bindings_of
+from lakehouse.dialects.detection import asyncapi_of
 
 KEPT = "AAPI-005"
 LOST = "AAPI-006"
+# What is reported once for each document. Texts, extensions, security, parameters and variables are kept without a report.
+BINDINGS = "members of bindings without an option"
+CORRELATION = "`correlationId` of messages"
+EXAMPLES = "`examples` of messages"
+HEADERS = "headers that are more than declarations"
+REPLIES = "replies of operations"
+NAMES = "parameter names that are no symbols, in which other characters become `_`"
+IDLE_SERVERS = "servers that no operation uses"
+IDLE_CHANNELS = "channels that no operation uses"
+TAG_DOCS = "`externalDocs` of a tag"
+KEPT_KINDS = (BINDINGS, CORRELATION, EXAMPLES, HEADERS, REPLIES, NAMES, IDLE_SERVERS, IDLE_CHANNELS)
+OLD_MEMBERS = "members of bindings in 2.x that 3.x does not have, `bindingVersion` among them"
+LOST_KINDS = (TAG_DOCS, OLD_MEMBERS)
+_MEMBERS_OF_NOW = {
+    ("http", "operation"): ("method", "query"),
+    ("http", "message"): ("headers", "statusCode"),
+    ("amqp", "message"): ("contentEncoding", "messageType"),
+}
 
 
 class Texts:
@@ -37,14 +56,14 @@ class Texts:
                 about = tag.value.get("description")
                 labels[tag.value["name"]] = about if isinstance(about, str) else ""
                 if "externalDocs" in tag.value:
-                    self._lost.setdefault("`externalDocs` of a tag", tag)
+                    self._lost.setdefault(TAG_DOCS, tag)
         return found | ({"labels": labels} if labels else {})
 
     def unsaid(self, spot: Spot) -> dict[str, Any]:
-        """Give the texts that `of` leaves out: a name beside a title, a summary beside a description."""
+        """Give the texts that `of` leaves out, or calls otherwise: a name next to a title, a summary."""
         value = spot.value
         found = {"name": value["name"]} if value.get("title") and isinstance(value.get("name"), str) else {}
-        found |= {"summary": value["summary"]} if value.get("description") and isinstance(value.get("summary"), str) else {}
+        found |= {"summary": value["summary"]} if isinstance(value.get("summary"), str) else {}
         docs = self._following.member(spot, "externalDocs")
         if docs is not None and isinstance(docs.value, dict) and docs.value.get("description"):
             found["externalDocs"] = docs.value
@@ -56,31 +75,35 @@ class Texts:
         found = {name: self._following.plain(self._following.child(spot, name)) for name in others}
         return {name: value for name, value in found.items() if value is not None} | self.unsaid(spot)
 
-    def bindings(self, spot: Spot, family: str, level: str) -> dict[str, Any]:
-        """Give the bindings without the members that have an option: `{"bindings": ...}`, or nothing."""
-        holder = self._following.member(spot, "bindings")
-        if holder is None:
+    def bindings(self, spot: Spot, protocol: str | None, level: str, but: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Give the bindings without the members that have an option, or are in `but`: `{"bindings": ...}`, or nothing."""
+        if self._following.member(spot, "bindings") is None:
             return {}
-        known = {(row.binding, row.member): row.how for row in bindings_of(family, level)}
-        own = FAMILY_NAMES[family].binding if family in FAMILY_NAMES else ""
+        rows = {(row.binding, row.member): row.how for row in bindings_of(protocol, level)}
         found: dict[str, Any] = {}
         for name, binding in self._following.members(spot, "bindings"):
-            plain = self._following.plain(binding)
-            left = {one: value for one, value in plain.items() if not _is_said(known.get((name, one)), value)}
-            if name != own and left:
-                self.note_kept(f"bindings of {name} that are not those of the protocol of the {level}", binding)
-            elif set(left) - {"bindingVersion"}:
-                self.note_kept(f"members of bindings of {name} that xRegistry has no option for", binding)
+            plain = self._of_now(name, level, binding)
+            left = {one: value for one, value in plain.items() if one not in but and not _is_said(rows.get((name, one)), value)}
+            if set(left) - {"bindingVersion"}:
+                self.note_kept(BINDINGS, binding)
             found[name] = left
         return {"bindings": found} if any(found.values()) else {}
+
+    def _of_now(self, name: str, level: str, binding: Spot) -> dict[str, Any]:
+        """Give a binding; of 2.x without what those of 3.x do not have."""
+        members: dict[str, Any] = self._following.plain(binding)
+        if asyncapi_of(self._following.root.value) != "asyncapi-2":
+            return members
+        allowed = _MEMBERS_OF_NOW.get((name, level), tuple(members))
+        left = {one: value for one, value in members.items() if one.startswith("x-") or one in allowed}
+        left.pop("bindingVersion", None)
+        if left != members:
+            self._lost.setdefault(OLD_MEMBERS, binding)
+        return left
 
     def note_kept(self, what: str, spot: Spot) -> None:
         """Note something that is kept and not interpreted."""
         self._kept.setdefault(what, spot)
-
-    def note_lost(self, what: str, spot: Spot) -> None:
-        """Note something that is not loaded."""
-        self._lost.setdefault(what, spot)
 
     def report_all(self) -> None:
         """Report what was noted, once for each kind."""
@@ -92,20 +115,18 @@ class Texts:
             self._following.report(spot.at, LOST, message, "Nothing to do, unless you need it in the catalog.", "info")
 
 
-def _is_said(how: str | None, value: Any) -> bool:
-    """Return whether a member of a binding has become an option."""
-    if how is None or value is None:
-        return False
-    if how == "plain":
-        return not isinstance(value, dict | list)
-    return how != "fixed" or fixed_value(value) is not None
+def _is_said(how: str | None, member: Any) -> bool:
+    """Return whether an option says all that a member of a binding does."""
+    option = None if how is None else option_of(how, member)
+    return how is not None and option is not None and says_the_same(member, member_of(how, option))
 
 
 def texts_of(entity: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
     """Write the texts for people of an entity as AsyncAPI does."""
     written: dict[str, Any] = {}
     written |= {"title": entity["name"]} if entity.get("name") else {}
-    written |= {"description": entity["description"]} if entity.get("description") else {}
+    description = entity.get("description")
+    written |= {"description": description} if description and description != kept.get("summary") else {}
     if entity.get("documentation"):
         docs = kept.get("externalDocs")
         written["externalDocs"] = (

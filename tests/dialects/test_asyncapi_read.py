@@ -15,6 +15,7 @@ from lakehouse.asyncapi.following import Following, NoSuchFile, patched
 from lakehouse.asyncapi.headerschemas import as_headers, as_payload, declaration_of, from_headers, from_payload, property_of
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
+from lakehouse.asyncapi.texts import KEPT_KINDS, LOST_KINDS
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
 from lakehouse.ingest.parse.documentlimits import ParseLimits
 from lakehouse.ingest.parse.parse import read_as
@@ -48,6 +49,13 @@ def told(reading: Reading, rule_id: str) -> list[str]:
 @pytest.fixture(scope="module")
 def depot() -> Reading:
     reading = read_file(DATA / "depot.yaml")
+    assert errors(reading) == []
+    return reading
+
+
+@pytest.fixture(scope="module")
+def booking() -> Reading:
+    reading = read_file(DATA / "booking.yaml")
     assert errors(reading) == []
     return reading
 
@@ -166,12 +174,85 @@ def test_a_schema_stands_alone(depot):
 
 def test_what_has_no_attribute_is_kept_and_reported_once_for_each_kind(depot):
     kept = [finding for finding in depot.findings if finding.rule_id == "AAPI-005"]
-    assert len({finding.message for finding in kept}) == len(kept) == 6
+    assert len({finding.message for finding in kept}) == len(kept) == 5
     assert {finding.severity for finding in kept} == {"info"}
     about = body(depot, "/messagegroups/example-depot")
     assert about["extensions"]["asyncapi"]["info"]["license"] == {"name": "Apache 2.0"}
     assert about["labels"] == {"logistics": "parcels"}
     assert told(depot, "AAPI-007") == [""]
+
+
+def test_a_reply_names_its_group_and_messages(booking):
+    about = body(booking, "/endpoints/example-booking.takeRequests.bus")["extensions"]["asyncapi"]
+    assert about["operation"]["reply"] == {
+        "address": {"description": "the inbox of the sender", "location": "$message.header#/replyTo"},
+        "messagegroup": "/messagegroups/example-booking.inbox.kafka",
+        "messages": ["/messagegroups/example-booking.inbox.kafka/messages/Answer"],
+    }
+    assert about["operation"]["x-level"] == 2  # its own, and not that of the trait
+    assert about["channel"]["address"] == "booking.requests"  # the binding names another topic
+    assert about["server"]["host"] == "bus.booking.example:9093,bus3.booking.example:9093"
+
+
+def test_security_of_an_operation_and_of_its_server_are_kept_apart(booking):
+    endpoint = body(booking, "/endpoints/example-booking.takeRequests.backup")
+    assert endpoint["protocoloptions"]["authorization"] == {"type": "Plain"}
+    kept = endpoint["extensions"]["asyncapi"]
+    assert [one["type"] for one in kept["operation"]["security"]] == ["scramSha512"]
+    assert [one["type"] for one in kept["security"]] == ["oauth2", "openIdConnect"]
+
+
+def test_bindings_of_http_are_options(booking):
+    options = body(booking, "/endpoints/example-booking.listSeats")["protocoloptions"]
+    assert (options["method"], options["query"]) == ("GET", {"class": "first"})
+    found = body(booking, "/endpoints/example-booking.findSeats")
+    assert "query" not in found["protocoloptions"]  # it has no fixed value
+    assert found["extensions"]["asyncapi"]["operation"]["bindings"]["http"]["query"]["required"] == ["class"]
+    seats = "http.:trains:@train:seats/messages"
+    assert message(booking, f"{seats}/SeatsListed")["protocoloptions"]["status"] == {"value": "200"}
+    wanted = message(booking, f"{seats}/SeatsWanted")
+    assert wanted["protocoloptions"]["headers"] == [{"name": "x-desk", "required": True, "type": "string", "value": "north"}]
+    assert "extensions" not in wanted
+
+
+def test_schemas_of_other_formats_are_texts_or_values(booking):
+    receipt = message(booking, "amqp091.booking.bills/messages/Receipt")
+    schema = body(booking, f"{receipt['dataschemaxid']}/versions/1")
+    assert (schema["format"], schema["schema"].splitlines()[0]) == ("Protobuf/3", 'syntax = "proto3";')  # of a file
+    assert message(booking, "amqp091.booking.bills/messages/Bill")["dataschemaformat"] == "RAML/1.0"
+    cancelled = body(booking, "/schemagroups/kafka.booking.requests.v2/schemas/Cancelled/versions/1")
+    assert (cancelled["format"], cancelled["schema"]["name"]) == ("Avro/1.9.0", "Cancelled")
+
+
+def test_what_no_operation_uses_is_kept_with_the_application(booking):
+    kept = body(booking, "/messagegroups/example-booking")["extensions"]["asyncapi"]
+    assert kept["servers"]["spare"] == {"host": "spare.booking.example", "protocol": "nats", "x-since": 2020}
+    assert told(booking, "AAPI-005").count("/servers/spare") == 1
+
+
+def test_traits_of_2_win_and_old_members_of_bindings_are_lost():
+    station = read_file(DATA / "station.yaml")
+    assert errors(station) == []
+    arrived = body(station, "/endpoints/example-station.trains:@number:arrived.publish.broker")
+    assert (arrived["protocoloptions"]["qos"], arrived["description"]) == (1, "From the trait.")
+    sizes = message(station, "mqtt.trains:@number:arrived/messages/arrived")["protocoloptions"]["user_properties"]
+    assert sizes == [{"name": "train", "type": "string"}, {"name": "size", "type": "integer", "value": 1}]
+    lost = [finding.message for finding in station.findings if finding.rule_id == "AAPI-006"]
+    assert len(lost) == len(LOST_KINDS)
+    assert all(any(kind in one for one in lost) for kind in LOST_KINDS)
+
+
+def test_the_docs_list_what_is_kept_and_what_is_lost():
+    docs = (Path(__file__).parents[2] / "docs" / "asyncapi.md").read_text()
+    for after, kinds in (("AAPI-005, info):\n\n", KEPT_KINDS), ("AAPI-006, info):\n\n", LOST_KINDS)):
+        listed = docs.partition(after)[2].partition("\n\n")[0].splitlines()
+        assert [line.removeprefix("- ").rstrip(".;") for line in listed] == list(kinds)
+
+
+def test_each_kind_that_is_kept_or_lost_is_reported_by_a_document():
+    readings = [read_file(path) for path in sorted(DATA.glob("*.yaml"))]
+    reported = {one.message for reading in readings for one in reading.findings if one.rule_id in ("AAPI-005", "AAPI-006")}
+    assert {kind for kind in (*KEPT_KINDS, *LOST_KINDS) if not any(f"for {kind};" in one for one in reported)} == set()
 
 
 def test_documents_of_2_say_the_same():

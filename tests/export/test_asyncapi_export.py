@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from asyncapitrips import trip
 
 from lakehouse.asyncapi.outward import AsyncApi, write_asyncapi
+from lakehouse.rules.declared import held
 
 DATA = Path(__file__).parents[1] / "data" / "asyncapi"
 DEMO = Path(__file__).parents[2] / "lakehouse" / "cli" / "demo"
@@ -35,7 +37,7 @@ def endpoint(**attributes: Any) -> dict[str, Any]:
     } | attributes
 
 
-@pytest.mark.parametrize("name", ["depot", "reader"])
+@pytest.mark.parametrize("name", ["booking", "depot", "reader", "station"])
 @pytest.mark.parametrize("perspective", ["client", "server"])
 def test_an_asyncapi_document_is_found_again(name, perspective):
     there = trip(DATA / f"{name}.yaml", perspective)
@@ -112,7 +114,7 @@ LOSSES = [
     ({"messagegroups": {"g": {"messages": {"On": MESSAGE | {"meta": {"deprecated": {"effective": "now"}}}}}}}, "AAPI-104"),
     ({"capabilities": {"flags": []}}, "AAPI-105"),
     ({"endpoints": {"e": endpoint(protocoloptions={"endpoints": [{"uri": "ssl://a.example:1", "priority": 1}]})}}, "AAPI-106"),
-    ({"messagegroups": {"g": {"description": "empty"}}}, "AAPI-103"),
+    ({"schemagroups": {"s": {"description": "empty"}}}, "AAPI-103"),
     ({"messagegroups": {"g": {"messages": {"On": MESSAGE | {"versionid": "2", "versions": {"1": {}, "2": {}}}}}}}, "AAPI-101"),
     ({"schemagroups": {"s": {"schemas": {"A": {"versionid": "1", "name": "a", "versions": {"1": {"schema": {}}}}}}}}, "AAPI-102"),
 ]
@@ -121,6 +123,46 @@ LOSSES = [
 @pytest.mark.parametrize(("registry", "rule_id"), LOSSES, ids=[one[1] for one in LOSSES])
 def test_what_cannot_be_written_is_a_loss(registry, rule_id):
     assert [loss.rule_id for _, loss in written(registry).losses] == [rule_id]
+
+
+def test_the_docs_and_the_rules_list_every_loss():
+    docs = (Path(__file__).parents[2] / "docs" / "asyncapi.md").read_text()
+    listed = re.findall(r"^\| (AAPI-1\d\d) \|", docs, re.MULTILINE)
+    assert listed == sorted(rule_id for rule_id in held() if rule_id.startswith("AAPI-1"))
+    assert {rule_id for _, rule_id in LOSSES} == set(listed)
+
+
+def test_operations_have_what_was_said_of_them():
+    document = trip(DATA / "booking.yaml").written.document
+    listed, requests = document["operations"]["listSeats"], document["operations"]["takeRequests"]
+    assert listed["reply"]["messages"] == [{"$ref": "#/channels/seats/messages/SeatsListed"}]
+    assert listed["bindings"]["http"]["query"]["properties"] == {"class": {"type": "string", "const": "first"}}
+    assert requests["security"] == [{"$ref": "#/components/securitySchemes/scramSha512"}]
+    inbox = requests["reply"]["channel"]["$ref"].rpartition("/")[2]
+    assert document["channels"][inbox]["address"] is None
+    assert document["channels"]["requests"]["address"] == "booking.requests"
+    message = document["components"]["messages"]["BookSeat"]
+    assert (message["summary"], "description" in message) == ("Somebody wants a seat.", False)
+    assert message["headers"]["properties"]["ce_source"]["pattern"] == "^/desks/"
+    assert trip(DATA / "station.yaml").written.document["servers"]["broker"]["bindings"]["mqtt"]["cleanSession"] is True
+
+
+def test_what_changed_in_the_catalog_wins_over_what_was_read():
+    kept = {"headers": {"type": "object", "properties": {"h": {"type": "string", "maxLength": 3}}}}
+    for declared, properties in (
+        ({"type": "string"}, kept["headers"]["properties"]),
+        ({"type": "integer"}, {"h": {"type": "integer"}}),
+    ):
+        options = MESSAGE["protocoloptions"] | {"headers": {"h": declared}}
+        messages = {"On": MESSAGE | {"protocoloptions": options, "asyncapi": kept}}
+        document = written({"messagegroups": {"g": {"messages": messages}}}).document
+        assert document["components"]["messages"]["On"]["headers"]["properties"] == properties
+
+
+def test_a_group_without_messages_is_a_channel():
+    made = written({"messagegroups": {"g": {"description": "empty"}}})
+    assert made.losses == []
+    assert made.document["channels"]["g"]["description"] == "empty"
 
 
 def test_an_empty_registry_is_a_document():

@@ -10,6 +10,7 @@ from builders import read
 from oracle import Catalog, flatten
 
 from lakehouse.domain.references import schema_places
+from lakehouse.ingest.parse.readings import Reading
 from lakehouse.match.definition.compiled import escape
 from lakehouse.match.payload.schemas import SchemaVersion
 
@@ -21,9 +22,13 @@ _REQUIRED = ("id", "source", "specversion", "type")
 
 def load(documents: dict[str, dict[str, Any] | bytes]) -> tuple[list[dict[str, Any]], list[SchemaVersion]]:
     """Read documents, each into the registry that its key names: rows of `flat_messages`, and the schemas."""
+    return load_readings({registryid: read(written) for registryid, written in documents.items()})
+
+
+def load_readings(readings: dict[str, Reading]) -> tuple[list[dict[str, Any]], list[SchemaVersion]]:
+    """Load documents that were read, each into the registry that its key names, as `load` does."""
     rows, schemas = [], []
-    for registryid, written in documents.items():
-        reading = read(written)
+    for registryid, reading in readings.items():
         catalog: Catalog = {}
         for row in reading.rows:
             body = json.loads(row.body) if row.body else {}
