@@ -570,7 +570,7 @@ class Catalog(CatalogUpkeep):
             ReplicationError: the source cannot be had whole; nothing was changed.
             PruneRefused: more than half would be deleted.
         """
-        from lakehouse.replicate.address import read_address  # noqa: PLC0415
+        from lakehouse.replicate.client import read_address  # noqa: PLC0415
         from lakehouse.replicate.pull import Pull, pull_once, read_scope  # noqa: PLC0415
 
         self._refuse_the_past("pull")

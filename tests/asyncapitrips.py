@@ -10,10 +10,9 @@ from builders import stored
 
 from lakehouse.asyncapi.outward import AsyncApi, Perspective, write_asyncapi
 from lakehouse.export.writers import whole_registry
-from lakehouse.ingest.parse.documentlimits import ParseLimits
-from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.document import ParseLimits
+from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
-from lakehouse.ingest.parse.siblingfiles import FilesBeside
 from lakehouse.text.names import RegistryId
 from lakehouse.text.yamltext import read_text
 

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from lakehouse.export.lines import path_of
 from lakehouse.export.view import Stored
-from lakehouse.ingest.parse.document import read_document
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits, read_document
 from lakehouse.ingest.parse.parse import Source, parser
-from lakehouse.ingest.parse.readings import Reading
-from lakehouse.ingest.parse.rows import NormalRow
+from lakehouse.ingest.parse.readings import NormalRow, Reading
 from lakehouse.text.jsontext import read_json
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.redact import redact

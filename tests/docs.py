@@ -26,14 +26,13 @@ from lakehouse.domain.diff import CompatibilityRule, compatibility_rules
 from lakehouse.match.conformance import TABLES as MATCH_TABLES
 from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
 from lakehouse.match.conformance import open_conformance
-from lakehouse.propose.observed import TABLE as OBSERVED
+from lakehouse.propose.proposalruns import TABLE as OBSERVED
 from lakehouse.rules.declared import RULES, TOLD, Rule, held
 from lakehouse.settings import Settings, data_folder, read_settings
-from lakehouse.store.basepaths import base_paths
 from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, create_tables
 from lakehouse.store.schema import DECLARATIONS, EFFECTIVE_MESSAGES
 from lakehouse.store.session import open_session
-from lakehouse.store.views import session_with_views, views
+from lakehouse.store.views import base_paths, session_with_views, views
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -75,7 +75,7 @@ def check_sources(context: Context, sources: Iterable[str]) -> None:
     Raises:
         SourceNotFound: one is not.
     """
-    from lakehouse.ingest.folders import check_source
+    from lakehouse.ingest.sources import check_source
 
     for source in sources if is_local(context) else ():
         check_source(source)

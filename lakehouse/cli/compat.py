@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import BREAKING, Context, at_option, read_model, with_globals
-from lakehouse.cli.helping import command
+from lakehouse.cli.helping import command, complete_xid
 from lakehouse.cli.printing import printable
 
 if TYPE_CHECKING:

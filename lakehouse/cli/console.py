@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lakehouse.cli.completion import complete_snapshot
-from lakehouse.cli.helping import GLOBALS
+from lakehouse.cli.helping import GLOBALS, complete_snapshot
 from lakehouse.cli.printing import log_stderr, printable
 from lakehouse.progress import EverySeconds, Periodic, Unwatched, period
 from lakehouse.settings import Settings, read_settings

@@ -1,25 +1,27 @@
-"""Commands about the past: snapshots, label, log, blame, diff, changes."""
+"""Commands about the past: snapshots, label, log, blame, diff (as Markdown too, for a pull request), changes."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.completion import complete_snapshot, complete_xid
 from lakehouse.cli.console import BREAKING, Context, at_option, bring_read_model, open_spark, read_model, session, with_globals
-from lakehouse.cli.helping import command
+from lakehouse.cli.helping import command, complete_snapshot, complete_xid
 from lakehouse.cli.printing import log_stderr, printable, shortened, show_table
+from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.text.names import Xid
 from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.snapshotview import View
+
 
 PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
@@ -171,7 +173,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     A and B are snapshots (a number, label, date, time, or head: the latest), or files or folders; you need not ingest them
     first. Each difference is classified: does it break producers or consumers?
     """
-    from lakehouse.cli.pullrequests import as_markdown
+    from lakehouse.cli.history import as_markdown
 
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
@@ -284,3 +286,49 @@ def _spark_changes(context: Context, since: str, until: str | None, feeds: tuple
     last = resolve_snapshot(spark, until or HEAD)
     for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
         click.echo(row["event"])
+
+
+_MAX_VALUE = 60
+_MAX_MEANING = 1_000  # what is in a schema, with reasons
+
+
+def as_markdown(differences: Iterable[Difference], before: str, after: str, *, with_registry: bool = False) -> str:
+    """Write differences for a pull request: the breaking ones as a table, the others folded away.
+
+    Args:
+        differences: what differs.
+        before: name of the earlier state.
+        after: name of the later state.
+        with_registry: name the registry of each.
+    """
+    every = list(differences)
+    columns = ["registry"] * with_registry + ["entity", "change", "attribute", "before", "after", "meaning"]
+    numbers = {name: sum(one.class_ == name for one in every) for name in CLASSES}
+    counts = ", ".join(f"{number} {name}" for name, number in numbers.items() if number or name != "unknown")
+    lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
+    for name in CLASSES:
+        rows = [one for one in every if one.class_ == name]
+        if rows:
+            is_folded = name not in ("breaking", "unknown")
+            lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} {name}**", ""]
+            lines += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+            lines += list(_markdown_rows(rows, with_registry=with_registry))
+            lines += ["", "</details>", ""] if is_folded else [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_rows(rows: Iterable[Difference], *, with_registry: bool) -> Iterator[str]:
+    for one in rows:
+        hurt = " and ".join(
+            who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"
+        )
+        meaning = one.told + (f" (breaks {hurt})" if hurt else "")
+        registry = [f"`{one.registryid}`"] if with_registry else []
+        cells = [*registry, f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or ""]
+        yield "| " + " | ".join([*(_cell(cell) for cell in cells), _cell(meaning, most=_MAX_MEANING)]) + " |"
+
+
+def _cell(text: str, most: int = _MAX_VALUE) -> str:
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= most or "`" in shown else shown[: most - 1] + "…"
+    return shown.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from lakehouse.cli.completion import complete_rule
 from lakehouse.cli.console import (
     REFUSED,
     Context,
@@ -20,7 +19,7 @@ from lakehouse.cli.console import (
     stop_signals,
     with_globals,
 )
-from lakehouse.cli.helping import command
+from lakehouse.cli.helping import command, complete_rule
 from lakehouse.cli.printing import log_stderr, printable, show_summary, show_table, show_validation
 from lakehouse.dialects.tables import DIALECTS
 
@@ -202,7 +201,7 @@ def explain(context: Context, /, rule_id: str) -> int:
 
 
 def _demo_match(spark: Any, settings: Any) -> None:
-    from lakehouse.cli.matchprinting import show_matches
+    from lakehouse.cli.match import show_matches
     from lakehouse.match.runs import MatchOptions, run_match
 
     with as_file(files("lakehouse.cli") / "demo" / "landed" / "orders.jsonl") as landed:

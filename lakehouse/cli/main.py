@@ -16,9 +16,8 @@ import click
 from lakehouse.cli.agents import mcp
 from lakehouse.cli.brokenrules import violations
 from lakehouse.cli.compat import compat
-from lakehouse.cli.completion import completion
 from lakehouse.cli.console import Context, with_globals
-from lakehouse.cli.helping import group
+from lakehouse.cli.helping import completion, group
 from lakehouse.cli.history import blame, changes, diff, label, log, snapshots
 from lakehouse.cli.ingest import demo, explain, ingest, rules, validate
 from lakehouse.cli.match import match

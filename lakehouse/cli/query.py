@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.completion import KINDS, complete_xid
 from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
-from lakehouse.cli.helping import command
+from lakehouse.cli.helping import KINDS, command, complete_xid
 from lakehouse.cli.printing import (
     lag_of,
     log_stderr,
+    one_line,
     printable,
     show_examples,
     show_exported,
@@ -26,12 +29,57 @@ from lakehouse.cli.printing import (
     show_table,
     tell_lag,
 )
-from lakehouse.cli.tabular import FORMATS, show_rows
 from lakehouse.dialects.tables import DBT, NORMAL, WHOLE_DIALECTS, WRITABLE
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.snapshotview import View
+
+
+FORMATS = ("table", "csv", "json", "markdown", "vertical")
+
+
+def show_rows(form: str, columns: list[str], rows: Iterable[list[str | None]]) -> None:
+    """Print rows in one of `FORMATS` other than JSON.
+
+    Args:
+        form: the format.
+        columns: names of the columns.
+        rows: texts of the values; None is NULL, which CSV writes as an empty field.
+    """
+    if form == "table":
+        show_table(columns, rows)
+    elif form == "csv":
+        click.echo(_csv_line(columns), nl=False)
+        for row in rows:
+            click.echo(_csv_line(row), nl=False)
+    elif form == "markdown":
+        click.echo(_markdown_line(columns))
+        click.echo(_markdown_line(["---"] * len(columns)))
+        for row in rows:
+            click.echo(_markdown_line(row))
+    else:
+        _show_vertical(columns, rows)
+
+
+def _csv_line(row: Iterable[str | None]) -> str:
+    """Return a line as RFC 4180 has it; values are data for a program, so they keep all their characters."""
+    line = io.StringIO()
+    csv.writer(line).writerow(["" if value is None else value for value in row])
+    return line.getvalue()
+
+
+def _markdown_line(row: Iterable[str | None]) -> str:
+    cells = ("NULL" if value is None else one_line(value).replace("|", "\\|") for value in row)
+    return f"| {' | '.join(cells)} |"
+
+
+def _show_vertical(columns: list[str], rows: Iterable[list[str | None]]) -> None:
+    width = max(map(len, columns), default=0)
+    for number, row in enumerate(rows, 1):
+        click.echo(f"-- row {number} --")
+        for column, value in zip(columns, row, strict=True):
+            click.echo(f"{printable(column):{width}}  {'NULL' if value is None else printable(value)}".rstrip())
 
 
 @command(
@@ -52,8 +100,7 @@ def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | No
     """
     from lakehouse.cli.beforehand import check_snapshots
     from lakehouse.match.conformance import open_named_in
-    from lakehouse.query.readonly import Allowed
-    from lakehouse.query.sql import run_query
+    from lakehouse.query.sql import Allowed, run_query
 
     if at is not None and diff is not None:
         raise click.UsageError("--at and --diff exclude each other.")

@@ -13,9 +13,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
-from lakehouse.cli.helping import command
+from lakehouse.cli.helping import command, complete_xid
 from lakehouse.cli.printing import log_stderr, printable
 from lakehouse.text.names import RegistryId
 

@@ -83,7 +83,7 @@ def pull(context: Context, /, url: str, into: str | None, groups: tuple[str, ...
     User and password can be given in URL, or in LAKEHOUSE_SOURCE_USER and LAKEHOUSE_SOURCE_PASSWORD, or a token in
     LAKEHOUSE_SOURCE_TOKEN.
     """
-    from lakehouse.replicate.address import read_address
+    from lakehouse.replicate.client import read_address
     from lakehouse.replicate.pull import Pull, Puller, read_scope
     from lakehouse.replicate.state import open_state
 
@@ -211,7 +211,7 @@ def push(context: Context, /, url: str, groups: tuple[str, ...], **flags: Any) -
     The xRegistry server at URL must accept writes. User and password can be given in URL, or in LAKEHOUSE_TARGET_USER and
     LAKEHOUSE_TARGET_PASSWORD, or a token in LAKEHOUSE_TARGET_TOKEN. Needs no Java.
     """
-    from lakehouse.replicate.address import read_address
+    from lakehouse.replicate.client import read_address
     from lakehouse.replicate.pull import read_scope
     from lakehouse.replicate.push import Push, Pusher
     from lakehouse.replicate.state import open_state

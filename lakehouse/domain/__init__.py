@@ -10,8 +10,7 @@
 | `effective` | the columns of `effective_messages` that follow from an effective definition |
 | `bodies` | what is compared of an entity whose body alone is known |
 | `events` | which CloudEvents a change makes, in which feed, under which id |
-| `lineage` | which Version was made from which: the newest one, ancestors of new ones, circles |
-| `defaults` | which Version is the default one, and the text of a Version that says so (decision 7) |
+| `versions` | which Version was made from which, and which is the default one (decision 7) |
 | `relations` | every rule between entities: when it is broken, where, and in which words |
 | `promises` | whether a Version keeps what `compatibility` promises over the ones before it |
 | `neighbours` | which entities these rules compare, found by look-ups |

@@ -18,8 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import CandidateRefused, SettingsError
-from lakehouse.expectations.datadocs import FOLDER, write_pages
-from lakehouse.expectations.suiteruns import Outcome, RuleExpectation, SuiteResult, specification, validate_counts, validate_rows
+from lakehouse.expectations.suiteruns import (
+    FOLDER,
+    Outcome,
+    RuleExpectation,
+    SuiteResult,
+    specification,
+    validate_counts,
+    validate_rows,
+    write_pages,
+)
 from lakehouse.expectations.suites import Suite, read_stopping
 from lakehouse.extras import require
 from lakehouse.log.commits import log_rows

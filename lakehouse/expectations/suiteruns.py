@@ -1,4 +1,4 @@
-"""Running suites of expectations with Great Expectations, and what came out: counts, never values of documents.
+"""Running suites of expectations with Great Expectations, and what came out: counts and pages, never values of documents.
 
 The suite `specification` has one expectation a rule over one row of counts, run by the pandas engine: its time does not depend on
 the size of the catalog. Suites of tables run in Spark. Great Expectations takes a second to import, so it is imported when it is
@@ -14,15 +14,22 @@ import json
 import logging
 import threading
 from collections.abc import Iterable
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol
 
-from pyspark.sql import DataFrame
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.rules.violations import Count
+from lakehouse.settings import Settings
+from lakehouse.store.files import remove_folder, write_text
+from lakehouse.store.session import absolute_location
+from lakehouse.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -228,3 +235,68 @@ def _silence() -> Any:
         yield
     if printed.getvalue():
         logger.debug("great_expectations: %s", json.dumps(printed.getvalue()))
+
+
+FOLDER = "_data_docs"
+
+
+@dataclass(frozen=True)
+class About:
+    """What is at the foot of each page.
+
+    Attributes:
+        what: what was validated, such as 'Snapshot 12'.
+        counts: expectations that do not hold, by severity.
+    """
+
+    what: str
+    counts: dict[str, int]
+    at: str = ""
+    product: str = ""
+    engine: str = ""
+
+
+def write_pages(spark: SparkSession, settings: Settings, what: str, results: Iterable[SuiteResult], folder: str = FOLDER) -> str:
+    """Write the pages below the warehouse, over those of the run before.
+
+    Args:
+        spark: the session.
+        settings: the warehouse: a local folder, or anything that Spark's Hadoop filesystems write.
+        what: what was validated, such as 'Snapshot 12'.
+        results: what came out for each suite.
+        folder: folder below the warehouse.
+
+    Returns:
+        Location of the first page.
+    """
+    location = f"{absolute_location(settings.warehouse)}/{folder}"
+    pages = render_pages(what, list(results), datetime.now(timezone.utc))
+    remove_folder(spark, f"{location}/suites")
+    for name, text in pages.items():
+        write_text(spark, f"{location}/{name}", text, checksums=False)
+    return f"{location}/index.html"
+
+
+def render_pages(what: str, results: list[SuiteResult], at: datetime) -> dict[str, str]:
+    """Render the pages.
+
+    Returns:
+        The text of each page by its path.
+    """
+    counts = {severity: sum(result.counts[severity] for result in results) for severity in SEVERITIES}
+    told = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = About(what, counts, told, VERSION, version("great-expectations"))
+    pages = Environment(
+        loader=PackageLoader("lakehouse.expectations", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    common = {"about": about, "severities": SEVERITIES}
+    rendered = {"index.html": pages.get_template("index.html").render(common, results=results)}
+    for result in results:
+        held = [one for one in result.outcomes if one.success]
+        page = pages.get_template("suite.html").render(common, result=result, failed=_worst_first(result), held=held)
+        rendered[f"suites/{result.suite.name}.html"] = page
+    return rendered
+
+
+def _worst_first(result: SuiteResult) -> list[Outcome]:
+    return [one for severity in SEVERITIES for one in result.failed(severity)]

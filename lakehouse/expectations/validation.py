@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.expectations.datadocs import write_pages
 from lakehouse.expectations.gates import read_rows
 from lakehouse.expectations.suiteruns import (
     RuleExpectation,
@@ -22,19 +21,19 @@ from lakehouse.expectations.suiteruns import (
     specification,
     validate_counts,
     validate_rows,
+    write_pages,
 )
 from lakehouse.expectations.suites import SPECIFICATION, Suite, choose_suites, read_suites
 from lakehouse.log.commits import read_head
 from lakehouse.log.projections import roll_forward
-from lakehouse.log.readable import open_relations
-from lakehouse.log.snapshots import resolve_snapshot
+from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.progress import Clock, Watcher
 from lakehouse.rules.declared import SEVERITIES
 from lakehouse.rules.violations import Count, count_findings, record_findings, unrecorded
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, check_writers, is_small
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.session import interpreted
 from lakehouse.store.views import views, with_read
 
 EXAMPLES = 3  # of each rule

@@ -23,16 +23,14 @@ from lakehouse.asyncapi.messagewriting import OF_VERSIONS
 from lakehouse.dialects.tables import DBT, DIALECTS, NORMAL, WHOLE_DIALECTS, Loss
 from lakehouse.dialects.writing import layout_of, to_dialect
 from lakehouse.errors import LossyExport
-from lakehouse.export.dbtsources import write_sources
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, ByteRun, Trailer, writer
 from lakehouse.export.losses import Losses, told_losses
-from lakehouse.export.otherformats import FORMATS
+from lakehouse.export.otherformats import FORMATS, write_sources
 from lakehouse.export.selection import ExportChoice, Selection, choose_registry, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
 from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
 from lakehouse.export.writers import WriteStyle, stored_row, whole_registry
-from lakehouse.log.readable import open_relations
-from lakehouse.log.snapshots import resolve_snapshot
+from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, table_name
 from lakehouse.store.schema import TABLE_OF_KIND

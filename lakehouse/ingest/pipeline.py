@@ -27,22 +27,26 @@ from lakehouse.ingest.parse.parallel import stage_large
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.reconcile import Asked, Before, Settled, looked_up, read_known, settle, settle_in_driver
-from lakehouse.ingest.resultcache import Uris, is_judged, judgement, remember, uris_in, uris_of
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path
 from lakehouse.ingest.stagerows import collect_stage
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
 from lakehouse.ingest.unchanged import (
     HashedDocuments,
     Reread,
+    Uris,
     find_displaced,
     find_followers,
+    is_judged,
     is_unchanged_row,
+    judgement,
     needs_no_look,
+    remember,
+    uris_in,
+    uris_of,
     without_content_of_unchanged,
 )
-from lakehouse.log.baseline import find_gone
+from lakehouse.log.baseline import current_documents, find_gone
 from lakehouse.log.commits import CommitInfo, commit, log_rows, read_head
-from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan
@@ -55,13 +59,13 @@ from lakehouse.rules.declared import RULES
 from lakehouse.rules.violations import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.log import sync_table
+from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import attach_log, create_tables, is_small, open_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.internals.plans import large_files
 from lakehouse.store.materialize import is_empty, is_local, materialize, no_rows, on_driver
 from lakehouse.store.schema import STAGE
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.session import interpreted
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
 

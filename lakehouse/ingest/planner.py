@@ -34,10 +34,10 @@ from lakehouse.domain.ownership import (
     without_stale,
 )
 from lakehouse.domain.versions import with_isdefault
-from lakehouse.ingest.plannedcatalog import PlannedState
 from lakehouse.ingest.stagerows import (
     CollectedStage,
     Finding,
+    PlannedState,
     StageRow,
     is_resource,
     is_root,

@@ -83,7 +83,7 @@ class PlanWriter:
         """Plan what was decided.
 
         Args:
-            known: as from `documentfacts.current_documents`.
+            known: as from `baseline.current_documents`.
             uncounted: findings of the stage that the facts of its documents do not count.
             max_depth: how many bases of a message are followed; None: its effective definition is not wanted.
 

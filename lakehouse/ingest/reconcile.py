@@ -15,9 +15,8 @@ from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, WarehouseError
 from lakehouse.ingest.planner import Planner, grow_parents
 from lakehouse.ingest.planwriter import PlanWriter
-from lakehouse.log.baseline import find_overtaken, read_baseline, tables_in_use, with_rejected
+from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, tables_in_use, with_rejected
 from lakehouse.log.compare import compare
-from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.readmodel import ReadModel

@@ -1,18 +1,23 @@
-"""The stage of a small ingest in the driver: what documents say, and what is left when something is refused."""
+"""A small ingest in the driver: what documents say, the catalog as it would be, what is left when something is refused."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.dialects.tables import has_rule
+from lakehouse.domain.bases import text_at
 from lakehouse.domain.documents import Facts, Key, Said, Uri, as_json
-from lakehouse.domain.ownership import Claim
-from lakehouse.ingest.plannedcatalog import Text
-from lakehouse.readmodel.lookups import VERSION_KINDS, facts_of
+from lakehouse.domain.leaves import leaves_of
+from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
+from lakehouse.domain.ownership import Claim, Verdict
+from lakehouse.domain.relations import ONE_TYPE
+from lakehouse.readmodel.lookups import VERSION_KINDS, Lookups, facts_of
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FindingSubject, finding_of, missing_parent
 from lakehouse.store.keys import LIFE, VERSION_KIND
@@ -20,7 +25,7 @@ from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import WHOLE, JsonText, RegistryId, Xid
 from lakehouse.text.problems import STRICT, violation_id
-from lakehouse.text.xid import holder_of, xid_of_resource
+from lakehouse.text.xid import holder_of, xid_of_group, xid_of_resource
 
 _RESOURCE_KIND = {version: resource for resource, version in VERSION_KIND.items()}
 _ERRORS_SHOWN = 20  # of a document that is refused whole
@@ -260,3 +265,293 @@ def resource_of(key: Key) -> Key:
     if key.kind not in VERSION_KINDS:
         return key
     return Key(key.registryid, _RESOURCE_KIND[key.kind], xid_of_resource(key.xid))
+
+
+_REFERRING_TO_SCHEMAS = ("dataschemauri", "dataschemaxid", "xref")
+
+
+class Text(NamedTuple):
+    """What a staged document says of an entity.
+
+    Attributes:
+        body: JSON text of the normal form.
+        raw: as written; None: equal to body.
+        attributes: leaves of the definition of a Version.
+        content_hash: of the body.
+    """
+
+    body: JsonText
+    raw: JsonText | None
+    attributes: dict[str, str] | None
+    content_hash: str
+
+
+class _Holding(NamedTuple):
+    """A document that holds an entity which would be published, and which of the staged documents says it; None: it was not read.
+
+    is_written: the entity would be written again as this document says.
+    """
+
+    document: str
+    text: Said | None
+    is_written: bool
+
+
+class PlannedState:
+    """What would be published.
+
+    Args:
+        compared: what becomes of each entity that documents say or say no more.
+        texts: what staged documents say.
+        documents: what came of the staged documents.
+        lookups: what is published.
+    """
+
+    def __init__(
+        self,
+        compared: Mapping[Key, Verdict],
+        texts: Mapping[Said, Text],
+        documents: Mapping[Uri, Facts],
+        lookups: Lookups,
+        parsed: dict[Said, dict[str, Any]],
+    ) -> None:
+        self.compared = compared
+        self.texts = texts
+        self.documents = documents
+        self.lookups = lookups
+        self._parsed = parsed
+        self.by_xid = {(key.registryid, key.xid): key for key in compared}
+        self.below: defaultdict[tuple[RegistryId, Xid], set[Xid]] = defaultdict(set)
+        self.spelled: defaultdict[tuple[RegistryId, str], set[Xid]] = defaultdict(set)
+        self._saying: defaultdict[Key, list[str]] = defaultdict(list)
+        for key in compared:
+            if key.kind != "registry":
+                self.below[key.registryid, holder_of(key.xid)].add(key.xid)
+                self.spelled[key.registryid, key.xid.lower()].add(key.xid)
+        for said in texts:
+            self._saying[said.key].append(said.document_uri)
+
+    @classmethod
+    def published(cls, lookups: Lookups) -> PlannedState:
+        """Return what is published, with no change to it."""
+        return cls({}, {}, {}, lookups, {})
+
+    def findings(self, limits: RuleLimits, keys: Iterable[Key] | None = None) -> list[dict[str, Any]]:
+        """Apply the rules between entities.
+
+        Args:
+            limits: the settings; `first_of_type` is set here.
+            keys: to these entities; None: to what the change has to do with.
+
+        Returns:
+            Findings, columns `rules.findings.FOUND`, each once.
+
+        Raises:
+            TooManyLookups: it has to do with too much.
+        """
+        judged: defaultdict[RegistryId, list[Key]] = defaultdict(list)
+        for key in self.compared if keys is None else keys:
+            judged[key.registryid].append(key)
+        result: dict[str, dict[str, Any]] = {}
+        for registryid, named in judged.items():
+            registry = _Registry(self, registryid)
+            own = limits._replace(first_of_type=registry.first_of_type)
+            for key in registry.judged() if keys is None else named:
+                for finding in registry.findings_of(key, own):
+                    result.setdefault(finding["finding"]["violation_id"], finding)
+        return list(result.values())
+
+    def attributes(self, key: Key, said: Said | None) -> dict[str, Any]:
+        """Return the attributes of an entity as a document says them, or as they are published; `isdefault` as it would be."""
+        if said is None:
+            known = self.lookups.attributes(key.registryid, key.xid) or {}
+        else:
+            if said not in self._parsed:
+                self._parsed[said] = read_canonical(self.texts[said].body)
+            known = self._parsed[said]
+        one = self.compared.get(key)
+        isdefault = None if one is None or key.kind not in VERSION_KINDS else one.isdefault
+        return known if isdefault is None or known.get("isdefault") is isdefault else {**known, "isdefault": isdefault}
+
+    def holdings(self, key: Key) -> list[_Holding]:
+        """Return the documents that hold an entity, as findings are about them: those that were read, else its first owner."""
+        one = self.compared.get(key)
+        stored = self.lookups.entity(key.registryid, key.xid)
+        if one is None:
+            return [] if stored is None else [_Holding(next(iter(stored.document_uris), ""), None, False)]
+        if one.op == "delete":
+            return []
+        found = []
+        for uri in self._saying.get(key, ()):
+            if uri in one.document_uris:
+                is_first = bool(one.agreed) and one.agreed[0].document_uri == uri
+                for document in dict.fromkeys([uri, one.document_uris[0]] if is_first else [uri]):
+                    is_written = one.document_uri is not None and document == uri
+                    found.append(_Holding(document, Said(uri, key), is_written))
+        if stored is not None and not any(claim.document_uri in one.document_uris for claim in one.agreed):
+            found.append(_Holding(next(iter(one.document_uris), ""), None, False))
+        return found
+
+    def dialect_of(self, registryid: RegistryId, document: str) -> str | None:
+        """Return the dialect of a document as it was read now, else at its last load."""
+        facts = self.documents.get(Uri(registryid, document)) or {}
+        dialect = facts.get("dialect") or (self.lookups.document(Uri(registryid, document)) or {}).get("dialect")
+        return None if dialect is None else str(dialect)
+
+
+class _Registry:
+    """The entities of a registry as they would be: `domain.neighbours.Surroundings`."""
+
+    def __init__(self, planned: PlannedState, registryid: RegistryId) -> None:
+        self.planned = planned
+        self.registryid = registryid
+        self._states: dict[Xid, EntityState | None] = {}
+
+    # Surroundings
+
+    def entity(self, xid: Xid) -> EntityState | None:
+        if xid not in self._states:
+            self._states[xid] = self._state(xid)
+        return self._states[xid]
+
+    def held(self, xid: Xid) -> Iterator[EntityState]:
+        stored = (one.xid for one in self.planned.lookups.children(self.registryid, xid))
+        found = map(self.entity, sorted({*stored, *self.planned.below.get((self.registryid, xid), ())}))
+        return (one for one in found if one is not None)
+
+    def siblings(self, version: EntityState) -> Iterator[EntityState]:
+        for one in self.held(xid_of_resource(version.xid)):
+            if one.kind == "version":
+                key = Key(self.registryid, one.kind, one.xid)
+                yield from (one for held in self.planned.holdings(key) if held.document == version.document)
+
+    def alike(self, xid: Xid) -> Xid | None:
+        stored = self.planned.lookups.alike(self.registryid, xid)
+        every = {*stored, *self.planned.spelled.get((self.registryid, xid.lower()), ()), xid}
+        if len(every) == 1:
+            return None
+        states = [one for one in map(self.entity, every) if one is not None]
+        published = [one.xid for one in states if not one.is_written]
+        earlier = min(published or [one.xid for one in states])
+        return None if earlier == xid else earlier
+
+    def first_of_type(self, ce_type: str) -> Xid | None:
+        """Return the message that had a `type` first, among those of dialects in which a type is one message's (CAT-007)."""
+        messages = self._of_types.get(ce_type, {})
+        published = [xid for xid, is_written in messages.items() if not is_written]
+        return min(published or messages, default=None)
+
+    # What is judged
+
+    def judged(self) -> list[Key]:
+        """Return what the change has to do with: what is said and was held; what depends on, names or carries what changes."""
+        own = {xid_of_resource(key.xid) for key in self.planned.compared if key.registryid == self.registryid}
+        changed = {xid_of_resource(key.xid) for key in self._changed()}
+        lookups, of_registry = self.planned.lookups, partial(_xids_of, self.registryid)
+        messages = {(self.registryid, xid) for xid in changed if "/messages/" in xid}
+        following = of_registry(lookups.depending_on(messages)) if messages else set()
+        schemas = {xid for xid in changed if xid.startswith("/schemagroups/")}
+        holders = {xid for xid in changed if xid.count("/") == 2}
+        carried = changed | following
+        carried |= {xid_of_group(xid) for xid in carried}
+        leading = lookups.leading_to(self.registryid, schemas, *_REFERRING_TO_SCHEMAS)
+        leading |= lookups.leading_to(self.registryid, carried, "messagegroups", "willmessage")
+        found = own | following | {xid_of_resource(xid) for xid in leading}
+        found |= {xid for xid in carried if xid.startswith("/endpoints/") and xid.count("/") == 2}
+        found |= {one.xid for holder in holders for one in lookups.children(self.registryid, holder)}
+        found.update(self._of_same_type())
+        return [key for xid in sorted(found) for key in self._keys_of(xid)]
+
+    def findings_of(self, key: Key, limits: RuleLimits) -> Iterator[dict[str, Any]]:
+        """Yield the findings about an entity, for each document that holds it."""
+        for held in self.planned.holdings(key):
+            known = self.planned.attributes(key, held.text)
+            dialect = self.planned.dialect_of(self.registryid, held.document)
+            is_declared = not (key.kind in ("message", "version") and self._is_plain(key, held.document))
+            state = EntityState(key.kind, key.xid, known, dialect, is_declared, held.is_written, held.document)
+            for violation in violations_of(state, self._before(key, held), self, limits):
+                at = xid_of_resource(key.xid)
+                own = None if held.text is None else self.planned.texts[held.text].body
+                subject = FindingSubject(
+                    held.document,
+                    self.registryid,
+                    key.kind,
+                    key.xid,
+                    held.is_written,
+                    dialect,
+                    at if key.kind == "version" and known.get("isdefault") is True else key.xid,
+                    at if key.kind == "version" and own is not None and '"isdefault":true' in own else key.xid,
+                )
+                yield finding_of(subject, violation)
+
+    def _state(self, xid: Xid) -> EntityState | None:
+        key = self.planned.by_xid.get((self.registryid, xid))
+        if key is None:
+            stored = self.planned.lookups.entity(self.registryid, xid)
+            if stored is None:
+                return None
+            key = Key(self.registryid, stored.kind, xid)
+            return EntityState(key.kind, xid, self.planned.attributes(key, None), is_written=False)
+        one = self.planned.compared[key]
+        if one.op == "delete" or (one.op is None and one.stored is None):
+            return None
+        said = None if one.document_uri is None else Said(one.document_uri, key)
+        return EntityState(key.kind, xid, self.planned.attributes(key, said), is_written=said is not None)
+
+    def _before(self, key: Key, held: _Holding) -> EntityState | None:
+        """Return what is published of an entity that a document would change; None: nothing is, or that stays."""
+        stored = self.planned.lookups.entity(self.registryid, key.xid) if held.is_written and held.text is not None else None
+        if stored is None or held.text is None or stored.content_hash == self.planned.texts[held.text].content_hash:
+            return None
+        return EntityState(key.kind, key.xid, self.planned.lookups.attributes(self.registryid, key.xid) or {})
+
+    def _is_plain(self, key: Key, document: str) -> bool:
+        """Return whether a document writes a message without `versions`, so that its only Version is implied."""
+        text = self.planned.texts.get(Said(document, Key(self.registryid, "message", xid_of_resource(key.xid))))
+        return text is not None and text.raw is None
+
+    def _changed(self) -> Iterator[Key]:
+        for key, one in self.planned.compared.items():
+            if key.registryid == self.registryid and (one.op in ("insert", "update", "delete") or one.flipped):
+                yield key
+
+    def _keys_of(self, resource: Xid) -> Iterator[Key]:
+        """Yield the keys of an entity and its Versions, as they would be."""
+        one = self.entity(resource)
+        if one is not None:
+            yield Key(self.registryid, one.kind, resource)
+        if one is None or one.kind in VERSION_KIND:
+            yield from (Key(self.registryid, held.kind, held.xid) for held in self.held(resource))
+
+    def _of_same_type(self) -> Iterable[Xid]:
+        """Return the messages that have the `type` of a staged one, where a dialect wants a type to be one message's."""
+        wanting = {uri for uri, facts in self.planned.documents.items() if has_rule(facts.get("dialect") or "", ONE_TYPE)}
+        said = [one for one in self.planned.texts if Uri(one.key.registryid, one.document_uri) in wanting]
+        types = {_type_of(self.planned.attributes(one.key, one)) for one in said if one.key.kind == "version"}
+        return {xid for one in types if one is not None for xid in self._of_types.get(one, ())}
+
+    @cached_property
+    def _of_types(self) -> dict[str, dict[Xid, bool]]:
+        """Return the messages by `type`, in dialects where a type is one message's, with whether they would be written."""
+        found: defaultdict[str, dict[Xid, bool]] = defaultdict(dict)
+        stored = {one.xid for one in self.planned.lookups.default_versions(self.registryid)}
+        said = {key.xid for key in self.planned.compared if key.registryid == self.registryid and key.kind == "version"}
+        for xid in stored | said:
+            key = Key(self.registryid, "version", xid)
+            for held in self.planned.holdings(key):
+                known = self.planned.attributes(key, held.text)
+                is_one = known.get("isdefault") is True and known.get("basemessage") is None
+                if is_one and has_rule(self.planned.dialect_of(self.registryid, held.document) or "", ONE_TYPE):
+                    ce_type = _type_of(known)
+                    if ce_type is not None:
+                        message = xid_of_resource(xid)
+                        found[ce_type][message] = found[ce_type].get(message, True) and held.is_written
+        return found
+
+
+def _xids_of(registryid: RegistryId, keys: Iterable[tuple[RegistryId, Xid]]) -> set[Xid]:
+    return {xid for one, xid in keys if one == registryid}
+
+
+def _type_of(known: Mapping[str, Any]) -> str | None:
+    return text_at(dict(leaves_of(dict(known), known.get("extensions", {}))), "/envelopemetadata/type/value")

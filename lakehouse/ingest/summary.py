@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.ingest.folders import Hidden
+from lakehouse.ingest.sources import Hidden
 from lakehouse.ingest.unchanged import is_unchanged_row
 from lakehouse.log.plan import Plan
 from lakehouse.rules.declared import SEVERITIES

@@ -12,12 +12,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "commits": ["commit", "read_head"],
-        "documentfacts": ["current_documents"],
-        "baseline": ["Baseline", "read_baseline"],
+        "baseline": ["current_documents", "Baseline", "read_baseline"],
         "head": ["Head"],
         "plan": ["Plan", "plan_changes"],
         "projections": ["roll_forward"],
-        "readable": ["open_relations"],
-        "snapshots": ["open_snapshot", "read_snapshots", "resolve_snapshot"],
+        "snapshots": ["open_relations", "open_snapshot", "read_snapshots", "resolve_snapshot"],
     },
 )

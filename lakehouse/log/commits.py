@@ -23,14 +23,13 @@ from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.log.ownership.isdefault import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.delta.conflicts import is_conflict
-from lakehouse.store.delta.log import newest_version
-from lakehouse.store.delta.positions import told_by_appends, was_never_written
+from lakehouse.store.delta.positions import newest_version, told_by_appends, was_never_written
 from lakehouse.store.deltatables import open_table, table_name
-from lakehouse.store.internals.transactions import append
+from lakehouse.store.internals.deltalog import append
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_known_empty
 from lakehouse.store.schema import CHANGES, SCHEMA
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.session import is_interpreted
 from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000

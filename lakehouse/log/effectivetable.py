@@ -19,7 +19,7 @@ from lakehouse.store.deltatables import open_table
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
 from lakehouse.store.merges import ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.session import is_interpreted
 from lakehouse.store.views import read_view
 
 NAME = "effective_messages"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.store.delta.log import table_bytes
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.delta.positions import table_bytes
+from lakehouse.store.session import is_interpreted
 
 FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out
 _SMALL_LOG = 4 << 20  # bytes: no table is worth an order then

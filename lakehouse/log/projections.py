@@ -43,7 +43,7 @@ from lakehouse.store.schema import (
     Table,
     body_schema,
 )
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 
 _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows

@@ -19,15 +19,15 @@ from pyspark.sql.types import StructType
 from lakehouse.errors import LabelTaken, SnapshotNotFound
 from lakehouse.log import effectivetable
 from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head, read_head_at
-from lakehouse.log.projections import effective_version, expressions, parsed_body
+from lakehouse.log.projections import effective_is_behind, effective_version, expressions, parsed_body
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, check_label, moment_of
 from lakehouse.log.writerlock import in_turn
 from lakehouse.settings import Settings
-from lakehouse.store.delta.log import sync_table
+from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import attach_tables, check_writers, open_table, table_name
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
-from lakehouse.store.views import create_views, with_read
+from lakehouse.store.views import create_views, tables_read_by, with_read
 
 # The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.
 _CHANGES = Template("""\
@@ -265,3 +265,43 @@ def _numbered(spark: SparkSession, text: str, snapshot_id: int) -> int:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def open_relations(
+    spark: SparkSession,
+    settings: Settings,
+    views: list[str],
+    tables: Iterable[str] = (),
+    at: str | None = None,
+) -> str:
+    """Make tables and views readable, and give the schema in which they are.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        views: the views, with those that they read.
+        tables: more tables than those that the views read.
+        at: a snapshot, as in `resolve_snapshot`; None: the live tables.
+
+    Raises:
+        SnapshotNotFound: `at` names no snapshot.
+        WarehouseError: the warehouse holds no catalog.
+    """
+    if at is not None:
+        tables = list(tables)
+        attach_tables(spark, settings, dict.fromkeys(["changes", *tables]))
+        if effectivetable.NAME in tables:  # a view there
+            views = [*views, *with_read(["flat_messages"])]
+        return open_snapshot(spark, settings, resolve_snapshot(spark, at), views)
+    stored = "flat_messages" not in views or _flattening_is_stored(spark, settings)
+    views = with_read(views, stored=stored)
+    attach_tables(spark, settings, dict.fromkeys([*tables, *tables_read_by(views, stored=stored)]))
+    if views:
+        create_views(spark, settings, SCHEMA, views, stored=stored)
+    return SCHEMA
+
+
+def _flattening_is_stored(spark: SparkSession, settings: Settings) -> bool:
+    """Return whether `effective_messages` is up to date with what flattening computes now."""
+    attach_tables(spark, settings, ["changes", effectivetable.NAME])
+    return settings.refresh_effective and not effective_is_behind(spark, read_head(spark))

@@ -1,27 +1,41 @@
 """Every rule, applied to everything that is published: of a small catalog in the driver by look-ups, of a large one by Spark.
 
-Both give the same findings (a row of Twins in CONTRIBUTING).
+Both give the same findings (a row of Twins in CONTRIBUTING). Definitions are checked as filters of events too (MATCH-001 to
+MATCH-003).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.sql.window import Window
 
 from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.errors import WarehouseError
-from lakehouse.ingest.plannedcatalog import PlannedState
-from lakehouse.match.definition.definitionchecks import check_definitions, findings_of
+from lakehouse.ingest.stagerows import PlannedState
+from lakehouse.match.definition.compiled import ENVELOPE, Definition, definition_of
+from lakehouse.match.definition.scope import MESSAGE_COLUMNS
+from lakehouse.match.definition.templates import Template, has_placeholder
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
-from lakehouse.rules.findings import arrow_schema, no_findings
+from lakehouse.rules.declared import RULES
+from lakehouse.rules.findings import FOUND, arrow_schema, no_findings
 from lakehouse.rules.published import Parents, check_catalog, check_published_entity
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
-from lakehouse.text.names import RegistryId, Xid
+from lakehouse.store.schema import STAGE
+from lakehouse.store.views import read_view
+from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
+from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_group
 
 _MOST_ENTITIES = 200_000
@@ -82,3 +96,142 @@ def _definitions(lookups: Lookups, messages: list[tuple[RegistryId, Xid]]) -> It
         entity = lookups.entity(registryid, xid)
         document = next(iter(entity.document_uris), "") if entity is not None else ""
         yield lookups.view.bodies.effective(registryid, xid) | {"document_uri": document}
+
+
+TWINS, HOPELESS, UNUSED = "MATCH-001", "MATCH-002", "MATCH-003"
+_FLAWS = "ARRAY<STRUCT<rule_id: STRING, pointer: STRING, reason: STRING>>"
+_CHECKED = f"registryid STRING, xid STRING, document_uri STRING, signature STRING, flaws {_FLAWS}"
+_CHECKED_SCHEMA = pa.schema(
+    [
+        ("registryid", pa.string()), ("xid", pa.string()), ("document_uri", pa.string()), ("signature", pa.string()),
+        ("flaws", pa.list_(pa.struct([("rule_id", pa.string()), ("pointer", pa.string()), ("reason", pa.string())]))),
+    ]
+)  # fmt: skip
+_MOST_NAMED = 3
+
+
+def check_definitions(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
+    """Check the effective definitions of the current schema as filters.
+
+    Returns:
+        Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
+    """
+    flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages")
+    uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
+    checked = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_checked_batches, _CHECKED)
+    alike = Window.partitionBy("registryid", "signature")
+    with_twins = checked.withColumn(
+        "alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike)))
+    )
+    found = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
+    return found.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
+        _findings, StructType([STAGE[name] for name in FOUND])
+    )
+
+
+def findings_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return what `check_definitions` does, of all effective definitions of a catalog that the driver holds.
+
+    Args:
+        rows: `MESSAGE_COLUMNS` and document_uri; maps as dict.
+    """
+    checked = [_checked(row) for row in rows]
+    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in checked:
+        if row["signature"] is not None:
+            alike[row["registryid"], row["signature"]].append(row["xid"])
+    for row in checked:
+        yield from _of_row(row | {"alike": sorted(alike.get((row["registryid"], row["signature"]), ()))})
+
+
+def signature_of(definition: Definition) -> str | None:
+    """Return a text that two definitions share when only the payload distinguishes them; None: it is bare."""
+    if not definition.shapes - {("/protocol", definition.family or "")}:
+        return None
+    asked = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def flaws_of(definition: Definition) -> Iterator[tuple[Pointer, str]]:
+    """Return the declarations that no event can meet: pointer, and why."""
+    for attribute in definition.attributes:
+        template = attribute.template
+        if template is not None and template.flaw:
+            yield attribute.pointer, f"{template.text}: {template.flaw}"
+        elif template is not None and not _may_be_of_type(template, attribute.kind):
+            yield attribute.pointer, f"{template.text}: whatever its placeholders hold, it is not of type {attribute.kind}"
+
+
+def unused_of(row: Mapping[str, Any], definition: Definition) -> Iterator[tuple[Pointer, str]]:
+    """Return the placeholders that no part of matching or rendering reads: pointer, and why.
+
+    Args:
+        row: as `definition_of` takes it.
+        definition: what was made of it.
+    """
+    for attribute in definition.attributes:
+        if attribute.template is None and isinstance(attribute.value, str) and has_placeholder(attribute.value):
+            why = "a content type" if attribute.section == "message" else f"a value of type {attribute.kind}"
+            yield attribute.pointer, f"{attribute.value}: {why} is not a template, so it is compared as it is written"
+    if not definition.is_cloudevent:
+        for pointer, text in sorted(dict(row["attributes"] or ()).items()):
+            if pointer.startswith(ENVELOPE) and pointer.endswith("/value") and has_placeholder(text):
+                reason = "the envelope is not CloudEvents, so this is neither matched nor rendered"
+                yield Pointer(pointer.removesuffix("/value")), f"{json.loads(text)}: {reason}"
+
+
+def _may_be_of_type(template: Template, kind: str | None) -> bool:
+    """Return whether a text that a template matches can be of a type, which is checked after the template (resolution 10)."""
+    if kind == "boolean":
+        return template.match("true") is not None or template.match("false") is not None
+    allowed = {"integer": "-0123456789", "timestamp": "-0123456789.:+TtZz", "datetime": "-0123456789.:+TtZz"}.get(kind or "")
+    return allowed is None or all(letter in allowed for letter in template.shape.replace("{}", ""))
+
+
+def _shared(definition: Definition) -> list[list[str]]:
+    """Return the places that must hold the same text, whatever the placeholder is called."""
+    places: dict[str, list[str]] = {}
+    for attribute in definition.attributes:
+        for number, name in enumerate(attribute.template.names if attribute.template else ()):
+            places.setdefault(name, []).append(f"{attribute.pointer}#{number}")
+    return sorted(sorted(uses) for uses in places.values() if len(uses) > 1)
+
+
+def _checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([_checked(row) for row in batch.to_pylist()], schema=_CHECKED_SCHEMA)
+
+
+def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Check one definition: a row of `_CHECKED`."""
+    definition = definition_of(row)
+    by_rule = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
+    flaws = [{"rule_id": rule_id, "pointer": pointer, "reason": why} for rule_id, those in by_rule for pointer, why in those]
+    key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
+    return key | {"signature": signature_of(definition), "flaws": flaws}
+
+
+def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(StructType([STAGE[name] for name in FOUND]), timezone="UTC")
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _of_row(row)], schema=schema)
+
+
+def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    others = [xid for xid in row["alike"] or () if xid != row["xid"]]
+    if others:
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        message = f"asks for the same as {', '.join(others[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
+        yield _finding(row, TWINS, WHOLE, message)
+    for flaw in row["flaws"]:
+        start = "no event can match " if flaw["rule_id"] == HOPELESS else ""
+        yield _finding(row, flaw["rule_id"], flaw["pointer"], start + flaw["reason"])
+
+
+def _finding(row: dict[str, Any], rule_id: str, pointer: Pointer, message: str) -> dict[str, Any]:
+    rule, at = RULES[rule_id], Pointer(row["xid"].replace("~", "~0") + pointer)
+    identity = (row["registryid"], row["document_uri"], rule_id, row["xid"], at, message, "kept")
+    finding = {"violation_id": violation_id(*identity), "pointer": at, "rule_id": rule_id, "severity": rule.severity,
+               "action": "kept", "message": message, "hint": rule.hint}  # fmt: skip
+    return {"row": "finding", "document_uri": row["document_uri"], "registryid": row["registryid"], "kind": "message",
+            "xid": row["xid"], "finding": finding}  # fmt: skip

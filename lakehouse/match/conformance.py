@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.errors import SettingsError, WarehouseTooNew
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.match.evaluation import FAILURES, UNREADABLE
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.deltatables import check_writers
 from lakehouse.store.files import exists, list_folder
-from lakehouse.store.session import absolute_location
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import absolute_location, open_sibling
 from lakehouse.store.views import create_view, with_read
 
 TABLES = ("event_matches", "match_runs", "unmatched_signatures")

@@ -21,8 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.log.readable import open_relations
-from lakehouse.log.snapshots import resolve_snapshot
+from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
 from lakehouse.match.event.adapters import LANDED, to_landed
 from lakehouse.match.index import DEFINITION_ROWS, definition_rows, index_of

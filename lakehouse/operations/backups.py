@@ -30,7 +30,7 @@ from lakehouse.log.head import APPLICATION
 from lakehouse.log.projections import roll_forward
 from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings
-from lakehouse.store.delta.log import sync_table
+from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 from lakehouse.store.durable import sync_tree
 from lakehouse.store.files import list_folder, read_text, write_text

@@ -1,4 +1,4 @@
-"""Doctor: checks whether a warehouse is sound, and names what fixes it; rebuild makes the tables again from the log.
+"""Doctor: checks a warehouse and what it runs on, and names what fixes it; rebuild makes the tables again from the log.
 
 It only reads. The log is checked against its own digests, each entity table against the log, each Delta log against what its
 folder shows. A table that cannot be read is a finding and not a failure.
@@ -6,11 +6,14 @@ folder shows. A table that cannot be read is a finding and not a failure.
 
 from __future__ import annotations
 
+import platform
 import re
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -19,15 +22,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StructType
 
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
+from lakehouse.extras import EXTRAS, missing_libraries
 from lakehouse.log import effectivetable
 from lakehouse.log.commits import read_head
 from lakehouse.log.head import Head
 from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.operations.digestcheck import Link, check_chain
-from lakehouse.operations.environment import read_environment
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.delta.log import table_location
-from lakehouse.store.delta.positions import last_transaction
+from lakehouse.store.delta.positions import last_transaction, table_location
 from lakehouse.store.deltatables import (
     SCHEMA_VERSION,
     TABLES,
@@ -48,7 +50,7 @@ from lakehouse.store.schema import (
     VIOLATIONS,
     Table,
 )
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 from lakehouse.version import VERSION
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
@@ -368,3 +370,55 @@ def _mend(name: str) -> str:
 
 def _short(error: Exception) -> str:
     return reason_of(error).partition("\n")[0][:300]
+
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+
+class Environment(NamedTuple):
+    """What was looked up.
+
+    Attributes:
+        python: version of the process.
+        java: version that Spark runs on.
+        spark: version of the session's Spark, which may be another than PySpark's.
+        delta: version of the package `delta-spark`.
+        installed: extras with all their libraries.
+        missing: the other extras.
+    """
+
+    python: str
+    java: str
+    spark: str
+    delta: str
+    installed: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def untried(self, settings: Settings) -> list[tuple[str, str]]:
+        """Return what was not tried together, and what to install instead."""
+        found = []
+        if _minor(self.python) not in PYTHONS:
+            found.append((f"Python {self.python} was not tried", f"a Python of {', '.join(PYTHONS)}"))
+        wanted = re.search(r"delta-spark_([\d.]+)_", data_folder("conf").joinpath("delta-jars.xml").read_text(encoding="utf-8"))
+        if wanted and not settings.delta_jars and _minor(self.spark) != wanted[1]:
+            text = f"Delta Lake's jars are for Spark {wanted[1]}, and this is Spark {self.spark}"
+            found.append((text, f"pip install 'pyspark=={wanted[1]}.*', or the setting delta_jars"))
+        return found
+
+
+def read_environment(spark: SparkSession) -> Environment:
+    """Look up the versions, by public calls only."""
+    java = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version') AS version").first()
+    missing = tuple(extra for extra in EXTRAS if missing_libraries(extra))
+    return Environment(
+        platform.python_version(),
+        str(java.version) if java else "",
+        spark.version,
+        version("delta-spark"),
+        tuple(extra for extra in EXTRAS if extra not in missing),
+        missing,
+    )
+
+
+def _minor(text: str) -> str:
+    return ".".join(text.split(".")[:2])

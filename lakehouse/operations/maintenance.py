@@ -21,8 +21,7 @@ from lakehouse.log.effectivetable import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.log import sync_table, table_location
-from lakehouse.store.delta.positions import tell_commits, told_by_commits
+from lakehouse.store.delta.positions import sync_table, table_location, tell_commits, told_by_commits
 from lakehouse.store.deltatables import TABLES, attach_tables, check_writers, table_name
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.internals.deltalog import add_statistics, live_files

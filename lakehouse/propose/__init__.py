@@ -3,5 +3,6 @@
 Events of one kind (`kinds`) → counts for each JSON path and type (`eventcounts`, `pathcounts`), which add up over days, streams
 and repeated runs → what they decide: a schema (`payloadschema`), values and templates (`valuetemplates`) → a document of the
 specification for each group (`proposals`) and a page of evidence (`evidence`). All of this needs no Spark, and the same
-counts give the same bytes. `observed` keeps the counts as a Delta table, `proposalruns` runs it over the sources of `match`.
+counts give the same bytes. `proposalruns` runs it over the sources of `match`, and keeps the counts
+as a Delta table.
 """

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lakehouse.propose.eventcounts import Counts, PathType, settle
-from lakehouse.propose.jsonpaths import ITEM, MEMBER, child, name_in, parent
-from lakehouse.propose.pathcounts import PathCounts
+from lakehouse.propose.pathcounts import ITEM, MEMBER, PathCounts, child, name_in, parent
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,19 @@ from typing import Any
 import numpy as np
 
 from lakehouse.match.definition.valuetypes import as_text
-from lakehouse.propose.formats import formats_of
-from lakehouse.propose.jsonpaths import DATA, ITEM, MEMBER, OPTIONS, child, looks_like_id, name_in, parent
-from lakehouse.propose.pathcounts import MOST_VALUES, PathCounts
+from lakehouse.propose.pathcounts import (
+    DATA,
+    ITEM,
+    MEMBER,
+    MOST_VALUES,
+    OPTIONS,
+    PathCounts,
+    child,
+    formats_of,
+    looks_like_id,
+    name_in,
+    parent,
+)
 from lakehouse.text.blanking import looks_secret
 
 MOST_KEYS = 200  # of an object; one with more is a map

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lakehouse.propose.decided import Observed, Thresholds
-from lakehouse.propose.jsonpaths import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
+from lakehouse.propose.pathcounts import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
 from lakehouse.propose.payloadschema import examples_of
 from lakehouse.propose.proposals import ProposedKind
 

@@ -17,7 +17,7 @@ from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
 from lakehouse.propose.eventcounts import Counts, KindCounts, is_secret
-from lakehouse.propose.jsonpaths import CONTENT_TYPE, DATA, ENVELOPE, OPTIONS, child, looks_like_id, segment
+from lakehouse.propose.pathcounts import CONTENT_TYPE, DATA, ENVELOPE, OPTIONS, child, looks_like_id, segment
 
 MODE, PROTOCOL = "/mode", "/protocol"
 _SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input

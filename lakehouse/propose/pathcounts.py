@@ -1,12 +1,15 @@
-"""What is counted of one JSON type at one path. All of it adds up: counts of two parts of the events give those of the whole.
+"""Paths in the payloads of one kind, and what is counted of one JSON type at one path.
+
+All of it adds up: counts of two parts of the events give those of the whole.
 
 Sums, unions, least and greatest do not depend on the order or on how events were split, but for `equals` and `compared`, which
-look at a sample.
+look at a sample. A path is a JSON Pointer in which `*` is any item of an array and `{}` any key of a map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import log
@@ -16,6 +19,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from lakehouse.match.definition.valuetypes import is_timestamp
 from lakehouse.text.blanking import blank_text
 
 MOST_VALUES = 32
@@ -152,3 +156,74 @@ def _least(one: Any, other: Any) -> Any:
 
 def _greatest(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else max(one, other)
+
+
+_PATTERNS = {
+    "date": r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])",
+    "time": r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)",
+    "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+",
+    "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
+    "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
+}
+_HAS: dict[str, Callable[[str], object]] = {
+    "date-time": is_timestamp,
+    **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
+}
+
+
+def formats_of(texts: Iterable[str], among: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the formats that all texts have.
+
+    Args:
+        texts: at least one.
+        among: formats that are still possible; None: all.
+    """
+    possible = list(_HAS if among is None else among)
+    for text in texts:
+        if not possible:
+            break
+        possible = [name for name in possible if _HAS[name](text)]
+    return frozenset(possible)
+
+
+ITEM, MEMBER = "*", "{}"
+ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
+CONTENT_TYPE = "/datacontenttype"
+SEGMENT = "#"
+_ESCAPES = (("~", "~0"), ("/", "~1"), ("*", "~2"), ("{", "~3"), ("#", "~4"))
+_ID = re.compile(
+    r"\A(?:\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{8,}|\d{4}-\d\d(?:-\d\d.*)?"
+    r"|(?=(?:[^\d]*\d){4})[A-Za-z0-9_-]{16,})\Z"
+)
+
+
+def child(path: str, name: str) -> str:
+    """Return the path of a member; characters that have a meaning in paths are escaped as JSON Pointer does."""
+    if not name.isalnum():
+        for plain, escaped in _ESCAPES:
+            name = name.replace(plain, escaped)
+    return f"{path}/{name}"
+
+
+def name_in(path: str) -> str:
+    """Return the name of the member that a path leads to."""
+    name = path.rpartition("/")[2]
+    for plain, escaped in reversed(_ESCAPES):
+        name = name.replace(escaped, plain)
+    return name
+
+
+def parent(path: str) -> str:
+    """Return the path of the object or array that holds a member."""
+    return path.rpartition("/")[0]
+
+
+def segment(path: str, count: int, index: int) -> str:
+    """Return the path of a segment of a text: of how many, and which, from 0."""
+    return f"{path}{SEGMENT}{count}/{index}"
+
+
+def looks_like_id(name: str) -> bool:
+    """Return whether a text names one thing and not a kind of thing: a number, a UUID, a date, a long token with digits."""
+    return _ID.match(name) is not None

@@ -19,8 +19,8 @@ from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.propose.decided import Observed, Thresholds, names_below
-from lakehouse.propose.jsonpaths import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
 from lakehouse.propose.kinds import MODE, PROTOCOL, separator_of
+from lakehouse.propose.pathcounts import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
 from lakehouse.propose.valuetemplates import AlignedText, aligned, written
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from lakehouse.propose.decided import Observed, Thresholds
-from lakehouse.propose.jsonpaths import DATA, SEGMENT, looks_like_id, name_in, segment
-from lakehouse.propose.pathcounts import PathCounts
+from lakehouse.propose.pathcounts import DATA, SEGMENT, PathCounts, looks_like_id, name_in, segment
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]+")
 _NUMBERED = re.compile(r"[-_:]\d+\Z")

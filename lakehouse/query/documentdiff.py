@@ -19,9 +19,8 @@ from pyspark.sql import functions as F
 from lakehouse.domain.bodies import EntityBodies, compared_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Difference, Key
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.folders import HIDDEN_NAME, is_hidden, look_into
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
-from lakehouse.ingest.sources import find_sources, read_documents
+from lakehouse.ingest.sources import HIDDEN_NAME, find_sources, is_hidden, look_into, read_documents
 from lakehouse.query.snapshotdiff import COLUMNS
 from lakehouse.settings import Settings
 from lakehouse.store.localpaths import local_path

@@ -28,7 +28,7 @@ from lakehouse.domain.diff import (
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 from lakehouse.store.views import create_views
 from lakehouse.store.xids import message_of
 

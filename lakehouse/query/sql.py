@@ -1,4 +1,7 @@
-"""Queries of a user: the tables that they name are attached, the views created, and the rows come back as text or as JSON."""
+"""Queries of a user: the tables that they name are attached, the views created, and the rows come back as text or as JSON.
+
+A session for the statements of users runs only what reads, unless it may write.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
+from threading import Lock
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
@@ -13,14 +18,64 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
-from lakehouse.log.readable import open_relations
-from lakehouse.log.snapshots import resolve_snapshot
-from lakehouse.query.readonly import Allowed, open_guarded
+from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.query.snapshotdiff import open_diff
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, tables_named_in
+from lakehouse.store.internals import guards
 from lakehouse.store.schema import SCHEMA
+from lakehouse.store.session import open_sibling
 from lakehouse.store.views import views_named_in
+
+# Files are read by the names of tables alone, and no text of a statement is a variable of the environment (`${env:NAME}`).
+NO_PATHS = {"spark.sql.runSQLOnFiles": "false", "spark.sql.variable.substitute": "false"}
+# What who only reads may set. Other names that a client of the SQL server gives in its address are set back.
+SETTINGS = (
+    r"spark\.sql\.(session\.timeZone|ansi\.enabled|shuffle\.partitions|autoBroadcastJoinThreshold|caseSensitive"
+    r"|legacy\.timeParserPolicy|groupByOrdinal|orderByOrdinal|crossJoin\.enabled|mapKeyDedupPolicy"
+    r"|adaptive\.(enabled|advisoryPartitionSizeInBytes|autoBroadcastJoinThreshold|(coalescePartitions|skewJoin)\.\w+)"
+    r"|codegen\.(wholeStage|factoryMode)|constraintPropagation\.enabled"  # of `INTERPRETED`
+    r"|hive\.version|datetime\.java8API\.enabled)"  # of the SQL server for each of its sessions
+)
+_opening = Lock()
+
+
+class Allowed(IntEnum):
+    """What a session may run: all, what reads, or what writes too but where the log `changes` occurs; as `ReadOnly` has it."""
+
+    ALL = 0
+    READ = 1
+    WRITE = 2
+
+
+def open_guarded(spark: SparkSession, allowed: Allowed = Allowed.READ, schema: str | None = None) -> SparkSession:
+    """Open a session that runs only what is allowed.
+
+    Args:
+        spark: the session whose tables and views it sees.
+        allowed: what it may run.
+        schema: its current schema; None: that of the given session.
+    """
+    with _opening:
+        guard_new_sessions(spark, allowed)
+        try:
+            session = open_sibling(spark, schema)
+            guards.make_state(session)  # here, with the check
+        finally:
+            guard_new_sessions(spark, Allowed.ALL)
+    for key, value in NO_PATHS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def guard_new_sessions(spark: SparkSession, allowed: Allowed) -> None:
+    """Allow sessions that are opened from now on, by anyone, to run only what is allowed.
+
+    Raises:
+        SettingsError: internals of Spark are turned off.
+    """
+    guards.guard_new_sessions(spark, int(allowed), allowed == Allowed.READ, SETTINGS, NO_PATHS)
+
 
 # A condition of Spark's in the text of an error, but for its internal errors.
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\] .*SQLSTATE: (?!XX)\w{5}")

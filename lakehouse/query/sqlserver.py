@@ -21,13 +21,13 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
-from lakehouse.query.readonly import NO_PATHS, Allowed, guard_new_sessions, open_guarded
+from lakehouse.query.sql import NO_PATHS, Allowed, guard_new_sessions, open_guarded
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.deltatables import TELL_CATALOG, attach_tables
 from lakehouse.store.durable import replace_synced
 from lakehouse.store.internals.guards import compile_class, set_property, start_sql_server
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 from lakehouse.store.views import create_views
 
 LOOPBACK = "127.0.0.1"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from lakehouse.replicate.address import CatalogAddress as CatalogAddress
-    from lakehouse.replicate.address import read_address as read_address
+    from lakehouse.replicate.client import CatalogAddress as CatalogAddress
+    from lakehouse.replicate.client import read_address as read_address
     from lakehouse.replicate.pull import Pull as Pull
     from lakehouse.replicate.pull import Puller as Puller
     from lakehouse.replicate.push import Push as Push
@@ -21,5 +21,5 @@ if TYPE_CHECKING:
 # urllib3 is there with the extra `replicate` only, Spark is started when something is to be loaded.
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submod_attrs={"address": ["CatalogAddress", "read_address"], "pull": ["Pull", "Puller"], "push": ["Push", "Pusher"]},
+    submod_attrs={"client": ["CatalogAddress", "read_address"], "pull": ["Pull", "Puller"], "push": ["Push", "Pusher"]},
 )

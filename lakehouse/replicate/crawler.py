@@ -30,8 +30,7 @@ from lakehouse.replicate.sourcedocuments import (
 )
 from lakehouse.replicate.state import PeerState
 from lakehouse.store.durable import replace_synced
-from lakehouse.text.duplicatekeys import members, object_of, values_of, with_member, without
-from lakehouse.text.jsontext import as_read
+from lakehouse.text.jsontext import as_read, members, object_of, values_of, with_member, without
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of, xid_of_group, xid_of_version
 

@@ -16,7 +16,7 @@ from lakehouse.replicate.crawler import Unit
 from lakehouse.replicate.sourcedocuments import Json, Screen, digest_of, write_members
 from lakehouse.replicate.state import PeerState
 from lakehouse.store.durable import replace_synced
-from lakehouse.text.duplicatekeys import members, object_of, without
+from lakehouse.text.jsontext import members, object_of, without
 from lakehouse.text.names import Xid
 
 _AT_ONCE = 8

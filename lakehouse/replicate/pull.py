@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from lakehouse.errors import SettingsError
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.place import is_remote, location_of
-from lakehouse.replicate.address import CatalogAddress
-from lakehouse.replicate.client import Client, RequestLimits
+from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits
 from lakehouse.replicate.crawler import Unit, Walk
 from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
 from lakehouse.replicate.sourcedocuments import Screen
@@ -173,8 +172,8 @@ class Puller:
         """
         from lakehouse.domain.ownership import Policy  # noqa: PLC0415
         from lakehouse.ingest.pipeline import IngestRequest, Located, ingest  # noqa: PLC0415  Spark is wanted from here on
+        from lakehouse.log.baseline import find_refused  # noqa: PLC0415
         from lakehouse.log.commits import read_head  # noqa: PLC0415
-        from lakehouse.log.documentfacts import find_refused  # noqa: PLC0415
 
         files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
         # A fetch that is forced may delete more than half; what is stale stays stale.

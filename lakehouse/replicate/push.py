@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.readmodel import ReadModel, View, open_model
-from lakehouse.replicate.address import CatalogAddress
-from lakehouse.replicate.client import Client, RequestLimits, RequestRefused
+from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits, RequestRefused
 from lakehouse.replicate.outbox import Outbox, Reached, body_of, is_held_group, is_held_resource, meta_of
 from lakehouse.replicate.sourcedocuments import COLLECTIONS, MEMBERS, Json
 from lakehouse.replicate.state import PeerState
 from lakehouse.settings import Settings
-from lakehouse.text.duplicatekeys import without
-from lakehouse.text.jsontext import as_written
+from lakehouse.text.jsontext import as_written, without
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 

@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 from lakehouse.errors import ReplicationError
 from lakehouse.store.durable import replace_synced
 from lakehouse.text.blanking import blank_text
-from lakehouse.text.duplicatekeys import members, object_of, values_of, with_member, without
-from lakehouse.text.jsontext import BOM, NotJson, as_read, read_json
+from lakehouse.text.jsontext import BOM, NotJson, as_read, members, object_of, read_json, values_of, with_member, without
 from lakehouse.text.streams import DocumentPart, split_groups
 
 Json = dict[str, Any]

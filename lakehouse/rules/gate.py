@@ -159,7 +159,7 @@ def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None
     Args:
         stage: columns `schema.STAGE`.
         found: findings, columns `FOUND`.
-        known: as from `documentfacts.current_documents`; None: nothing is.
+        known: as from `baseline.current_documents`; None: nothing is.
     """
     errors = found.filter(F.col("finding.action") == "quarantined")
     one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import family_of
-from lakehouse.log.documentfacts import current_documents
+from lakehouse.log.baseline import current_documents
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.rules.entity.engine import check_entity

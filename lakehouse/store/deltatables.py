@@ -16,8 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.errors import SettingsError, WarehouseError
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.conflicts import is_conflict, retries
-from lakehouse.store.delta.log import current_files, qualified, schema_location, table_bytes, table_location
-from lakehouse.store.delta.positions import was_never_written
+from lakehouse.store.delta.positions import (
+    current_files,
+    qualified,
+    schema_location,
+    table_bytes,
+    table_location,
+    was_never_written,
+)
 from lakehouse.store.files import exists
 from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
@@ -25,8 +31,7 @@ from lakehouse.store.localpaths import no_catalog
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
-from lakehouse.store.session import absolute_location
-from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
+from lakehouse.store.session import absolute_location, interpreted, is_interpreted, open_sibling
 
 TABLES = tuple(DECLARATIONS)
 SCHEMA_VERSION = 1

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.store.internals.plans import hand_over, held_rows, on_driver
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.session import is_interpreted
 
 __all__ = ["count", "count_if", "hand_over", "is_empty", "is_known_empty", "is_local", "materialize", "no_rows", "on_driver"]
 

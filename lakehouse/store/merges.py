@@ -9,13 +9,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.delta.log import current_files, table_bytes
-from lakehouse.store.delta.positions import first_transaction, transaction_of, write_options
+from lakehouse.store.delta.positions import current_files, first_transaction, table_bytes, transaction_of, write_options
 from lakehouse.store.deltatables import read_files, table_name
-from lakehouse.store.internals.deltalog import Files
-from lakehouse.store.internals.transactions import rewrite
+from lakehouse.store.internals.deltalog import Files, rewrite
 from lakehouse.store.materialize import is_local
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.session import is_interpreted
 
 _LARGE_TABLE = 64 << 20  # bytes
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"

@@ -18,9 +18,9 @@ from lakehouse.errors import WarehouseTooNew
 from lakehouse.faults import crash_point
 from lakehouse.settings import data_folder
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.log import table_property
+from lakehouse.store.delta.positions import table_property
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 
 _FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
 _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""JSON text, read strictly and written canonically.
+"""JSON text, read strictly and written canonically; of a key that occurs twice all values are kept where that is needed.
 
 Reading refuses what two readers could understand differently: one key with two values, NaN, numbers that no double holds,
 text that is not UTF-8. Numbers keep their spelling until they are written: `as_written` gives it back, `canonical` writes
@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal
 from json.encoder import encode_basestring  # escapes what RFC 8785 escapes and nothing else, as orjson does
 from typing import Any, cast
@@ -21,7 +21,6 @@ import numpy as np
 import orjson
 
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
-from lakehouse.text.duplicatekeys import Duplicated, members, object_of
 from lakehouse.text.names import WHOLE, JsonText, Pointer
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
 
@@ -393,3 +392,50 @@ def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
 def _blanked(pointer: Pointer, values: list[Any]) -> list[Any]:
     """Blank what may be a secret in the values of a key that is there twice: all but one never reach what is redacted."""
     return [REDACTED] * len(values) if any(map(looks_secret, pointer.split("/"))) else blank_value(values)
+
+
+class Duplicated(dict[str, Any]):
+    """An object in which keys occur twice; as a dict it holds the first value of each.
+
+    Attributes:
+        twice: all values of each such key.
+    """
+
+    twice: dict[str, list[Any]]
+
+
+def members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values of an object, with each value of a duplicate key."""
+    if not isinstance(value, Duplicated):
+        yield from value.items()
+        return
+    for key, first in value.items():
+        for one in value.twice.get(key, [first]):
+            yield key, one
+
+
+def object_of(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of keys and values; one in which no key occurs twice is a plain dict."""
+    first = Duplicated()
+    first.twice = {}
+    for key, value in pairs:
+        if key in first:
+            first.twice.setdefault(key, [first[key]]).append(value)
+        else:
+            first[key] = value
+    return first if first.twice else dict(first)
+
+
+def without(value: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return an object without some of its members."""
+    return object_of((key, member) for key, member in members(value) if key not in names)
+
+
+def with_member(value: dict[str, Any], name: str, member: Any) -> dict[str, Any]:
+    """Return an object with another value of one member, which becomes the last."""
+    return object_of([*members(without(value, (name,))), (name, member)])
+
+
+def values_of(value: dict[str, Any], name: str) -> list[Any]:
+    """Return all values of a key in an object; an empty list if it has none."""
+    return [member for key, member in members(value) if key == name]

@@ -20,13 +20,13 @@ from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.export.run import ExportRequest, export
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.pipeline import ingest
-from lakehouse.ingest.plannedcatalog import PlannedState
 from lakehouse.ingest.sources import find_sources, read_documents
+from lakehouse.ingest.stagerows import PlannedState
 from lakehouse.ingest.unchanged import with_unchanged
+from lakehouse.log.baseline import current_documents
 from lakehouse.log.commits import read_head
-from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.projections import roll_forward
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.match.catalogrules import check_all
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel import ReadModel
@@ -35,7 +35,7 @@ from lakehouse.rules.gate import check_stage
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
 from lakehouse.store.schema import STAGE
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.session import interpreted
 from tests.bench.export import write_raw
 from tests.bench.generator import Shape
 from tests.bench.pairs import Case, to_nowhere

@@ -40,7 +40,7 @@ from lakehouse.ingest.pipeline import ingest
 from lakehouse.ingest.sources import find_sources, read_documents
 from lakehouse.ingest.summary import Summary
 from lakehouse.ingest.unchanged import with_unchanged
-from lakehouse.log.documentfacts import current_documents
+from lakehouse.log.baseline import current_documents
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_session
 from tests.bench.generator import Shape, write_documents

@@ -31,7 +31,7 @@ import pyarrow as pa
 import yaml
 
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import DOCUMENTS, Source, parser
 from tests.bench.generator import Shape, make_documents
 

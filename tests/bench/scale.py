@@ -34,21 +34,19 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse.ingest.pipeline import ingest
+from lakehouse.log.baseline import current_documents
 from lakehouse.log.commits import CommitInfo, Totals, own_bodies, read_head
-from lakehouse.log.documentfacts import current_documents
 from lakehouse.log.head import Head
 from lakehouse.log.projections import project
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
-from lakehouse.store.delta.log import newest_version, table_bytes
-from lakehouse.store.delta.positions import tell_commits
+from lakehouse.store.delta.positions import newest_version, table_bytes, tell_commits
 from lakehouse.store.deltatables import TABLES, attach_tables, create_tables, table_name
 from lakehouse.store.internals.jvm import java_class
 from lakehouse.store.merges import fill_table
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
-from lakehouse.store.session import open_session
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_session, open_sibling
 from tests.bench.generator import Shape, write_documents
 from tests.bench.ingest import leave_catalog
 from tests.bench.memory import Memory

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from lakehouse.cli.printing import show_examples, show_maintained, show_table
-from lakehouse.cli.tabular import show_rows
+from lakehouse.cli.query import show_rows
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import EverySeconds, Periodic
 from lakehouse.readmodel.detail import Shown

@@ -11,7 +11,7 @@ import pytest
 from called import Called, Caller
 from warehouses import CHANGES, Written
 
-from lakehouse.cli.cireports import as_sarif
+from lakehouse.cli.brokenrules import as_sarif
 
 RULES = ["MSG-001", "MSG-002", "MSG-037", "MSG-043", "MSG-044", "MSG-146", "MSG-150", "MSG-208"]
 DOCUMENTS = 40

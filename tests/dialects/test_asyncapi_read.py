@@ -17,10 +17,9 @@ from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import KEPT_KINDS, LOST_KINDS
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
-from lakehouse.ingest.parse.documentlimits import ParseLimits
-from lakehouse.ingest.parse.parse import read_as
+from lakehouse.ingest.parse.document import ParseLimits
+from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
-from lakehouse.ingest.parse.siblingfiles import FilesBeside
 from lakehouse.rules.declared import RULES, TOLD, examples
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text

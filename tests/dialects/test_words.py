@@ -10,7 +10,7 @@ from builders import body, document, errors, group, law, message, read, rows, wa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.problems import ICON
 

@@ -19,7 +19,7 @@ from builders import MAX_DEPTH, document, group, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.jsontext import as_written, read_json
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY

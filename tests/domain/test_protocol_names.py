@@ -16,7 +16,7 @@ from lakehouse.domain.protocols import (
     is_other_protocol,
     nearer_envelope,
 )
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.flattened import messages_of
 from lakehouse.rules.relational.options import family

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import group
 
 from lakehouse.domain.references import schema_places
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.store.views import with_read
 
 URIS = [

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.expectations.datadocs import render_pages, write_pages
-from lakehouse.expectations.suiteruns import Outcome, SuiteResult
+from lakehouse.expectations.suiteruns import Outcome, SuiteResult, render_pages, write_pages
 from lakehouse.expectations.suites import Expectation, Suite
 from lakehouse.settings import read_settings
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakehouse.errors import TargetError, WarehouseError
-from lakehouse.expectations.datadocs import write_pages
+from lakehouse.expectations.suiteruns import write_pages
 from lakehouse.export.target import Target
 from lakehouse.settings import read_settings
 from lakehouse.store import files as stages

@@ -21,7 +21,7 @@ from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.errors import LossyExport
 from lakehouse.export.run import Exported, ExportRequest, export
 from lakehouse.export.writers import WriteStyle
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.store.views import with_read
 
 # What every dialect that names things as xRegistry does can say, and (marked) what 0.5-wip or the draft cannot.

@@ -75,7 +75,7 @@ def test_what_was_refused_is_judged_again_only_where_something_changed(judged, n
         with pytest.raises(Judged):
             judged.ingest(**given)
     with monkeypatch.context() as patched:
-        patched.setattr("lakehouse.ingest.resultcache._rules", lambda: "others")
+        patched.setattr("lakehouse.ingest.unchanged._rules", lambda: "others")
         with pytest.raises(Judged):
             judged.ingest()
     for name, changed in (("broken", b"{}{"), ("new", {"messagegroups": {"k": {}}})):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.ingest.folders import LEADS_OUT, leads_out, look_into
+from lakehouse.ingest.sources import LEADS_OUT, leads_out, look_into
 
 pytestmark = pytest.mark.attack
 

@@ -14,14 +14,13 @@ from builders import document, group, stage
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.folders import LEADS_OUT
 from lakehouse.ingest.parse import batches as stagebatches
-from lakehouse.ingest.parse import parse, parts
+from lakehouse.ingest.parse import parse
 from lakehouse.ingest.parse.batches import BATCH_BYTES, StageBatches
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import Source, _Parse, parser
 from lakehouse.ingest.pipeline import IngestRequest
-from lakehouse.ingest.sources import find_sources, read_documents
+from lakehouse.ingest.sources import LEADS_OUT, find_sources, read_documents
 from lakehouse.store.internals.plans import empty_files
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import create_views
@@ -76,11 +75,11 @@ def holds_bad(*given: Any) -> bool:
 STAGES = {
     "open": ((parse,), "open_document", lambda uri, *_: "bad" in uri),
     "read": ((parse,), "read_up_to", lambda stream, _: b"bad" in stream.getvalue()),
-    "decode": ((parse, parts), "read_text", holds_bad),
+    "decode": ((parse,), "read_text", holds_bad),
     "detect": ((parse,), "not_a_registry", holds_bad),
-    "redact": ((parse, parts), "redact", holds_bad),
-    "dialect": ((parse, parts), "declared_dialect", holds_bad),
-    "entities": ((parse, parts), "read_document", holds_bad),
+    "redact": ((parse,), "redact", holds_bad),
+    "dialect": ((parse,), "declared_dialect", holds_bad),
+    "entities": ((parse,), "read_document", holds_bad),
     "rows": ((StageBatches,), "add_entities", holds_bad),
     "finding": ((StageBatches,), "add_facts", lambda _, uri, *given: "bad" in uri and given[1]["status"] == "loaded"),
     "batch": ((StageBatches,), "_entity_batch", holds_bad),
@@ -103,7 +102,7 @@ def test_a_fault_at_any_stage_costs_the_document_only(monkeypatch, name, stream)
 
 def test_a_large_document_that_fails_at_its_end_gives_no_rows(monkeypatch):
     monkeypatch.setattr(stagebatches, "BATCH_ROWS", 3)
-    broken(monkeypatch, parts, "read_document", is_bad=lambda part, *_: "bad-last" in repr(part))
+    broken(monkeypatch, parse, "read_document", is_bad=lambda part, *_: "bad-last" in repr(part))
     rows = rows_of(("one", GOOD), ("bad", BAD), ("two", GOOD), stream=60)
     assert told(rows, "bad") == ("rejected", [FAULT], 0)
     assert told(rows, "one") == told(rows, "two") == ("loaded", [], 7)

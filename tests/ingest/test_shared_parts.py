@@ -13,7 +13,7 @@ from builders import document, group
 from soak.sessions import forget_attached
 
 from lakehouse.ingest.parse import parallel
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parallel import closer, outliner, part_parser
 from lakehouse.ingest.parse.parse import Source, parser
 

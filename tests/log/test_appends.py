@@ -9,8 +9,8 @@ from lakehouse.errors import CommitLost
 from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head
 from lakehouse.store.delta.positions import told_by_appends
 from lakehouse.store.deltatables import attach_tables
-from lakehouse.store.internals import transactions
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.internals import deltalog
+from lakehouse.store.session import interpreted
 
 
 @pytest.fixture(params=["small", "large"])
@@ -56,14 +56,14 @@ def test_a_small_append_is_one_query(catalog):
 
 
 def test_of_two_that_meet_the_second_is_refused(catalog, log, monkeypatch):
-    genuine = transactions._known
+    genuine = deltalog._known
 
     def overtaken(*args):
-        monkeypatch.setattr(transactions, "_known", genuine)
+        monkeypatch.setattr(deltalog, "_known", genuine)
         log("theirs")
         return genuine(*args)
 
-    monkeypatch.setattr(transactions, "_known", overtaken)
+    monkeypatch.setattr(deltalog, "_known", overtaken)
     with interpreted(catalog.spark, True), pytest.raises(CommitLost):
         commit_label(catalog.spark, read_head(catalog.spark), Label("ours", 1), CommitInfo("run of ours", "label", {}))
     assert labels(catalog) == [("theirs", 1)]

@@ -15,7 +15,7 @@ from lakehouse.domain.ownership import Policy
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.log import effectivetable
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.operations.doctor import rebuild
 from lakehouse.query.sql import run_query
 from lakehouse.store.views import with_read

@@ -6,7 +6,7 @@ import json
 
 from pyspark.sql import functions as F
 
-from lakehouse.log.documentfacts import with_document_op
+from lakehouse.log.baseline import with_document_op
 from lakehouse.store.schema import DOCUMENT_BODY
 
 

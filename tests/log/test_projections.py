@@ -22,7 +22,7 @@ from lakehouse.store.delta.positions import recorded_position, told_by_commits
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.merges import merge_rows
 from lakehouse.store.schema import MESSAGES, VERSIONS
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 
 VERSION = "/messagegroups/g/messages/n/versions/1"
 FOREIGN = ["by hand", "[1]", '"x"', '{"job": "project"}', '{"snapshot_id": "9", "job": "project"}', '{"snapshot_id": 9}', "{"]

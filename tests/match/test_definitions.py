@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from builders import document, group
 
+from lakehouse.match.catalogrules import flaws_of, signature_of, unused_of
 from lakehouse.match.definition.compiled import definition_of
-from lakehouse.match.definition.definitionchecks import flaws_of, signature_of, unused_of
 from lakehouse.match.evaluation import is_more_specific
 from match.catalogs import load
 

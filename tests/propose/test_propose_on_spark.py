@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.match.runs import MatchOptions, run_match
 from lakehouse.propose.decided import Thresholds
-from lakehouse.propose.observed import location_of
-from lakehouse.propose.proposalruns import ProposeOptions, run_propose, watch_proposals, write_proposals
+from lakehouse.propose.proposalruns import ProposeOptions, location_of, run_propose, watch_proposals, write_proposals
 from propose.test_proposals import kafka
 
 FEW = Thresholds(required_events=20, required_days=2)

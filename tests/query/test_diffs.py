@@ -7,7 +7,7 @@ import json
 import pytest
 from histories import shop
 
-from lakehouse.cli.pullrequests import as_markdown
+from lakehouse.cli.history import as_markdown
 from lakehouse.query.documentdiff import diff_documents, diff_files
 from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
 from lakehouse.query.sql import run_query

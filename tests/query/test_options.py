@@ -9,7 +9,7 @@ import pytest
 from builders import group
 from soak.sessions import forget
 
-from lakehouse.log.readable import open_relations
+from lakehouse.log.snapshots import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.detail import show_messages
 from lakehouse.readmodel.flattened import attributes_of, endpoints_of

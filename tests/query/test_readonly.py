@@ -6,8 +6,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from lakehouse.query.readonly import Allowed, open_guarded
-from lakehouse.query.sql import run_query
+from lakehouse.query.sql import Allowed, open_guarded, run_query
 from lakehouse.store.deltatables import attach_tables
 
 pytestmark = pytest.mark.attack

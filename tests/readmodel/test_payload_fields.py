@@ -7,7 +7,7 @@ import json
 import pytest
 from sitecatalogs import Catalog, opened
 
-from lakehouse.readmodel.file.payloadfields import field_paths, payload_fields
+from lakehouse.readmodel.file.words import field_paths, payload_fields
 from lakehouse.readmodel.wordsearch import search
 
 JSON_SCHEMA = {

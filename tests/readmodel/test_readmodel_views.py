@@ -25,8 +25,7 @@ from lakehouse.domain.events import FEEDS
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import IngestRequest
-from lakehouse.log.readable import open_relations
-from lakehouse.log.snapshots import read_snapshots
+from lakehouse.log.snapshots import open_relations, read_snapshots
 from lakehouse.query.changeevents import change_events
 from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
 from lakehouse.readmodel import ReadModel, View, open_model

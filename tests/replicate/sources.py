@@ -16,8 +16,7 @@ from builders import read
 from warehouses import CHANGES, START, Written
 
 from lakehouse.ingest.parse.parse import read_as
-from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import RequestLimits
+from lakehouse.replicate.client import RequestLimits, read_address
 from lakehouse.replicate.pull import Fetched, Pull, Puller, read_scope
 from lakehouse.replicate.state import open_state
 from lakehouse.settings import Settings, read_settings

@@ -13,8 +13,7 @@ from serve.served import serving
 from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import ReplicationError
-from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import Client
+from lakehouse.replicate.client import Client, read_address
 from lakehouse.replicate.state import PeerState
 from lakehouse.replicate.subscriber import Listener, Subscriber, concerns, xid_of
 from replicate.sources import QUICK, Catalog, answering

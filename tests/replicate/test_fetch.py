@@ -14,8 +14,7 @@ from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.replicate import crawler
-from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import Client, RequestLimits
+from lakehouse.replicate.client import Client, RequestLimits, read_address
 from lakehouse.replicate.pull import read_scope
 from replicate.sources import QUICK, Asked, Catalog, answering, fetch, settings_of
 

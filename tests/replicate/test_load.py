@@ -16,7 +16,7 @@ from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import PruneRefused
 from lakehouse.readmodel import open_model
-from lakehouse.replicate.address import read_address
+from lakehouse.replicate.client import read_address
 from lakehouse.replicate.pull import Fetched, Pull, Puller, read_scope
 from lakehouse.replicate.state import open_state
 from replicate.sources import QUICK, Catalog

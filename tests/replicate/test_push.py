@@ -16,8 +16,7 @@ import pytest
 from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import ReplicationError
-from lakehouse.replicate.address import read_address
-from lakehouse.replicate.client import RequestLimits
+from lakehouse.replicate.client import RequestLimits, read_address
 from lakehouse.replicate.pull import read_scope
 from lakehouse.replicate.push import Push, Pushed, Pusher
 from lakehouse.replicate.state import open_state

@@ -19,7 +19,7 @@ from serve.test_roundtrip import SHOP
 from lakehouse.readmodel import open_model
 from lakehouse.serve.subscriptions import deliver
 from lakehouse.serve.subscriptions.deliver import NotReachable, address_of, is_of_internet
-from lakehouse.serve.subscriptions.subscriptionschema import NotValid, read_subscription
+from lakehouse.serve.subscriptions.store import NotValid, read_subscription
 from lakehouse.settings import read_settings
 from replicate.sources import Asked, Catalog, answering
 

@@ -8,8 +8,7 @@ import pytest
 
 from lakehouse.errors import ReplicationError
 from lakehouse.replicate import crawler, sourcedocuments
-from lakehouse.text.duplicatekeys import members, object_of, values_of, with_member, without
-from lakehouse.text.jsontext import as_read, read_json
+from lakehouse.text.jsontext import as_read, members, object_of, read_json, values_of, with_member, without
 from replicate.sources import Asked, answering, fetch, settings_of
 
 MESSAGES = """{

@@ -17,8 +17,7 @@ from lakehouse.cli.main import cli
 from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
-from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, registry_of
-from lakehouse.rules.rulelocations import places_of
+from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, places_of, registry_of
 
 ROOT = Path(__file__).parents[2]
 SEVERITIES = ("info", "warning", "error")

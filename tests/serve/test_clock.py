@@ -7,8 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lakehouse.log import head
-from lakehouse.serve.subscriptions.store import Store
-from lakehouse.serve.subscriptions.subscriptionschema import Subscription
+from lakehouse.serve.subscriptions.store import Store, Subscription
 from serve.test_durability import batches_of
 from serve.writing import EVENT, asks, empty_warehouse, ignore
 

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.session import open_session
-from lakehouse.store.sessions import INTERPRETED
+from lakehouse.store.session import INTERPRETED, open_session
 
 QUICK = {
     "spark.master": "local[2]",

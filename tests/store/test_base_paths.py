@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lakehouse.store.basepaths import MOST_BASES, base_paths, sees
+from lakehouse.store.views import MOST_BASES, base_paths, sees
 
 
 @pytest.mark.parametrize(("based", "seen"), [(0, 1), (1, 2), (2, 4), (3, 4), (4, 8), (63, 64), (64, 128), (5000, 128)])

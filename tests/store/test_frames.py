@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from queries import executions
 
 from lakehouse.store.materialize import count, count_if, hand_over, is_empty, is_known_empty, materialize, no_rows
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.session import interpreted
 
 TYPES = "n int, told map<string,string>, one struct<a: string, b: array<int>>, at timestamp, raw binary, yes boolean"
 ROWS = [

@@ -19,19 +19,17 @@ from lakehouse.export.target import Target
 from lakehouse.ingest.sources import find_sources
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
-from lakehouse.query.readonly import Allowed
-from lakehouse.query.sql import run_query
-from lakehouse.store.delta.log import table_property
-from lakehouse.store.delta.positions import last_transaction
+from lakehouse.query.sql import Allowed, run_query
+from lakehouse.store.delta.positions import last_transaction, table_property
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.files import folder_size, list_folder, move_folder, read_text, write_text
 from lakehouse.store.internals.deltalog import last_transaction as last_transaction_of_table
 from lakehouse.store.internals.deltalog import live_files, table_bytes
 from lakehouse.store.internals.hadoop import ArrowFileSystem, filesystem_of
+from lakehouse.store.internals.jvm import VARIABLE, uses_internals
 from lakehouse.store.internals.plans import empty_files, large_files, view_made_by
-from lakehouse.store.internals.switch import VARIABLE, uses_internals
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize
-from lakehouse.store.sessions import interpreted
+from lakehouse.store.session import interpreted
 
 _OF_A_RUN = re.compile(r"datetime\.datetime\([^)]*\)|(?:ingest|violation)_id='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z|file:/[^'\"]*/")
 

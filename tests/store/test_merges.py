@@ -7,13 +7,12 @@ from queries import executions
 
 from lakehouse.store import merges
 from lakehouse.store.delta.conflicts import is_conflict
-from lakehouse.store.delta.log import current_files
-from lakehouse.store.delta.positions import as_transaction, recorded_position, tell_commits
+from lakehouse.store.delta.positions import as_transaction, current_files, recorded_position, tell_commits
 from lakehouse.store.deltatables import attach_tables, open_table
 from lakehouse.store.materialize import on_driver
 from lakehouse.store.merges import fill_table, merge_rows
 from lakehouse.store.schema import GROUPS
-from lakehouse.store.sessions import interpreted, open_sibling
+from lakehouse.store.session import interpreted, open_sibling
 
 KNOWN = {"epoch": "1", "content_hash": "repeat('0', 64)"}
 OTHERS = [

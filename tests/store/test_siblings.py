@@ -9,7 +9,7 @@ import pytest
 from builders import document, group
 from pyspark.sql import SparkSession
 
-from lakehouse.store.sessions import interpreted, is_interpreted, open_sibling
+from lakehouse.store.session import interpreted, is_interpreted, open_sibling
 from lakehouse.store.views import create_views
 
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}

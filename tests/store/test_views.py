@@ -9,7 +9,7 @@ from queries import executions
 from lakehouse.settings import data_folder
 from lakehouse.store.deltatables import TABLES, attach_tables
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
-from lakehouse.store.sessions import open_sibling
+from lakehouse.store.session import open_sibling
 from lakehouse.store.views import create_view, create_views, tables_read_by, views, views_named_in, with_read
 
 HEAD = re.compile(

@@ -13,7 +13,7 @@ from builders import document, group, ids, law, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.ingest.parse.documentlimits import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.text.jsontext import NotJson
 from lakehouse.text.streams import DocumentPart, NotReadable, TooLong, open_document, read_chunk, split_groups

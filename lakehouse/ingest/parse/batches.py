@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakehouse.ingest.parse.rows import NormalRow
+from lakehouse.ingest.parse.readings import NormalRow
 from lakehouse.store.schema import STAGE
 from lakehouse.text.names import RegistryId
 from lakehouse.text.problems import Finding, violation_id

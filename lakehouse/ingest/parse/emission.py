@@ -8,8 +8,7 @@ from typing import Any
 from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.locate import locate
 from lakehouse.dialects.tables import family_of
-from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading
-from lakehouse.ingest.parse.rows import make_row, take_life
+from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading, make_row, take_life
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.rules.entity.endpoints import NO_LABELS

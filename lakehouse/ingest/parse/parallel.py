@@ -23,10 +23,17 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.detection import declared_dialect, dialect_of, has_own_rules, marks_of, not_a_registry
 from lakehouse.dialects.tables import NORMAL
 from lakehouse.ingest.parse.batches import StageBatches
-from lakehouse.ingest.parse.document import wrong_collection
-from lakehouse.ingest.parse.documentlimits import ParseLimits
-from lakehouse.ingest.parse.parse import DEFAULT_REGISTRY, READERS, Source, hash_of, parse_documents, without_collector
-from lakehouse.ingest.parse.parts import Parts, read_part
+from lakehouse.ingest.parse.document import ParseLimits, wrong_collection
+from lakehouse.ingest.parse.parse import (
+    DEFAULT_REGISTRY,
+    READERS,
+    Parts,
+    Source,
+    hash_of,
+    parse_documents,
+    read_part,
+    without_collector,
+)
 from lakehouse.ingest.parse.readings import Reading, Whole
 from lakehouse.store.schema import STAGE
 from lakehouse.text.names import RegistryId, Xid

@@ -1,15 +1,21 @@
-"""What was read of a document: rows, findings, counts; and what its parts must know of the whole."""
+"""What was read of a document: its entities as rows, findings, counts; and what its parts must know of the whole."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lakehouse.dialects.entityreader import NormalEntity
 from lakehouse.dialects.messagefamilies import FindMessage
-from lakehouse.ingest.parse.rows import NormalRow
-from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.problems import Finding
+from lakehouse.domain.leaves import Leaf, leaves_of
+from lakehouse.domain.versions import with_isdefault
+from lakehouse.store.keys import VERSION_KIND
+from lakehouse.text.jsontext import as_written, below, canonical, decoded
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.timestamps import microseconds
 
 TABLE_NAMES = {  # by kind; without the tables themselves, which need Spark
     "registry": "registries",
@@ -75,3 +81,85 @@ class Collection(NamedTuple):
     id_rule: str
     map_rule: str
     members_rule: str
+
+
+# Identity, which the XID has, and what has its own rows.
+_NOT_IN_BODY = frozenset(("registryid", "versionid", "messageid", "schemaid", "meta"))
+_VERSION_KINDS = frozenset(VERSION_KIND.values())
+
+
+class NormalRow(NamedTuple):
+    """An entity in normal form; epoch and dates as declared, the dates in microseconds since 1970 (UTC).
+
+    twin_hash is what content_hash of a Version were if its `isdefault` were the other way round: which Version is the default
+    is a fact of the message, so Versions that differ in it alone are the same definition.
+    """
+
+    kind: str
+    xid: Xid
+    content_hash: str
+    epoch: int | None
+    createdat: int | None
+    modifiedat: int | None
+    body: JsonText
+    raw: JsonText | None
+    attributes: list[Leaf] | None
+    isdefault: bool | None = None
+    twin_hash: str | None = None
+    defaultversionid: str | None = None
+
+
+Life = tuple[int | None, int | None, int | None]
+
+
+def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
+    """Take epoch and dates out of the known attributes; the problems are of dates that are none."""
+    problems: list[Problem] = []
+    moments: list[int | None] = []
+    if "createdat" not in known and "modifiedat" not in known:
+        return (known.pop("epoch", None), None, None), problems
+    for name in ("createdat", "modifiedat"):
+        text = known.pop(name, None)
+        moment = None
+        if text is not None:
+            try:
+                moment, has_zone = microseconds(text)
+            except ValueError as error:
+                problems.append(
+                    Problem(below(here, name), "MSG-047", "error", f"`{name}`: {error}", "Write it as 2024-12-31T23:59:59Z.")
+                )
+            else:
+                if not has_zone:
+                    told = f"`{name}` {text!r} has no time zone and is taken as UTC"
+                    problems.append(Problem(below(here, name), "MSG-047", "warning", told, "Add Z."))
+        moments.append(moment)
+    return (known.pop("epoch", None), moments[0], moments[1]), problems
+
+
+def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[str, Any] | None) -> NormalRow:
+    """Make the row of an entity.
+
+    Args:
+        kind: of the log.
+        xid: of the entity.
+        life: epoch and dates, which are not in the body.
+        read: the entity.
+        written: it as written; None: that is in another row.
+
+    Raises:
+        OverflowError: a number is outside the doubles.
+    """
+    known = {key: value for key, value in read.known.items() if key not in _NOT_IN_BODY}
+    if read.extensions:
+        known["extensions"] = read.extensions
+    body = canonical(known)
+    text = decoded(body)
+    raw = as_written(written) if written is not None else None
+    is_version = kind in _VERSION_KINDS
+    attributes = leaves_of(known, read.extensions) if is_version else None
+    isdefault = known.get("isdefault") if is_version else None
+    # As if `isdefault` were the other way round.
+    twin = None if isdefault is None else hashlib.sha256(with_isdefault(text, not isdefault).encode()).hexdigest()
+    default = known.get("defaultversionid") if kind in VERSION_KIND else None
+    content_hash = hashlib.sha256(body).hexdigest()
+    return NormalRow(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)

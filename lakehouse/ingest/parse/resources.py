@@ -11,7 +11,7 @@ from lakehouse.domain.promises import PROMISES, ComparedVersion, compared_versio
 from lakehouse.domain.relations import of_promise
 from lakehouse.domain.versions import choose_default
 from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_problems, id_syntax, split_meta, subject_of
-from lakehouse.ingest.parse.rows import take_life
+from lakehouse.ingest.parse.readings import take_life
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.store.keys import LIFE, VERSION_KIND

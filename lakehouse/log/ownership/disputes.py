@@ -27,7 +27,7 @@ def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
     """Return the disputes of existing documents that are not settled.
 
     Args:
-        known: as from `documentfacts.current_documents`.
+        known: as from `baseline.current_documents`.
         gone: registryid, xid of documents that are not there any more.
 
     Returns:

@@ -39,7 +39,7 @@ class SchemaVersion(NamedTuple):
         format: of the document.
         text: the document as JSON text; a schema that is text is in quotes.
         createdat: microseconds since 1970 (UTC).
-        labels: name to value; `framing` says which hold ids that payloads name.
+        labels: name to value; `payloads` says which hold ids that payloads name.
     """
 
     registryid: RegistryId

@@ -1,16 +1,19 @@
-"""What is searched: for each entity of the catalog as it is now, the words of its ids, names, types, addresses, attributes."""
+"""What is searched, for each entity of the catalog as it is now.
+
+The words of its ids, names, types, addresses and attributes, and those of its payload's fields.
+"""
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.readmodel.file.payloadfields import payload_fields
+from lakehouse.domain.references import schema_places
 from lakehouse.readmodel.file.sqliteschema import NEVER
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
@@ -245,3 +248,78 @@ def _split(text: str) -> str:
 def _plain(attributes: str | None) -> str | None:
     """Take the escapes of JSON out of the text, which would stick to words."""
     return None if attributes is None else attributes[:_MOST].replace("\\n", " ").replace("\\t", " ").replace('\\"', " ")
+
+
+_MOST_FIELDS = 1_000  # fields of one schema
+_DEEPEST = 24
+_LONGEST = 400_000  # characters of a schema
+_MEMBERS = ("properties", "patternProperties")  # of JSON Schema and JSON Structure: name to schema
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PROTOBUF = re.compile(r"(?:^|[;{}])\s*(?:repeated\s+|optional\s+|required\s+)?(?:map\s*<[^>]*>|[\w.]+)\s+(\w+)\s*=\s*\d+")
+_XML = re.compile(r"<(?:[\w.-]+:)?(?:element|attribute)\b[^>]*?\bname\s*=\s*[\"']([^\"']+)[\"']")
+
+
+def field_paths(schema: Any) -> list[str]:
+    """Return the names of fields, with dots after those that each is within; each once, in their order.
+
+    Args:
+        schema: a JSON value (JSON Schema, JSON Structure, Avro), or a text, which may be JSON, Protobuf or XML.
+    """
+    if isinstance(schema, str):
+        if len(schema) > _LONGEST:
+            return []
+        try:
+            schema = orjson.loads(schema)
+        except orjson.JSONDecodeError:
+            is_xml = schema.lstrip().startswith("<")
+            names = _XML.findall(schema) if is_xml else _PROTOBUF.findall(_COMMENT.sub(" ", schema))
+            return list(dict.fromkeys(names))[:_MOST_FIELDS]
+    return list(islice(dict.fromkeys(_paths(schema, "", 0)), _MOST_FIELDS))
+
+
+def _paths(value: Any, within: str, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for one in value:
+            yield from _paths(one, within, depth + 1)
+    if not isinstance(value, dict):
+        return
+    for key, below in value.items():
+        if key in _MEMBERS and isinstance(below, dict):
+            for name, member in below.items():
+                yield f"{within}{name}"
+                yield from _paths(member, f"{within}{name}.", depth + 1)
+        elif key == "fields" and isinstance(below, list):  # of a record of Avro
+            for member in below:
+                if isinstance(member, dict) and isinstance(member.get("name"), str):
+                    yield f"{within}{member['name']}"
+                    yield from _paths(member.get("type"), f"{within}{member['name']}.", depth + 1)
+        elif key in ("definitions", "$defs"):
+            yield from (path for member in _members(below) for path in _paths(member, "", depth + 1))
+        elif key not in ("enum", "const", "default", "examples", "required"):
+            yield from _paths(below, within, depth + 1)
+
+
+def _members(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else []
+
+
+def payload_fields(definition: Mapping[str, Any], body_of: Callable[[str, Xid], Mapping[str, Any] | None]) -> list[str]:
+    """Return the names of the fields of a message's payload; none where its schema is not in the catalog.
+
+    Args:
+        definition: of a message, `schema_xid`, `dataschemauri` and `attributes` (JSON Pointer to JSON text).
+        body_of: returns the body of an entity by kind and XID; None: there is no such entity.
+    """
+    inline = (definition["attributes"] or {}).get("/dataschema")
+    if inline is not None:
+        return field_paths(orjson.loads(inline))
+    for place in schema_places(definition["dataschemauri"] or definition["schema_xid"] or ""):
+        schema = body_of("schema", place.schema)
+        default = None if schema is None else xid_of_version(place.schema, schema.get("defaultversionid"))
+        version = place.version or default
+        body = None if version is None else body_of("schemaversion", version)
+        if body is not None and "schema" in body:
+            return field_paths(body["schema"])
+    return []

@@ -50,7 +50,7 @@ def candidate(
         used: names of the entity tables that hold something.
         compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
         compare: add the published state of what would be written, as separate kinds.
-        known: as from `documentfacts.current_documents`: the dialects of documents that were not read; None: those of none.
+        known: as from `baseline.current_documents`: the dialects of documents that were not read; None: those of none.
     """
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()

@@ -20,7 +20,7 @@ from lakehouse.rules.relational.options import Flattened, check_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import count, is_known_empty, materialize
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.session import is_interpreted
 from lakehouse.store.xids import without_version
 
 _Check = Callable[[DataFrame, Present], DataFrame]

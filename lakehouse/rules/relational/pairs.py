@@ -19,7 +19,7 @@ from lakehouse.domain.relations import JUDGES
 from lakehouse.rules.findings import FINDINGS, OF_ENTITY, arrow_schema, finding_of, no_findings, shown_at, subject_of
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_known_empty, no_rows
-from lakehouse.store.sessions import is_interpreted
+from lakehouse.store.session import is_interpreted
 
 _PAIR = StructType([*OF_ENTITY, *(StructField(name, StringType()) for name in ("judge", "case"))])
 _MOST_KINDS = 1000

@@ -30,12 +30,17 @@ from lakehouse.serve.config import Options, is_loopback
 from lakehouse.serve.describe import Document, errors
 from lakehouse.serve.origins import Origins
 from lakehouse.serve.subscriptions.deliver import Deliverer
-from lakehouse.serve.subscriptions.store import ACTIVE, MOST, PARKED, VALIDATING, Store, StoredSubscription
-from lakehouse.serve.subscriptions.subscriptionschema import (
+from lakehouse.serve.subscriptions.store import (
+    ACTIVE,
     MEDIA_TYPES,
     MODES,
+    MOST,
+    PARKED,
     PROTOCOLS,
+    VALIDATING,
     NotValid,
+    Store,
+    StoredSubscription,
     Subscription,
     read_subscription,
 )

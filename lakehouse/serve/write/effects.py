@@ -17,8 +17,8 @@ from lakehouse.dialects.tables import NORMAL
 from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
 from lakehouse.domain.versions import with_isdefault
 from lakehouse.ingest.parse.document import read_document, wrong_collection
+from lakehouse.ingest.parse.readings import NormalRow as Parsed
 from lakehouse.ingest.parse.readings import Whole
-from lakehouse.ingest.parse.rows import NormalRow as Parsed
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.engine import PRESENCE
 from lakehouse.serve.answer.entityviews import make_group, make_registry

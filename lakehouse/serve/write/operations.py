@@ -24,8 +24,7 @@ from lakehouse.serve.write.effects import group_attributes, registry_attributes
 from lakehouse.serve.write.overlay import OverlayRow, check_owner
 from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, check_given_epoch, check_id, life_of
 from lakehouse.serve.write.writerequest import Json, WriteRequest, check_text, object_of
-from lakehouse.text.duplicatekeys import without
-from lakehouse.text.jsontext import read_canonical, same
+from lakehouse.text.jsontext import read_canonical, same, without
 from lakehouse.text.names import REGISTRY, Xid
 from lakehouse.text.xid import holder_of, last_id, xid_of, xid_of_version
 

@@ -131,7 +131,7 @@ class Tables:
         from lakehouse.log.commits import read_head
         from lakehouse.log.projections import lagging, roll_forward
         from lakehouse.store.deltatables import create_tables, is_small
-        from lakehouse.store.sessions import interpreted
+        from lakehouse.store.session import interpreted
 
         spark = self.session()
         with interpreted(spark, is_small(spark, self.settings)):

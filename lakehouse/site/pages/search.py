@@ -14,8 +14,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from lakehouse.readmodel.file.payloadfields import payload_fields
-from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, declared_in, words_of_body, words_of_message
+from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, declared_in, payload_fields, words_of_body, words_of_message
 from lakehouse.readmodel.queries import labelled_messages
 from lakehouse.readmodel.wordsearch import Filters, Hit, Key, declaration, find_ids, hits_of, ranked
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document

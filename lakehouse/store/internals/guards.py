@@ -11,8 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.store.internals.jvm import java_class
-from lakehouse.store.internals.switch import require_internals, uses_internals
+from lakehouse.store.internals.jvm import java_class, require_internals, uses_internals
 
 _guards: dict[int, tuple[Any, Any]] = {}  # by the JVM's session catalog: check and parser, which are injected once for each
 

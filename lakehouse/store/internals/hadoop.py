@@ -11,8 +11,7 @@ from py4j.java_gateway import is_instance_of
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from lakehouse.store.internals.jvm import java_class
-from lakehouse.store.internals.switch import uses_internals
+from lakehouse.store.internals.jvm import java_class, uses_internals
 
 _PIECE = 1 << 20  # bytes that are copied at once
 _URI = re.compile(r"\A([A-Za-z][A-Za-z0-9+.\-]*):(.*)\Z", re.DOTALL)

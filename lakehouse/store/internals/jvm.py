@@ -1,4 +1,6 @@
-"""Classes of the JVM, found without looking through all jars, and asked for once.
+"""The JVM: how it starts, the switch that turns off all use of its objects, and its classes, looked up once.
+
+The variable LAKEHOUSE_SPARK_INTERNALS is the switch.
 
 A name that is asked for part by part (`jvm.org.apache…`), or without its package, is looked for as a class of each package that
 it might be of, in each of Spark's 300 jars. And each use of a function asks the JVM for its class and for its name, before it is
@@ -7,12 +9,40 @@ called: a small change of the catalog does so 3,700 times.
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import IO, Any
 
 from py4j.java_gateway import JavaClass, JavaMember
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from lakehouse.store.internals.switch import uses_internals
+from lakehouse.errors import SettingsError
+
+VARIABLE = "LAKEHOUSE_SPARK_INTERNALS"
+
+
+def uses_internals() -> bool:
+    """Return whether internals of Spark and Delta are used; False: their public API alone.
+
+    Raises:
+        SettingsError: the variable is neither `on` nor `off`.
+    """
+    value = os.environ.get(VARIABLE, "on")
+    if value not in ("on", "off"):
+        raise SettingsError(f"{VARIABLE}: {value!r} is neither on nor off.")
+    return value == "on"
+
+
+def require_internals(what: str) -> None:
+    """Refuse what cannot be done by the public API.
+
+    Raises:
+        SettingsError: internals are turned off.
+    """
+    if not uses_internals():
+        raise SettingsError(f"{what} needs internals of Spark, which {VARIABLE}=off turns off. Unset the variable for it.")
+
 
 # What PySpark asks for without a package whenever it makes a column, a list of columns or a session.
 _OF_PYSPARK = (
@@ -48,3 +78,27 @@ def name_classes(spark: SparkSession) -> None:
         known = _CachedClass(name, jvm._gateway_client)
         for spelled in (name, name.rpartition(".")[2]):
             setattr(jvm, spelled, known)
+
+
+def given_conf() -> dict[str, str]:
+    """Return the settings that `spark-submit` gave; without internals Spark is started by that, so it has these alone."""
+    if not uses_internals():
+        return dict(SparkContext.getOrCreate().getConf().getAll())
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def launch_session(conf: SparkConf, log: IO[bytes]) -> SparkSession:
+    """Start Spark with a configuration, and return its session.
+
+    Args:
+        conf: all of it.
+        log: takes what the JVM writes to standard error.
+
+    Raises:
+        Exception: it did not start.
+    """
+    if not uses_internals():
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    gateway = launch_gateway(conf=conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
+    return SparkSession(SparkContext(gateway=gateway, conf=conf))

@@ -10,8 +10,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.store.internals.hadoop import filesystem_of
-from lakehouse.store.internals.jvm import java_class
-from lakehouse.store.internals.switch import uses_internals
+from lakehouse.store.internals.jvm import java_class, uses_internals
 
 _STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")
 _HEAD_OF_LOCAL = re.compile(r"\Afile:/+")
