@@ -70,13 +70,15 @@ tests/ui/node_modules: tests/ui/package.json
 	npm install --prefix tests/ui --no-package-lock --silent
 	touch $@
 
-asyncapi-test: $(VENV)/installed tests/asyncapi/node_modules
-	ASYNCAPI_SAMPLES=tests/asyncapi/node_modules/package/assets/examples $(BIN)/python -m pytest -c tests/asyncapi/pytest.ini tests/asyncapi
+asyncapi-test: tests/asyncapi/node_modules $(VENV)/installed
+	ASYNCAPI_SAMPLES=$</examples-0.59.1:$</examples-4.1.1 $(BIN)/python -m pytest -c tests/asyncapi/pytest.ini tests/asyncapi
 
 # The examples of the specification come with its command line.
 tests/asyncapi/node_modules: tests/asyncapi/package.json
 	npm install --prefix tests/asyncapi --no-package-lock --silent
-	cd $@ && npm pack --silent @asyncapi/cli@4.1.1 && tar xzf asyncapi-cli-4.1.1.tgz package/assets/examples
+	cd $@ && for version in 0.59.1 4.1.1; do \
+	  npm pack --silent @asyncapi/cli@$$version && mkdir -p examples-$$version && \
+	  tar xzf asyncapi-cli-$$version.tgz -C examples-$$version --strip-components 3 package/assets/examples; done
 	touch $@
 
 cluster-test: java $(VENV)/installed
