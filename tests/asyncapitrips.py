@@ -50,11 +50,15 @@ def bodies(reading: Reading) -> dict[str, Any]:
     return found
 
 
-def trip(path: Path, perspective: Perspective = "client") -> Trip:
-    """Load a document, export it, load what was written."""
-    first = load(path)
-    flat = bodies(first)
-    rows = [row._replace(body=json.dumps(flat[row.xid])) if row.kind == "version" else row for row in stored(first)]
-    written = write_asyncapi(whole_registry(RegistryId("r"), rows), perspective)
+def trip(path: Path, perspective: Perspective = "client", *others: Path) -> Trip:
+    """Load a document, export it, load what was written; of others in the same catalog what the first does not hold."""
+    flat: dict[str, Any] = {}
+    rows = []
+    for reading in map(load, (path, *others)):
+        own = bodies(reading)
+        added = [row for row in stored(reading) if row.xid not in flat]
+        rows += [row._replace(body=json.dumps(own[row.xid])) if row.kind == "version" else row for row in added]
+        flat = own | flat
+    written = write_asyncapi(whole_registry(RegistryId("r"), sorted(rows, key=lambda row: row.xid)), perspective)
     second = read_as(json.loads(json.dumps(written.document)), [], "again.json", None)[1]
     return Trip(flat, bodies(second), written, second)

@@ -55,6 +55,15 @@ def test_a_registry_is_found_again_but_for_what_is_reported(path):
     assert {xid for xid in differing if "/messages/" in xid} <= lost
 
 
+def test_documents_of_several_applications_become_one_and_lose_what_is_said_of_the_applications():
+    there = trip(DATA / "depot.yaml", "client", *(DATA / f"{name}.yaml" for name in ("reader", "booking", "station")))
+    applications = {f"/messagegroups/{name}" for name in ("example-depot", "parcel-reader", "example-booking", "example-station")}
+    assert there.differing == applications == {xid for xid, _ in there.written.losses}
+    assert {loss.rule_id for _, loss in there.written.losses} == {"AAPI-103"}
+    operations = there.written.document["operations"]
+    assert operations["onParcel"]["channel"] == operations["moveParcel"]["channel"]  # both at one broker
+
+
 def test_endpoints_become_operations_of_a_channel():
     registry = {
         "messagegroups": {"g": {"messages": {"On": MESSAGE}}},
