@@ -1,10 +1,12 @@
 """Avro: whether data of one schema can be read with another, by the rules of schema resolution of its specification.
 
-Logical types are compared in addition: the same number as another unit, or with another scale, is another value.
+Logical types are compared in addition: the same number as another unit, or with another scale, is another value. Reading data
+does not need all rules of the specification; `check_avro` checks the others: names, symbols, unions, sizes and defaults.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -26,6 +28,13 @@ _LOGICAL = frozenset(
     {"decimal", "big-decimal", "uuid", "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros",
      "timestamp-nanos", "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos", "duration"}
 )  # fmt: skip
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_NUMBERS = ("float", "double")
+_JSON_TYPES: dict[str, type] = {
+    "null": type(None), "boolean": bool, "int": int, "long": int, "bytes": str, "string": str, "enum": str, "fixed": str,
+    "array": list, "map": dict, "record": dict, "error": dict,
+}  # fmt: skip
 
 
 class AvroField(NamedTuple):
@@ -90,6 +99,10 @@ class _TypeReader:
         if not isinstance(part, dict):
             raise Malformed(f"no Avro type: {str(part)[:60]}")
         kind = part.get("type")
+        if isinstance(kind, dict):
+            return self.read(kind, space, depth + 1)
+        if not isinstance(kind, str):
+            raise Malformed("`type` of a type is a name or a type")
         if kind == "error":
             kind = "record"
         if kind in _NAMED:
@@ -99,11 +112,9 @@ class _TypeReader:
             made.item = self.read(part.get("items" if kind == "array" else "values"), space, depth + 1)
             made.text = f"{kind} of {made.item.text}"
             return made
-        if isinstance(kind, (dict, list)) or (isinstance(kind, str) and kind not in PRIMITIVES):
+        if kind not in PRIMITIVES:
             return self.read(kind, space, depth + 1)
         logical = _logical(part)
-        if not isinstance(kind, str):
-            raise Malformed("a type without `type`")
         if not logical:
             return _SIMPLE[kind]
         made = AvroType(kind)
@@ -364,3 +375,93 @@ def _short(name: str) -> str:
 
 def _was_is(old: Any, new: Any) -> str:
     return f"was {old}, is {new}"
+
+
+def check_avro(part: Any) -> None:
+    """Check a schema that `read_avro` reads.
+
+    Args:
+        part: a type as a JSON value.
+
+    Raises:
+        Malformed: it breaks a rule of the specification.
+    """
+    if isinstance(part, list):
+        _check_union(part)
+    elif isinstance(part, dict):
+        kind = part.get("type")
+        if isinstance(kind, str) and (kind in _NAMED or kind == "error"):
+            _check_named(kind, part)
+        elif kind in ("array", "map"):
+            check_avro(part["items" if kind == "array" else "values"])
+        elif isinstance(kind, dict):
+            check_avro(kind)
+
+
+def _check_union(branches: list[Any]) -> None:
+    kinds = [_kind_of(one) for one in branches]
+    if any(isinstance(one, list) for one in branches):
+        raise Malformed("a union holds another union")
+    plain = [kind for kind in kinds if kind in PRIMITIVES or kind in ("array", "map")]
+    if len(set(plain)) < len(plain):
+        raise Malformed(f"a union holds a type twice: {', '.join(sorted(plain))}")
+    for one in branches:
+        check_avro(one)
+
+
+def _check_named(kind: str, part: dict[str, Any]) -> None:
+    name = part["name"]
+    if not _FULL_NAME.fullmatch(name) or name in PRIMITIVES:
+        raise Malformed(f"{name!r} is no name")
+    if kind == "fixed":
+        size = part.get("size")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise Malformed(f"{name} needs a `size`, a number of bytes")
+    elif kind == "enum":
+        _check_enum(name, part)
+    else:
+        names = [field["name"] for field in part["fields"]]
+        if len(set(names)) < len(names):
+            raise Malformed(f"{name} has two fields of the same name")
+        for field in part["fields"]:
+            _check_field(name, field)
+
+
+def _check_enum(name: str, part: dict[str, Any]) -> None:
+    symbols = part["symbols"]
+    wrong = [one for one in symbols if not isinstance(one, str) or not _NAME.fullmatch(one)]
+    if wrong:
+        raise Malformed(f"{name}: {wrong[0]!r} is no symbol")
+    if len(set(symbols)) < len(symbols):
+        raise Malformed(f"{name} has a symbol twice")
+    if "default" in part and part["default"] not in symbols:
+        raise Malformed(f"{name}: the default {part['default']!r} is none of its symbols")
+
+
+def _check_field(record: str, field: dict[str, Any]) -> None:
+    if not _NAME.fullmatch(field["name"]):
+        raise Malformed(f"{record}: {field['name']!r} is no name of a field")
+    check_avro(field["type"])
+    if "default" in field and not any(_is_default(one, field["default"]) for one in _branches(field["type"])):
+        raise Malformed(f"{record}.{field['name']}: the default {field['default']!r} is of another type")
+
+
+def _branches(part: Any) -> list[Any]:
+    return part if isinstance(part, list) else [part]
+
+
+def _kind_of(part: Any) -> Any:
+    """Return the name of a type, of one in parentheses that within; None: a union."""
+    while isinstance(part, dict):
+        part = part.get("type")
+    return part if isinstance(part, str) else None
+
+
+def _is_default(part: Any, value: Any) -> bool:
+    """Return whether a default is of the JSON type of a type; that of a type that is named elsewhere is not looked at."""
+    kind = _kind_of(part)
+    if isinstance(value, bool):
+        return kind == "boolean" or kind not in (*_JSON_TYPES, *_NUMBERS)
+    if kind in _NUMBERS:
+        return isinstance(value, int | float)
+    return kind not in _JSON_TYPES or isinstance(value, _JSON_TYPES[kind])

@@ -17,8 +17,7 @@ from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
 from lakehouse.compatibility.judgement import DirectionResult, Judgement, SchemaDifference, joined, undecided
 from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, MOST_TEXT, StepBudget, TooMuchWork, Unreadable, text_of
-from lakehouse.compatibility.protofiles import ProtoFile
-from lakehouse.compatibility.protomessages import ProtoComparison
+from lakehouse.compatibility.protoschemas import ProtoComparison, ProtoFile
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
 

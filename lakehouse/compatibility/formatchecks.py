@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.compatibility.avrorules import check_avro
-from lakehouse.compatibility.avroschemas import read_avro
+from lakehouse.compatibility.avroschemas import check_avro, read_avro
 from lakehouse.compatibility.jsonkeywords import check_keywords
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import check_structure, read_structure
 from lakehouse.compatibility.limits import MOST_TEXT, Malformed, Unreadable, text_of
-from lakehouse.compatibility.protofiles import ProtoFile
+from lakehouse.compatibility.protoschemas import ProtoFile
 from lakehouse.compatibility.xmlschemas import XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
 

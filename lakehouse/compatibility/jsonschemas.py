@@ -7,21 +7,315 @@ validates. Conditions, `not`, patterns and the like are the same, or it is unkno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
 
-from lakehouse.compatibility.jsonlimits import values_text
-from lakehouse.compatibility.jsonmembers import MemberComparison
-from lakehouse.compatibility.jsonshapes import DEPENDENT, Parts, Shape, texts
-from lakehouse.compatibility.jsonvalues import satisfies
-from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
+import orjson
 
+from lakehouse.compatibility.jsonshapes import DEPENDENT, JsonDocument, Parts, Shape, as_key, satisfies, texts, type_of
+from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
+from lakehouse.compatibility.limits import StepBudget
+
+_CHECKED_FORMATS = frozenset(
+    {"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
+     "uri-reference", "iri", "iri-reference", "uuid", "uri-template", "json-pointer", "relative-json-pointer", "regex"}
+)  # fmt: skip
+_SIZES = {"array": ("minItems", "maxItems", "items"), "string": ("minLength", "maxLength", "letters"),
+          "object": ("minProperties", "maxProperties", "members")}  # fmt: skip
+Key = tuple[tuple[int, ...], int]
+_ANY: Parts = (True,)
 _MOST_ATOMS = 64
 _CONDITIONS = frozenset({"not", "if", "dependentSchemas", "dependencies", "extends", "disallow"})
 _NUMBERS = frozenset({"integer", "number"})
-_ANY: Parts = (True,)
 _BY_TYPE = {name: {"type": name} for name in ("null", "boolean", "number", "integer", "string", "array", "object")}
+
+
+class KeywordComparison:
+    """Compares keywords in one direction.
+
+    Args:
+        writer: what is written.
+        reader: what is read.
+        is_backward: the old schema writes.
+        steps: count the work.
+    """
+
+    def __init__(self, writer: JsonDocument, reader: JsonDocument, *, is_backward: bool, steps: StepBudget) -> None:
+        self._writer, self._reader = writer, reader
+        self._is_backward, self._steps = is_backward, steps
+        self._open: set[Key] = set()
+        self._done: dict[Key, tuple[Path, list[DirectionResult]]] = {}
+        self._order: list[Key] = []
+        self._is_same_text = writer.text == reader.text
+        self._has_references = writer.has_references or reader.has_references
+        self._has_values = writer.has_values or reader.has_values
+
+    def _same(self, one: Any, other: Any) -> bool:
+        """Return whether two parts are written alike and mean the same."""
+        if one != other:
+            return False
+        if not self._has_values and not self._has_references:
+            return True
+        text = orjson.dumps(one, option=orjson.OPT_SORT_KEYS)
+        if self._has_references and not self._is_same_text and b'ef":' in text:
+            return False
+        return text == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)  # 1 and true are equal to Python
+
+    def _numbers(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+        is_lost = (reader.low is not None and (writer.low is None or writer.low < reader.low)) or (
+            reader.high is not None
+            and (writer.high is None or (-writer.high[0], writer.high[1]) < (-reader.high[0], reader.high[1]))
+        )
+        if (writer.low, writer.high) != (reader.low, reader.high):
+            old, new = self._in_time(_range(writer), _range(reader))
+            because = f"{{writer}} may write {_range(writer)}, and {{reader}} takes {_range(reader)}"
+            yield self._found(path, "range-changed", f"was {old}, is {new}", is_lost, because)
+        for one in reader.multiples:
+            if any(_divides(one, other) for other in writer.multiples) or (one == 1 and "number" not in writer.types):
+                continue
+            because = f"{{writer}} may write what is no multiple of {one}"
+            if writer.multiples:
+                yield self._unknown(path, "multiple-changed", "`multipleOf` differs", because)
+            else:
+                word = "came" if self._is_backward else "went"
+                yield self._found(path, "multiple-changed", f"`multipleOf` {one} {word}", True, because)
+
+    def _strings(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+        yield from self._sizes("string", writer, reader, path)
+        for pattern in sorted(reader.tests - writer.tests):
+            because = f"patterns are not compared: whether all that {{writer}} may write matches {pattern[:80]}"
+            word = "came" if self._is_backward else "went"
+            yield self._unknown(path, "pattern-changed", f"pattern {pattern[:80]} {word}", because)
+        for format_ in sorted((reader.formats - writer.formats) & _CHECKED_FORMATS):
+            because = f"{{writer}} may write what is no {format_}, and {{reader}} takes nothing else where it checks formats"
+            word = "came" if self._is_backward else "went"
+            what = f"format {format_} {word}"
+            if writer.formats & _CHECKED_FORMATS:
+                yield self._unknown(path, "format-changed", what, because)
+            else:
+                yield self._found(path, "format-changed", what, True, because)
+
+    def _sizes(
+        self, kind: str, writer: Shape, reader: Shape, path: Path, *, least: int = 0, most: int | None = None
+    ) -> Iterator[DirectionResult]:
+        """Compare how long strings, lists and objects may be.
+
+        Args:
+            kind: of the value.
+            writer: what is written.
+            reader: what is read.
+            path: of the value.
+            least: members that are always written.
+            most: members that are declared, where no others are written by the lenient reading.
+        """
+        low, high, what = _SIZES[kind]
+        ours = (writer.lengths.get(low, 0), writer.lengths.get(high))
+        theirs = (reader.lengths.get(low, 0), reader.lengths.get(high))
+        if ours == theirs:
+            return
+        answers = []
+        for limit in (ours[1] if ours[1] is not None else most, ours[1]):
+            is_long = theirs[1] is not None and (limit is None or limit > theirs[1])
+            answers.append(Answer.YES if max(ours[0], least) < theirs[0] or is_long else Answer.NO)
+        sizes = [_size_text(*one, what) for one in (ours, theirs)]
+        old, new = self._in_time(*sizes)
+        because = f"{{writer}} may write {sizes[0]}, and {{reader}} takes {sizes[1]}"
+        yield DirectionResult(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
+
+    def _changed(self, path: Path, kind: str, writer: Shape, reader: Shape, answer: Answer, because: str = "") -> DirectionResult:
+        old, new = self._in_time(self._value_text(writer, self._writer), self._value_text(reader, self._reader))
+        return DirectionResult(path, kind, f"was {old}, is {new}", answer, answer, because)
+
+    def _value_text(self, shape: Shape, document: JsonDocument) -> str:
+        """Return what a value is, as people read it."""
+        if shape.enum is not None:
+            return values_text(shape.enum)
+        types = shape.types
+        for _, branches in shape.unions:
+            types &= frozenset().union(*(document.shape((one,), self._steps).types for one in branches))
+        if types == {"array"} and shape.items and shape.items[0] is not False:
+            return f"array of {texts(document.shape(shape.items, self._steps).types)}"
+        return texts(types)
+
+    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+        return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
+
+    def _found(self, path: Path, kind: str, what: str, is_lost: bool, because: str) -> DirectionResult:
+        answer = Answer.YES if is_lost else Answer.NO
+        return DirectionResult(path, kind, what, answer, answer, because)
+
+    def _strictly(self, path: Path, kind: str, what: str, strict: Answer, because: str) -> DirectionResult:
+        return DirectionResult(path, kind, what, Answer.NO, strict, because)
+
+    def _unknown(self, path: Path, kind: str, what: str, because: str) -> DirectionResult:
+        return DirectionResult(path, kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
+
+
+def _range(shape: Shape) -> str:
+    low = "" if shape.low is None else f"{'more than' if shape.low[1] else 'at least'} {shape.low[0]}"
+    high = "" if shape.high is None else f"{'less than' if shape.high[1] else 'at most'} {shape.high[0]}"
+    return " and ".join(one for one in (low, high) if one) or "any number"
+
+
+def _size_text(low: int, high: int | None, what: str) -> str:
+    if high is None:
+        return f"at least {low} {what}" if low else f"any number of {what}"
+    return f"{low} to {high} {what}"
+
+
+def _divides(one: Any, other: Any) -> bool:
+    return isinstance(one, int) and isinstance(other, int) and other % one == 0
+
+
+def values_text(values: Iterable[Any]) -> str:
+    """Return values as people read them, the first six."""
+    shown = [orjson.dumps(one).decode() if type_of(one) in ("object", "array") else as_key(one).decode() for one in values]
+    return ", ".join(one[:40] for one in shown[:6]) + (f" or one of {len(shown) - 6} more" if len(shown) > 6 else "") or "nothing"
+
+
+class MemberComparison(KeywordComparison):
+    """Compares the members of objects in one direction."""
+
+    @abstractmethod
+    def _read(self, parts: Parts, schema: Any, path: Path) -> list[DirectionResult]:
+        """Compare what is written by all of some schemas with the one that reads."""
+
+    def _compare_members(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+        countable = not writer.patterns and not writer.unions and not any(one is not False for one in writer.rest())
+        most = len(writer.properties) if countable else None
+        yield from self._sizes("object", writer, reader, path, least=len(writer.required), most=most)
+        for name in sorted(reader.required - writer.required):
+            yield self._required(name, writer, reader, path)
+        is_simple = not reader.patterns and len(reader.extra) < 2
+        is_exact = not self._has_values and not self._has_references  # what is equal to Python means the same
+        properties_of = writer.properties.get
+        for name, declared in reader.properties.items():
+            parts = properties_of(name)
+            if is_simple and parts is not None:
+                if is_exact and parts == declared:
+                    continue
+                if len(parts) == len(declared) == 1 and self._same(parts[0], declared[0]):
+                    continue
+            yield from self._declared(name, writer, reader, path)
+        for name in writer.properties:
+            if name not in reader.properties:
+                yield from self._undeclared(name, writer, reader, path)
+        yield from self._others(writer, reader, path)
+
+    def _required(self, name: str, writer: Shape, reader: Shape, path: Path) -> DirectionResult:
+        """Describe a member that the reader requires and the writer does not."""
+        if name in writer.properties:
+            kind = "became-required" if self._is_backward else "became-optional"
+            what = kind.replace("-", " ")
+            because = "{writer} may leave it out, and {reader} requires it"
+        else:
+            kind, what = self._came_or_went(name, reader, is_reader=True)
+            because = "{writer} does not know it, and {reader} requires it"
+        return self._found((*path, name), kind, what, True, because)
+
+    def _came_or_went(self, name: str, side: Shape, *, is_reader: bool) -> tuple[str, str]:
+        """Return kind and text of a member that one side alone declares."""
+        document = self._reader if is_reader else self._writer
+        parts = side.properties.get(name, _ANY)
+        value = self._value_text(document.shape(parts, self._steps), document)
+        came = is_reader == self._is_backward
+        needed = "required" if name in side.required else "optional"
+        return ("field-added", f"came: {value}, {needed}") if came else ("field-removed", f"went: {value}, was {needed}")
+
+    def _declared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+        """Compare a member that the reader declares."""
+        here = (*path, name)
+        parts, is_declared, is_matched = writer.member(name)
+        wanted, _, is_wanted_matched = reader.member(name)
+        if is_wanted_matched:
+            yield self._unknown(here, "content-changed", "patterns of names differ", "whether a pattern of names is about it")
+        if is_declared:
+            for one in wanted:
+                if one is False:
+                    yield self._strictly(here, "content-changed", "other members are refused", Answer.YES, "{reader} refuses it")
+                else:
+                    yield from self._read(parts, one, here)
+            return
+        kind, what = self._came_or_went(name, reader, is_reader=True)
+        is_closed = writer.closed or False in parts
+        strict = Answer.NO if is_closed else max((self._worst(_ANY, one, here) for one in wanted), default=Answer.NO)
+        because = "{writer} may write any value under this name, and {reader} takes only some"
+        if is_matched:
+            yield self._unknown(here, kind, what, "whether a pattern of names is about it")
+        else:
+            is_written = name in writer.required or writer.opaque
+            lenient = min(strict, Answer.UNKNOWN) if is_written else Answer.NO
+            yield DirectionResult(here, kind, what, lenient, strict, because)
+
+    def _undeclared(self, name: str, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+        """Compare a member that only the writer declares."""
+        here = (*path, name)
+        wanted, _, is_matched = reader.member(name)
+        kind, what = self._came_or_went(name, writer, is_reader=False)
+        is_refused = False in wanted
+        if is_matched:
+            yield self._unknown(here, kind, what, "whether a pattern of names is about it")
+        parts = writer.member(name)[0]
+        for one in wanted:
+            if one is not False:
+                yield from self._read(parts, one, here)
+        strict = Answer.YES if is_refused else Answer.NO
+        if reader.closed and not is_refused:
+            strict = Answer.UNKNOWN if reader.unions or reader.opaque else Answer.YES
+        yield self._strictly(
+            here, kind, what, strict, "{writer} may write it, and {reader} refuses members that it does not know"
+        )
+
+    def _others(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+        """Compare members that neither side names: those of a map, or those that match a pattern."""
+        ours = writer.rest()
+        is_closed = False in ours or (writer.closed and not ours)
+        for one in reader.rest():
+            if one is False:
+                if not is_closed:
+                    because = "{writer} may write members that it does not declare, and {reader} refuses these"
+                    what = "members that are not declared are " + ("refused now" if self._is_backward else "taken now")
+                    yield self._strictly(path, "content-changed", what, Answer.YES, because)
+                elif writer.patterns.keys() - reader.patterns.keys():
+                    because = "{writer} may write members that match a pattern, and {reader} refuses these"
+                    yield self._strictly(path, "content-changed", "patterns of names differ", Answer.YES, because)
+                continue
+            yield from self._free(writer, one, path, is_closed=is_closed)
+            for pattern in writer.patterns.keys() - reader.patterns.keys():
+                yield from self._read(writer.patterns[pattern], one, (*path, "*"))
+        for pattern, parts in reader.patterns.items():
+            other = writer.patterns.get(pattern)
+            for one in parts:
+                if other is not None:
+                    yield from self._read(other, one, (*path, "*"))
+                else:
+                    yield from self._free(writer, one, path, is_closed=is_closed)
+            if writer.patterns and other is None:
+                what = f"members that match {pattern[:80]} differ"
+                yield self._unknown(path, "content-changed", what, "patterns of names are not compared")
+        if reader.closed and (not is_closed or writer.patterns.keys() - reader.patterns.keys()):
+            because = "{writer} may write members that it does not declare, and {reader} refuses these"
+            yield self._strictly(path, "content-changed", "`unevaluatedProperties` differs", Answer.YES, because)
+
+    def _free(self, writer: Shape, schema: Any, path: Path, *, is_closed: bool) -> Iterator[DirectionResult]:
+        """Compare members of any name with the schema that the reader has for them."""
+        if is_closed:
+            return
+        here = (*path, "*")
+        if writer.rest():
+            yield from self._read(writer.rest(), schema, here)
+            return
+        because = "{writer} may write any member, and {reader} takes only some"
+        strict = self._worst(_ANY, schema, here)
+        # Conditions declare members, and what is required is written although it is not declared.
+        is_written = bool(writer.opaque or writer.required - writer.properties.keys())
+        lenient = min(strict, Answer.UNKNOWN) if is_written else Answer.NO
+        yield DirectionResult(here, "content-changed", "other members are limited", lenient, strict, because)
+
+    def _worst(self, parts: Parts, schema: Any, path: Path) -> Answer:
+        return Answer.YES if schema is False else max((one.strict for one in self._read(parts, schema, path)), default=Answer.NO)
 
 
 class JsonComparison(MemberComparison):

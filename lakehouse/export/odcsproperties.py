@@ -15,7 +15,7 @@ import orjson
 from lakehouse.asyncapi.following import Following
 from lakehouse.compatibility.avroschemas import read_avro
 from lakehouse.compatibility.limits import Unreadable
-from lakehouse.compatibility.protofiles import ProtoField, ProtoFile
+from lakehouse.compatibility.protoschemas import ProtoField, ProtoFile
 
 Property = dict[str, Any]
 PAYLOAD = "payload"  # the one property of a payload that is no object

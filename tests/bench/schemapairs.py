@@ -20,8 +20,7 @@ from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.limits import StepBudget
-from lakehouse.compatibility.protofiles import ProtoFile
-from lakehouse.compatibility.protomessages import ProtoComparison
+from lakehouse.compatibility.protoschemas import ProtoComparison, ProtoFile
 
 REPEAT = 300
 Compare = Callable[[], object]

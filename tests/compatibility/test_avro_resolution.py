@@ -75,6 +75,10 @@ def test_a_record_that_holds_itself_is_compared():
     assert [one.pointer for one in judge(tree("int"), tree("string"), "Avro").reasons()] == ["/value"]
 
 
+def test_a_type_within_a_type_is_read():
+    assert judge({"type": {"type": "string"}}, "string", "Avro").differences == ()
+
+
 def test_what_is_no_schema_is_undecided():
     (found,) = compare("int", {"type": "no such type"}, "Avro")
     assert (found.kind, found.breaks.worst) == ("undecided", Answer.UNKNOWN)

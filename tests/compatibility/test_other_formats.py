@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.compatibility import Answer, compare, judge
-from lakehouse.compatibility.protofiles import ProtoFile
+from lakehouse.compatibility.protoschemas import ProtoFile
 from lakehouse.match.payload.protobuf import compiled
 
 PROTO = """
