@@ -65,6 +65,8 @@ class AvroType:
 
 
 _SIMPLE = {kind: AvroType(kind) for kind in PRIMITIVES}
+_PLAIN = frozenset(_SIMPLE.values())
+_UNIONS: dict[tuple[AvroType, ...], AvroType] = {}  # of at most three plain types, so that there are few
 
 
 def read_avro(document: Any) -> AvroType:
@@ -92,10 +94,7 @@ class _TypeReader:
         if isinstance(part, str):
             return _SIMPLE.get(part) or self._by_name(part, space)
         if isinstance(part, list):
-            made = AvroType("union")
-            made.branches = tuple(self.read(one, space, depth + 1) for one in part)
-            made.text = " or ".join(one.text for one in made.branches) or "nothing"
-            return made if made.branches and any(one.kind not in PRIMITIVES for one in made.branches) else self._interned(made)
+            return self._union(tuple([self.read(one, space, depth + 1) for one in part]))
         if not isinstance(part, dict):
             raise Malformed(f"no Avro type: {str(part)[:60]}")
         kind = part.get("type")
@@ -121,11 +120,16 @@ class _TypeReader:
         made.logical, made.text = logical, f"{kind} ({logical[0]})"
         return made
 
-    def _interned(self, union: AvroType) -> AvroType:
+    def _union(self, branches: tuple[AvroType, ...]) -> AvroType:
         """Return the same object for the same union of plain types, so that two of them are compared by identity."""
-        if len(union.branches) > 3 or any(one.logical for one in union.branches):
-            return union
-        return _UNIONS.setdefault(tuple(one.kind for one in union.branches), union)
+        made = _UNIONS.get(branches)
+        if made is None:
+            made = AvroType("union")
+            made.branches = branches
+            made.text = " or ".join(one.text for one in branches) or "nothing"
+            if len(branches) <= 3 and _PLAIN.issuperset(branches):
+                _UNIONS[branches] = made
+        return made
 
     def _by_name(self, name: str, space: str) -> AvroType:
         full = name if "." in name or not space else f"{space}.{name}"
@@ -161,12 +165,9 @@ class _TypeReader:
     def _add_field(self, record: AvroType, field: Any, space: str, depth: int) -> None:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
             raise Malformed(f"a field of {record.name} without a name or type")
-        aliases = tuple(one for one in field.get("aliases") or () if isinstance(one, str))
+        aliases = tuple([one for one in field.get("aliases") or () if isinstance(one, str)])
         type_ = self.read(field["type"], space, depth + 1)
         record.fields[field["name"]] = AvroField(field["name"], type_, aliases, "default" in field)
-
-
-_UNIONS: dict[tuple[str, ...], AvroType] = {}  # of at most three plain types, so that there are few
 
 
 def _list_of(part: dict[str, Any], name: str) -> list[Any]:
@@ -262,22 +263,23 @@ class AvroComparison:
             yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
 
     def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
-        taken = set()
+        renamed = set()
         for field in reader.fields.values():
             written = writer.fields.get(field.name)
+            if written is not None and written.type is field.type:
+                continue
             if written is None:
                 alias = next((one for one in field.aliases if one in writer.fields), None)
-                written = writer.fields[alias] if alias is not None else None
-            if written is None:
-                yield self._alone(field, path, is_read=True)
-                continue
-            taken.add(written.name)
-            if written.name != field.name:
-                old, new = self._in_time(written.name, field.name)
+                if alias is None:
+                    yield self._alone(field, path, is_read=True)
+                    continue
+                written = writer.fields[alias]
+                renamed.add(alias)
+                old, new = self._in_time(alias, field.name)
                 yield self._found((*path, new), "field-renamed", f"was called {old}", Answer.NO)
             yield from self.compare(written.type, field.type, (*path, self._in_time(written.name, field.name)[1]))
         for name, field in writer.fields.items():
-            if name not in taken:
+            if name not in reader.fields and name not in renamed:
                 yield self._alone(field, path, is_read=False)
 
     def _alone(self, field: AvroField, path: Path, *, is_read: bool) -> DirectionResult:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -30,7 +32,14 @@ _OPAQUE = frozenset(names[0] for names in OPAQUE)
 DEPENDENT = frozenset({"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"})
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 _MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties", "required"})
+_COMBINED = frozenset({"allOf", "anyOf", "oneOf"})
 _ITEMS = frozenset({"items", "prefixItems", "additionalItems"})
+_LIMITS = frozenset(
+    {"minLength", "minItems", "minProperties", "maxLength", "maxItems", "maxProperties", "uniqueItems", "minimum", "maximum",
+     "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern", "format"}
+)  # fmt: skip
+# What `type` means: each integer is a number.
+_OF_TYPE = {name: frozenset({name, "integer"} if name == "number" else {name}) for name in TYPES}
 _VALUES = frozenset({"const", "default", "enum", "examples"})  # hold data, and no schemas
 Parts = tuple[Any, ...]  # schemas that all hold
 
@@ -221,34 +230,33 @@ class JsonDocument:
 
 
 class Shape:
-    """What a value must be by several schemas together."""
+    """What a value must be by several schemas together.
 
-    __slots__ = (
-        "closed", "document", "enum", "extra", "formats", "high", "is_impossible", "items", "lengths", "low", "multiples",
-        "opaque", "parts", "patterns", "prefix", "properties", "required", "tests", "types", "unions", "unread",
-    )  # fmt: skip
+    Most schemas limit little: so what is not limited is an attribute of the class, and limits are added to copies.
+    """
+
+    types: frozenset[str] = TYPES
+    enum: list[Any] | None = None
+    low: tuple[float, bool] | None = None  # and whether it is excluded
+    high: tuple[float, bool] | None = None
+    lengths: Mapping[str, int] = MappingProxyType({})
+    multiples: tuple[Any, ...] = ()
+    tests: frozenset[str] = frozenset()  # regular expressions
+    formats: frozenset[str] = frozenset()
+    properties: Mapping[str, Parts] = MappingProxyType({})
+    required: frozenset[str] = frozenset()
+    patterns: Mapping[str, Parts] = MappingProxyType({})
+    extra: tuple[tuple[frozenset[str], frozenset[str], Any], ...] = ()  # names, patterns, the schema of all other members
+    closed = False  # by unevaluatedProperties
+    items: Parts = ()
+    prefix: tuple[Parts, ...] = ()
+    unions: tuple[tuple[str, list[Any]], ...] = ()
+    opaque: tuple[tuple[str, Any], ...] = ()
+    unread: tuple[str, ...] = ()
+    is_impossible = False
 
     def __init__(self, document: JsonDocument, parts: Parts, steps: StepBudget) -> None:
         self.document, self.parts = document, parts  # parts are held, so that their ids stay theirs
-        self.types: frozenset[str] = TYPES
-        self.enum: list[Any] | None = None
-        self.low: tuple[float, bool] | None = None  # and whether it is excluded
-        self.high: tuple[float, bool] | None = None
-        self.lengths: dict[str, int] = {}
-        self.multiples: list[Any] = []
-        self.tests: set[str] = set()  # regular expressions
-        self.formats: set[str] = set()
-        self.properties: dict[str, Parts] = {}
-        self.required: set[str] = set()
-        self.patterns: dict[str, Parts] = {}
-        self.extra: list[tuple[frozenset[str], frozenset[str], Any]] = []  # names, patterns, the schema of all other members
-        self.closed = False  # by unevaluatedProperties
-        self.items: Parts = ()
-        self.prefix: list[Parts] = []
-        self.unions: list[tuple[str, list[Any]]] = []
-        self.opaque: list[tuple[str, Any]] = []
-        self.unread: list[str] = []
-        self.is_impossible = False
         for part in parts:
             self._add(part, steps, ())
         if self.enum is not None:
@@ -267,27 +275,32 @@ class Shape:
             self.is_impossible = True
             return
         if not isinstance(part, dict):
-            self.unread.append("a schema that is no object")
+            self.unread += ("a schema that is no object",)
             return
         if "$ref" in part:
             reference = part["$ref"]
             target = self.document.follow(reference)
             if target is None:
-                self.unread.append(f"the reference {reference}")
+                self.unread += (f"the reference {reference}",)
             elif reference not in over:
                 self._add(target, steps, (*over, reference))
             if self.document.is_old:
                 return
         self._add_values(part)
-        self._add_numbers(part)
+        if not _LIMITS.isdisjoint(part):
+            self._add_limits(part)
         if not _MEMBERS.isdisjoint(part):
             self._add_members(part)
         if not _ITEMS.isdisjoint(part):
             self._add_items(part)
         self._add_opaque(part)
+        if not _COMBINED.isdisjoint(part):
+            self._add_combined(part, steps, over)
+
+    def _add_combined(self, part: dict[str, Any], steps: StepBudget, over: tuple[str, ...]) -> None:
         for name in ("anyOf", "oneOf"):
             if isinstance(part.get(name), list):
-                self.unions.append((name, part[name]))
+                self.unions += ((name, part[name]),)
         for one in part.get("allOf") or ():
             self._add(one, steps, over)
 
@@ -298,35 +311,39 @@ class Shape:
             if names[0] == "unevaluatedProperties" and part[names[0]] is False:
                 self.closed = True
             else:
-                self.opaque.append((names[0], [part.get(name) for name in names]))
+                self.opaque += ((names[0], [part.get(name) for name in names]),)
 
     def _add_values(self, part: dict[str, Any]) -> None:
         declared = part.get("type")
         if declared is not None:
-            types = frozenset(declared if isinstance(declared, list) else (declared,))
-            if not all(isinstance(one, str) and one in TYPES for one in types):
-                self.unread.append(f"the type {declared}"[:60])
+            types = _types_named(declared)
+            if types is None:
+                self.unread += (f"the type {declared}"[:60],)
                 return
-            if "number" in types:
-                types |= {"integer"}
             self.types &= types
-        for values in ([part["const"]] if "const" in part else None, part.get("enum")):
-            if isinstance(values, list):
-                if self.enum is None:
-                    self.enum = values
-                else:
-                    keys = set(map(as_key, values))
-                    self.enum = [one for one in self.enum if as_key(one) in keys]
+        if "const" in part:
+            self._add_enum([part["const"]])
+        if isinstance(part.get("enum"), list):
+            self._add_enum(part["enum"])
 
-    def _add_numbers(self, part: dict[str, Any]) -> None:
+    def _add_enum(self, values: list[Any]) -> None:
+        if self.enum is None:
+            self.enum = values
+        else:
+            keys = set(map(as_key, values))
+            self.enum = [one for one in self.enum if as_key(one) in keys]
+
+    def _add_limits(self, part: dict[str, Any]) -> None:
+        lengths = dict(self.lengths)
         for name in ("minLength", "minItems", "minProperties"):
             if name in part:
-                self.lengths[name] = max(self.lengths.get(name, 0), part[name])
+                lengths[name] = max(lengths.get(name, 0), part[name])
         for name in ("maxLength", "maxItems", "maxProperties"):
             if name in part:
-                self.lengths[name] = min(self.lengths.get(name, part[name]), part[name])
+                lengths[name] = min(lengths.get(name, part[name]), part[name])
         if part.get("uniqueItems") is True:
-            self.lengths["uniqueItems"] = 1
+            lengths["uniqueItems"] = 1
+        self.lengths = lengths
         for name, place, is_low in (("minimum", "exclusiveMinimum", True), ("maximum", "exclusiveMaximum", False)):
             limit, beyond = part.get(name), part.get(place)
             if limit is not None:
@@ -334,11 +351,11 @@ class Shape:
             if beyond is not None and not isinstance(beyond, bool):
                 self._limit(is_low, beyond, is_excluded=True)
         if "multipleOf" in part:
-            self.multiples.append(part["multipleOf"])
+            self.multiples += (part["multipleOf"],)
         if isinstance(part.get("pattern"), str):
-            self.tests.add(part["pattern"])
+            self.tests |= {part["pattern"]}
         if isinstance(part.get("format"), str):
-            self.formats.add(part["format"])
+            self.formats |= {part["format"]}
 
     def _limit(self, is_low: bool, value: float, *, is_excluded: bool) -> None:
         limit = self.low if is_low else self.high
@@ -354,16 +371,15 @@ class Shape:
         if not self.properties:
             self.properties = {name: (one,) for name, one in properties.items()}
         else:
-            for name, one in properties.items():
-                self.properties[name] = (*self.properties.get(name, ()), one)
-        for name, one in patterns.items():
-            self.patterns[name] = (*self.patterns.get(name, ()), one)
+            self.properties = _with_parts(self.properties, properties)
+        if patterns:
+            self.patterns = _with_parts(self.patterns, patterns)
         required = part.get("required")
         if isinstance(required, list):
-            self.required.update(required)
+            self.required = self.required.union(required)
         extra = part.get("additionalProperties", True)
         if extra is not True and extra != {}:
-            self.extra.append((frozenset(properties), frozenset(patterns), extra))
+            self.extra += ((frozenset(properties), frozenset(patterns), extra),)
 
     def _add_items(self, part: dict[str, Any]) -> None:
         items = part.get("items", True)
@@ -372,11 +388,11 @@ class Shape:
         if isinstance(items, list):
             prefix, rest = items, part.get("additionalItems", True)
         if prefix and (self.prefix or self.items):
-            self.unread.append("several lists of items")
+            self.unread += ("several lists of items",)
         elif prefix:
-            self.prefix = [(one,) for one in prefix]
+            self.prefix = tuple([(one,) for one in prefix])
         elif self.prefix:
-            self.unread.append("several lists of items")
+            self.unread += ("several lists of items",)
         if rest is not True:
             self.items = (*self.items, rest)
 
@@ -391,9 +407,11 @@ class Shape:
             elif matches:
                 declared = (*declared, *parts)
         extra = tuple(
-            one
-            for names, patterns, one in self.extra
-            if name not in names and not any(matches_simply(pattern, name) is not False for pattern in patterns)
+            [
+                one
+                for names, patterns, one in self.extra
+                if name not in names and not any(matches_simply(pattern, name) is not False for pattern in patterns)
+            ]
         )
         if extra and not declared and extra != (False,):
             return extra, any(one is not False for one in extra), may_match
@@ -406,7 +424,7 @@ class Shape:
 
     def rest(self) -> Parts:
         """Return the schemas of members that nothing is said of by name."""
-        return tuple(one for _, _, one in self.extra)
+        return tuple([one for _, _, one in self.extra])
 
 
 def matches_simply(pattern: str, name: str) -> bool | None:
@@ -418,7 +436,21 @@ def matches_simply(pattern: str, name: str) -> bool | None:
     return None
 
 
-def texts(types: Iterable[str]) -> str:
+def _types_named(declared: Any) -> frozenset[str] | None:
+    """Return the types that the keyword `type` names; None: one is none of JSON Schema."""
+    if isinstance(declared, str):
+        return _OF_TYPE.get(declared)
+    if not isinstance(declared, list) or not all(isinstance(one, str) and one in TYPES for one in declared):
+        return None
+    return frozenset().union(*[_OF_TYPE[one] for one in declared])
+
+
+def _with_parts(earlier: Mapping[str, Parts], more: Mapping[str, Any]) -> dict[str, Parts]:
+    return {**earlier, **{name: (*earlier.get(name, ()), one) for name, one in more.items()}}
+
+
+@lru_cache
+def texts(types: frozenset[str]) -> str:
     """Return types as people read them."""
     names = set(types)
     if names >= TYPES:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from string import ascii_letters, digits
 from typing import NamedTuple, TypeVar
 
 from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
@@ -21,10 +23,10 @@ SCALARS = frozenset(
      "bool", "string", "bytes"}
 )  # fmt: skip
 _TOKEN = re.compile(
-    r"""\s+|//[^\n]*|/\*.*?\*/|(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
-    r"""|(?P<word>[A-Za-z_.][\w.]*|[0-9][\w.+-]*)|(?P<sign>[{}\[\]()<>;=,:\-+/])""",
+    r"""(?:\s|//[^\n]*|/\*.*?\*/)+|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[A-Za-z_.][\w.]*|[0-9][\w.+-]*|[{}\[\]()<>;=,:\-+/]|.)""",
     re.DOTALL,
 )
+_LETTERS = frozenset(f"{ascii_letters}{digits}_.{{}}[]()<>;=,:-+/")
 _LABELS = ("optional", "required", "repeated")
 _LAST_NUMBER = 2**29 - 1
 # Types that are written alike, as bytes; a value that does not fit is cut off.
@@ -114,20 +116,18 @@ class ProtoFile:
             scope = scope.rpartition(".")[0]
 
 
-def _tokens(text: str) -> Iterator[str]:
-    at = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            raise Malformed(f"no Protobuf: {text[at : at + 20]!r}")
-        at = token.end()
-        if token.lastgroup is not None:
-            yield token.group()
+def _tokens(text: str) -> list[str]:
+    tokens = [one for one in _TOKEN.findall(text) if one]
+    wrong = {one for one in set(tokens) if len(one) == 1} - _LETTERS
+    if wrong:
+        at = next(one.start() for one in _TOKEN.finditer(text) if one[1] in wrong)
+        raise Malformed(f"no Protobuf: {text[at : at + 20]!r}")
+    return tokens
 
 
 class _Parser:
     def __init__(self, text: str, file: ProtoFile) -> None:
-        self._tokens = list(_tokens(text))
+        self._tokens = _tokens(text)
         self._at = 0
         self._file = file
 
@@ -160,8 +160,9 @@ class _Parser:
         self._at += 1
         return self._tokens[self._at - 1]
 
-    def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+    def _peek(self, ahead: int = 0) -> str:
+        at = self._at + ahead
+        return self._tokens[at] if at < len(self._tokens) else ""
 
     def _expect(self, sign: str) -> None:
         token = self._next()
@@ -193,11 +194,11 @@ class _Parser:
         self._expect("{")
         while self._peek() != "}":
             word = self._next()
-            if word == "message" and self._peek() not in ("=",) and self._tokens[self._at + 1] == "{":
+            if word == "message" and self._peek() not in ("=",) and self._peek(1) == "{":
                 self._message(full, depth + 1)
-            elif word == "enum" and self._tokens[self._at + 1] == "{":
+            elif word == "enum" and self._peek(1) == "{":
                 self._enum(full)
-            elif word == "oneof" and self._tokens[self._at + 1] == "{":
+            elif word == "oneof" and self._peek(1) == "{":
                 self._oneof(made)
             elif word == "reserved":
                 self._reserved(made)
@@ -222,7 +223,7 @@ class _Parser:
 
     def _field(self, message: ProtoMessage, word: str, oneof: str = "") -> None:
         label = ""
-        if word in _LABELS and self._tokens[self._at + 1] != "=":
+        if word in _LABELS and self._peek(1) != "=":
             label, word = word, self._next()
         key = ""
         if word == "group":
@@ -260,6 +261,8 @@ class _Parser:
         if sign < 0:
             self._next()
         word = self._next()
+        if word.isdecimal() and word[0] != "0":
+            return sign * int(word)
         if word == "max":
             return _LAST_NUMBER
         try:
@@ -299,7 +302,8 @@ class _Parser:
 
 
 def _camel(name: str) -> str:
-    return re.sub(r"_+(\w?)", lambda match: match.group(1).upper(), name)
+    first, *others = name.split("_")
+    return first + "".join([one[:1].upper() + one[1:] for one in others])
 
 
 class ProtoComparison:
@@ -347,9 +351,8 @@ class ProtoComparison:
         if (writer.name, reader.name) in self._seen:
             return
         self._seen.add((writer.name, reader.name))
-        self._steps.spend(len(path))
+        self._steps.spend(len(path), 1 + len(writer.fields))
         for number, field in writer.fields.items():
-            self._steps.spend()
             other = reader.fields.get(number)
             if other is None:
                 yield self._written(field, writer, reader, path)
@@ -462,6 +465,7 @@ class ProtoComparison:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
 
+@lru_cache
 def _wire_answer(writer: str, reader: str) -> tuple[Answer, Answer]:
     """Return whether a scalar is lost when it is read as another one: as bytes, and as JSON."""
     pair = frozenset({"int32" if one == "enum" else one for one in (writer, reader)})
