@@ -47,12 +47,13 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
     Exit code 4 if readers or writers that stay with A break.
     """
     from lakehouse.compatibility import Answer, judge
+    from lakehouse.domain.versionchanges import judge_leaves
 
     old, new = _sides(context, before, after, at)
     if (old.leaves is None) != (new.leaves is None):
         raise click.UsageError("A and B must both be schemas, or both messages.")
     if old.leaves is not None:
-        judgement = _judged_messages(old, new)
+        judgement = judge_leaves(old.leaves, new.leaves or {})
     else:
         judgement = judge(old.document, new.document, format_ or new.format or old.format)
     breaks = judgement.strictly if strict else judgement.breaks
@@ -74,21 +75,6 @@ def _print(judgement: Judgement, *, strict: bool) -> None:
     click.echo(f"Writers that stay with A {_WORDS[breaks.writers.word]}.")
     if not strict and judgement.strictly != breaks:
         click.echo("By the strict reading (--strict) more breaks.")
-
-
-def _judged_messages(old: _Side, new: _Side) -> Judgement:
-    """Judge Versions of messages by the rules of `lakehouse diff`: producers are writers, consumers are readers."""
-    from lakehouse.compatibility import Answer, Breaks, Judgement, SchemaDifference
-    from lakehouse.domain.diff import differences_of
-    from lakehouse.text.names import RegistryId, Xid
-
-    answers = {"breaking": Answer.YES, "unknown": Answer.UNKNOWN}
-    found = []
-    for one in differences_of((RegistryId(""), "message", Xid(old.name)), old.leaves, new.leaves):
-        breaks = Breaks(*(answers.get(side, Answer.NO) for side in (one.for_consumers, one.for_producers)))
-        what = f"was {one.before}, is {one.after}" if one.change == "changed" else f"{one.change}: {one.after or one.before}"
-        found.append(SchemaDifference(one.pointer, one.rule, what, breaks, f"{one.told}.", breaks))
-    return Judgement(tuple(sorted(found, key=lambda one: (-one.breaks.worst, one.pointer))))
 
 
 def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_Side, _Side]:

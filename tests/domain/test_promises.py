@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
-from lakehouse.domain.promises import ComparedVersion, broken_promise, compared_version, earlier_versions
+from lakehouse.domain.promises import broken_promise, earlier_versions
+from lakehouse.domain.versionchanges import ComparedVersion, compared_version
 from lakehouse.text.names import Xid
 
 SCHEMA = "/schemagroups/g/schemas/s"
@@ -48,7 +49,9 @@ def test_a_promise_of_a_message_is_about_its_attributes():
         return compared_version("version", {"envelope": "CloudEvents/1.0", "envelopemetadata": declared})
 
     (told,) = broken_promise("version", "backward", message(False), message(True))
-    assert told == "/envelopemetadata/subject/required: Producers must send an attribute that they could leave out."
+    assert told == (
+        "/envelopemetadata/subject/required: was false, is true. Producers must send an attribute that they could leave out."
+    )
     assert broken_promise("version", "forward", message(False), message(True)) == []
     assert broken_promise("version", "forward", message(True), message(False)) != []
 

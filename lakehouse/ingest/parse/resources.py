@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.messagefamilies import FAMILY_MEMBERS, FindMessage, family_of_message, key_of_options
 from lakehouse.dialects.versionorder import version_order
-from lakehouse.domain.promises import PROMISES, ComparedVersion, compared_version, earlier_versions
+from lakehouse.domain.promises import PROMISES, earlier_versions
 from lakehouse.domain.relations import of_promise
+from lakehouse.domain.versionchanges import ComparedVersion, compared_version
 from lakehouse.domain.versions import choose_default
 from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_problems, id_syntax, split_meta, subject_of
 from lakehouse.ingest.parse.readings import take_life

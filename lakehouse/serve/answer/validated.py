@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from lakehouse.compatibility import check_format
-from lakehouse.domain.promises import NO_TEXT, PROMISES, compared_pairs, compared_version, why_undecided
+from lakehouse.domain.promises import PROMISES, compared_pairs, why_undecided
+from lakehouse.domain.versionchanges import NO_TEXT, compared_version
 from lakehouse.text.jsontext import canonical_text
 
 

@@ -1,0 +1,133 @@
+"""A Version compared with an earlier one of its schema or message: what differs, and whom that breaks, in the words of schemas.
+
+Schemas are compared by what is in them (`lakehouse.compatibility`), messages by the rules of `domain.diff`: there producers are
+writers, and consumers are readers. Promises, events, `/effective` and `lakehouse compat` all use this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypedDict
+
+import orjson
+
+from lakehouse.compatibility import Answer, Breaks, Judgement, SchemaDifference, judge
+from lakehouse.dialects.schemadocuments import family_of_format
+from lakehouse.domain.bases import Attributes
+from lakehouse.domain.diff import Difference, Leaves, differences_of
+from lakehouse.domain.leaves import leaves_of
+from lakehouse.text.jsontext import canonical_text, read_canonical
+from lakehouse.text.names import JsonText, RegistryId, Xid
+
+VERSION_KINDS = ("version", "schemaversion")
+NO_TEXT = "the registry does not hold the document as text"
+_MOST_SHOWN = 20  # differences of a change
+_ANSWERS = {"breaking": Answer.YES, "unknown": Answer.UNKNOWN}
+
+
+class ComparedVersion(TypedDict, total=False):
+    """What is compared of a Version.
+
+    Attributes:
+        format: of a schema.
+        schema: its document as JSON text, one that is text in quotes.
+        basemessage: of a message.
+        leaves: of a message, as the column `attributes`.
+    """
+
+    format: str
+    schema: JsonText
+    basemessage: str
+    leaves: Leaves
+
+
+class VersionChange(NamedTuple):
+    """What a Version changes for those that use an earlier one, or used it as it was.
+
+    Attributes:
+        compared_with: XID of the Version that it is compared with; its own: as it was before.
+        judgement: what differs, and whom that breaks.
+    """
+
+    compared_with: Xid
+    judgement: Judgement
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the contract of change events and of `/effective`: the gravest differences first, `_MOST_SHOWN` at most."""
+        breaks, differences = self.judgement.breaks, self.judgement.differences
+        grave = self.judgement.reasons()
+        shown = [*grave, *(one for one in differences if one.breaks.worst == Answer.NO)][:_MOST_SHOWN]
+        more = {"more": len(differences) - len(shown)} if len(differences) > len(shown) else {}
+        members = {"comparedwith": self.compared_with, "breaks": breaks.as_json()}
+        return members | {"differences": [one.as_json() for one in shown]} | more
+
+
+def version_change(kind: str, compared_with: Xid, before: JsonText, after: JsonText) -> VersionChange | None:
+    """Compare two bodies of Versions.
+
+    Args:
+        kind: of both.
+        compared_with: XID of the earlier one.
+        before: normal form of the earlier one.
+        after: that of the later one.
+
+    Returns:
+        None: they are alike, or cannot be compared.
+    """
+    sides = [compared_version(kind, read_canonical(body)) for body in (before, after)]
+    if sides[0] == sides[1]:
+        return None
+    judgement = judge_versions(kind, *sides)
+    return None if judgement is None else VersionChange(compared_with, judgement)
+
+
+def compared_version(kind: str, known: Attributes) -> ComparedVersion:
+    """Return what is compared of a Version; `known` are its attributes in normal form, `kind` is `version` or `schemaversion`."""
+    if kind == "schemaversion":
+        schema = known.get("schema")
+        document = ComparedVersion() if schema is None else ComparedVersion(schema=canonical_text(schema))
+        return document | ComparedVersion(format=str(known.get("format") or ""))
+    leaves = ComparedVersion(leaves=dict(leaves_of(dict(known), known.get("extensions", {}))))
+    return leaves if known.get("basemessage") is None else leaves | ComparedVersion(basemessage=str(known["basemessage"]))
+
+
+def judge_versions(kind: str, before: ComparedVersion, after: ComparedVersion) -> Judgement | None:
+    """Judge a Version against an earlier one; None: they cannot be compared, and `why_not_compared` says why.
+
+    Args:
+        kind: of both, `version` or `schemaversion`.
+        before: the earlier one.
+        after: the later one.
+    """
+    if why_not_compared(kind, before, after) is not None:
+        return None
+    if kind == "version":
+        return judge_leaves(before.get("leaves", {}), after.get("leaves", {}))
+    old, new = (orjson.loads(one["schema"]) for one in (before, after))
+    return judge(old, new, after.get("format", ""))
+
+
+def why_not_compared(kind: str, before: ComparedVersion, after: ComparedVersion) -> str | None:
+    """Return why two Versions cannot be compared; None: they can."""
+    if kind == "version":
+        is_based = "basemessage" in before or "basemessage" in after  # what they inherit is not known here
+        return "a Version with a `basemessage` is not compared" if is_based else None
+    if "schema" not in before or "schema" not in after:
+        return NO_TEXT
+    formats = [one.get("format", "") for one in (before, after)]
+    families = [family_of_format(name, orjson.loads(one["schema"])) for name, one in zip(formats, (before, after), strict=True)]
+    return None if families[0] == families[1] else f"formats differ: {formats[0]} and {formats[1]}"
+
+
+def judge_leaves(before: Leaves, after: Leaves) -> Judgement:
+    """Judge two definitions of a message by their leaves: the gravest differences first."""
+    found = map(_as_schema_difference, differences_of((RegistryId(""), "message", Xid("")), before, after))
+    return Judgement(tuple(sorted(found, key=lambda one: (-one.breaks.worst, one.pointer))))
+
+
+def _as_schema_difference(one: Difference) -> SchemaDifference:
+    breaks = Breaks(*(_ANSWERS.get(side, Answer.NO) for side in (one.for_consumers, one.for_producers)))
+    if one.is_about_schema:
+        what = "the schema differs"
+    else:
+        what = f"was {one.before}, is {one.after}" if one.change == "changed" else f"{one.change}: {one.after or one.before}"
+    return SchemaDifference(one.pointer, one.rule, what, breaks, f"{one.told.rstrip('.')}.", breaks)
