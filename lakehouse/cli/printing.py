@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakehouse.text.timestamps import utc_seconds
+from lakehouse.text.xid import last_id
 
 _MOST_PADDING = 100  # one long value does not widen all rows of piped output
 _FOLDED = 24  # columns of text that is folded have at least this width
@@ -154,6 +155,21 @@ def show_one_message(shown: Any) -> None:
         show_table(columns, ([_as_text(row[column]) for column in columns] for row in rows))
     else:
         click.echo("No endpoint carries it.")
+    for change in shown.changes:
+        _show_change(change)
+
+
+def _show_change(change: dict[str, Any]) -> None:
+    """Print what differs between a Version and the one that it was made from, and at which endpoints that breaks someone."""
+    click.echo(printable(f"\n{change['version']}, compared with Version {last_id(change['comparedwith'])}:"))
+    for one in change["differences"]:
+        answers = one["breaks"].values()
+        word = "breaking" if "yes" in answers else "unknown" if "unknown" in answers else "compatible"
+        click.echo(printable(f"  {word:<10} {one['pointer'] or 'the whole'}: {one['what']}. {one['reason']}".rstrip()))
+    if change.get("more"):
+        click.echo(f"  and {change['more']} more")
+    for who, xids in change["endpoints"].items():
+        click.echo(printable(f"  It breaks {who} at {', '.join(xids)}."))
 
 
 def _show_attributes(attributes: list[dict[str, Any]]) -> None:

@@ -4,6 +4,8 @@ That of the xRegistry core (`io.xregistry.<entity>.<action>`, core/events.md), a
 (`io.cloudevents.messagecatalog.updated.v1` and `.deleted.v1`; CAT-196 to CAT-211). All follows from the log, so an event that is
 made twice is the same event, with the same id: readers that resume from a snapshot miss none.
 
+The event of a Version that changed, or was made from another one, says what differs and whom that breaks: at which endpoints too.
+
 A change makes parts of events: its own, and those of what holds it. What several changes of a snapshot mean for one subject is
 one event.
 """
@@ -12,12 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of, version_change
 from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
@@ -46,10 +49,17 @@ _WITHOUT_LIST = ("model", "modelsource", MESSAGE_CATALOG)
 _ZONED = re.compile(r"\A\d{4}-\d\d-\d\d[Tt][0-9:.]+([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 _DATES = ["epoch", "modifiedat"]
 _Attributes = dict[str, str | None]
+Endpoints = dict[str, list[Xid]]  # by `producers` and `consumers`
 
 
 class Changed(NamedTuple):
-    """A row of the log that changed an entity, with the body before it (None: the entity was not there)."""
+    """A row of the log that changed an entity.
+
+    Attributes:
+        registryid, kind, xid, op, createdat, modifiedat, raw, body: of the row.
+        before: the body before it; None: the entity was not there.
+        ancestor: of a Version that came: the body of its ancestor; None: it has none.
+    """
 
     registryid: RegistryId
     kind: str
@@ -60,6 +70,7 @@ class Changed(NamedTuple):
     raw: JsonText | None
     body: JsonText | None
     before: JsonText | None
+    ancestor: JsonText | None = None
 
 
 class SubjectChange(NamedTuple):
@@ -72,6 +83,7 @@ class SubjectChange(NamedTuple):
         action: created, updated, deleted or deprecation.
         names: attributes that it changed.
         time: as recorded at the entity; None: that of the commit.
+        compatibility: of a Version: what differs and whom that breaks, as JSON; None: nothing, or it was not compared.
     """
 
     registryid: RegistryId
@@ -80,6 +92,7 @@ class SubjectChange(NamedTuple):
     action: str
     names: list[str]
     time: str | None = None
+    compatibility: JsonText | None = None
 
     @property
     def key(self) -> tuple[RegistryId, str, str, bool]:
@@ -88,13 +101,25 @@ class SubjectChange(NamedTuple):
 
 
 class ChangeEvent(NamedTuple):
-    """An event before it is written; time None: that of the commit. Events of a snapshot come in this order."""
+    """An event before it is written; time None: that of the commit. Events of a snapshot come in this order.
+
+    Attributes:
+        registryid, subject, type, time, changed: of the event.
+        compatibility: of a Version, as `SubjectChange` has it.
+    """
 
     registryid: RegistryId
     subject: str
     type: str
     time: str | None
     changed: list[str] | None
+    compatibility: JsonText | None = None
+
+    @property
+    def broken(self) -> list[str]:
+        """Return who breaks by it, `producers` and `consumers`: then the event names endpoints."""
+        breaks = {} if self.compatibility is None else orjson.loads(self.compatibility)["breaks"]
+        return [who for who, side in (("producers", "writers"), ("consumers", "readers")) if breaks.get(side) == "yes"]
 
 
 class Commit(NamedTuple):
@@ -105,7 +130,13 @@ class Commit(NamedTuple):
     ingest_id: str
 
 
-def cloudevents(commit: Commit, changed: Iterable[Changed], source: str, feeds: Sequence[str] = FEEDS) -> Iterator[JsonText]:
+def cloudevents(
+    commit: Commit,
+    changed: Iterable[Changed],
+    source: str,
+    feeds: Sequence[str] = FEEDS,
+    endpoints_of: Callable[[ChangeEvent], Endpoints] = lambda _: {},
+) -> Iterator[JsonText]:
     """Return the events of a snapshot as JSON, in order.
 
     Args:
@@ -113,13 +144,15 @@ def cloudevents(commit: Commit, changed: Iterable[Changed], source: str, feeds: 
         changed: what it changed, whatever the kind.
         source: URL of the registry, setting `events_source`; `{registryid}` stands for its id.
         feeds: which feeds.
+        endpoints_of: finds the endpoints at which an event that breaks someone does so.
     """
     parts: dict[tuple[RegistryId, str, str, bool], list[SubjectChange]] = {}
     for row in changed:
         for part in parts_of(row, feeds):
             parts.setdefault(part.key, []).append(part)
     events = map(event_of, parts.values())
-    return (as_cloudevent(event, commit, source) for event in sorted(events, key=lambda one: one[:3]))
+    for event in sorted(events, key=lambda one: one[:3]):
+        yield as_cloudevent(event, commit, source, endpoints_of(event) if event.broken else {})
 
 
 def parts_of(row: Changed, feeds: Sequence[str] = FEEDS) -> Iterator[SubjectChange]:
@@ -142,11 +175,20 @@ def event_of(parts: Sequence[SubjectChange]) -> ChangeEvent:
     action = max((part.action for part in parts), key=_STRONGEST_LAST.index)
     has_list = action in ("updated", _DEPRECATION) and entity not in _WITHOUT_LIST
     names = sorted({name for part in parts for name in part.names}) if has_list else None
-    return ChangeEvent(registryid, subject, _TYPES.get((entity, action), f"io.xregistry.{entity}.{action}"), parts[0].time, names)
+    type_ = _TYPES.get((entity, action), f"io.xregistry.{entity}.{action}")
+    compatibility = next((part.compatibility for part in parts if part.compatibility is not None), None)
+    return ChangeEvent(registryid, subject, type_, parts[0].time, names, compatibility if action != "deleted" else None)
 
 
-def as_cloudevent(event: ChangeEvent, commit: Commit, source: str) -> JsonText:
-    """Write an event as JSON; its id begins with the number of the snapshot, and is the same whenever it is written."""
+def as_cloudevent(event: ChangeEvent, commit: Commit, source: str, endpoints: Endpoints | None = None) -> JsonText:
+    """Write an event as JSON; its id begins with the number of the snapshot, and is the same whenever it is written.
+
+    Args:
+        event: the event.
+        commit: of its snapshot.
+        source: URL of the registry.
+        endpoints: at which it breaks producers or consumers.
+    """
     digest = hashlib.sha256("\n".join((event.registryid, event.type, event.subject)).encode()).hexdigest()[:32]
     members: dict[str, Any] = {
         "specversion": "1.0",
@@ -157,8 +199,11 @@ def as_cloudevent(event: ChangeEvent, commit: Commit, source: str) -> JsonText:
         "time": event.time or rfc3339(microseconds(datetime.fromisoformat(commit.committed_at).isoformat())[0]),
         "xregcorrelationid": commit.ingest_id,
     }
-    if event.changed is not None:
-        members |= {"datacontenttype": "application/json", "data": {"changed": event.changed}}
+    data: dict[str, Any] = {} if event.changed is None else {"changed": event.changed}
+    if event.compatibility is not None:
+        data["compatibility"] = orjson.loads(event.compatibility) | ({"endpoints": endpoints} if endpoints else {})
+    if data:
+        members |= {"datacontenttype": "application/json", "data": data}
     return JsonText(orjson.dumps(members).decode())
 
 
@@ -168,7 +213,20 @@ def _own_parts(row: Changed, names: list[str]) -> Iterator[SubjectChange]:
         entity = ENTITY_OF_KIND[row.kind]
         own = [name for name in names if name != "isdefault"] + _DATES
         meta = [f"meta.{name}" for name in own] if entity == "resource" else own
-        yield SubjectChange(row.registryid, entity, row.xid, _ACTION[row.op], meta)
+        yield SubjectChange(row.registryid, entity, row.xid, _ACTION[row.op], meta, compatibility=_compatibility_of(row))
+
+
+def _compatibility_of(row: Changed) -> JsonText | None:
+    """Compare a Version with what it was, one that came with its ancestor; None: it is no Version, or not compared."""
+    if row.kind not in VERSION_KINDS or row.op == "delete" or row.body is None:
+        return None
+    is_new = row.before is None
+    earlier = row.ancestor if is_new else row.before
+    if earlier is None:
+        return None
+    compared_with = ancestor_of(row.xid, row.body) if is_new else row.xid
+    change = None if compared_with is None else version_change(row.kind, compared_with, earlier, row.body)
+    return None if change is None else JsonText(orjson.dumps(change.as_json()).decode())
 
 
 def _parts_of_holder(row: Changed, names: list[str], after: _Attributes) -> Iterator[SubjectChange]:

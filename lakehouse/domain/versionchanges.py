@@ -17,6 +17,7 @@ from lakehouse.domain.diff import Difference, Leaves, differences_of
 from lakehouse.domain.leaves import leaves_of
 from lakehouse.text.jsontext import canonical_text, read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.xid import split_version, xid_of_version
 
 VERSION_KINDS = ("version", "schemaversion")
 NO_TEXT = "the registry does not hold the document as text"
@@ -51,6 +52,13 @@ class VersionChange(NamedTuple):
     compared_with: Xid
     judgement: Judgement
 
+    @property
+    def broken(self) -> list[str]:
+        """Return who breaks, `producers` and `consumers`."""
+        breaks = self.judgement.breaks
+        sides = (("producers", breaks.writers), ("consumers", breaks.readers))
+        return [who for who, answer in sides if answer == Answer.YES]
+
     def as_json(self) -> dict[str, Any]:
         """Return the contract of change events and of `/effective`: the gravest differences first, `_MOST_SHOWN` at most."""
         breaks, differences = self.judgement.breaks, self.judgement.differences
@@ -59,6 +67,13 @@ class VersionChange(NamedTuple):
         more = {"more": len(differences) - len(shown)} if len(differences) > len(shown) else {}
         members = {"comparedwith": self.compared_with, "breaks": breaks.as_json()}
         return members | {"differences": [one.as_json() for one in shown]} | more
+
+
+def ancestor_of(version: Xid, body: JsonText) -> Xid | None:
+    """Return the XID of the Version that a Version was made from; None: it is the first."""
+    ancestor = orjson.loads(body).get("ancestor")
+    holder, versionid = split_version(version)
+    return None if ancestor in (None, versionid) else xid_of_version(holder, ancestor)
 
 
 def version_change(kind: str, compared_with: Xid, before: JsonText, after: JsonText) -> VersionChange | None:

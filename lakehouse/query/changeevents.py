@@ -10,9 +10,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.window import Window
 
-from lakehouse.domain.events import ENTITY_OF_KIND, FEEDS, Changed, Commit, SubjectChange, as_cloudevent, event_of, parts_of
+from lakehouse.domain.events import (
+    CORE,
+    ENTITY_OF_KIND,
+    FEEDS,
+    Changed,
+    Commit,
+    Endpoints,
+    SubjectChange,
+    as_cloudevent,
+    event_of,
+    parts_of,
+)  # fmt: skip
+from lakehouse.domain.versionchanges import VERSION_KINDS
+from lakehouse.readmodel.broken import ReferringBodies, broken_endpoints
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, table_name
+from lakehouse.text.names import JsonText, RegistryId, Xid
 
 _KEY = ["registryid", "kind", "xid"]
 _EVENT = ["snapshot_id", "registryid", "entity", "subject", "is_deprecation"]
@@ -22,11 +36,17 @@ _PARTS = pa.schema(
         *((name, pa.string()) for name in ("registryid", "entity", "subject", "action")),
         ("names", pa.list_(pa.string())),
         ("time", pa.string()),
+        ("compatibility", pa.string()),
     ]
 )
 _PART_COLUMNS = (
-    "snapshot_id long, registryid string, entity string, subject string, action string, names array<string>, time string"
+    "snapshot_id long, registryid string, entity string, subject string, action string, names array<string>, time string, "
+    "compatibility string"
 )
+# Of these entities, what `broken_endpoints` looks up: XIDs, references, default Versions and usage.
+_REFERRING = ("endpoint", "schema", "schemaversion", "version")
+_OF_VERSION = ("basemessage", "dataschemauri", "dataschemaxid")
+_BrokenAt = dict[tuple[int, RegistryId, str], Endpoints]  # by snapshot, registry and subject
 _WRITTEN = ("registryid", "subject", "type", "event")
 _EVERY_FILE = 1_000_000
 
@@ -52,18 +72,20 @@ def change_events(
     commits = log.filter((F.col("kind") == "snapshot") & (F.col("snapshot_id") > since)).select(
         "snapshot_id", *(F.get_json_object("body", f"$.{name}").alias(name) for name in ("committed_at", "ingest_id"))
     )
-    parts = with_before(log, since).mapInArrow(_parts_maker(feeds), _PART_COLUMNS)
+    changed = with_before(log, since)
+    parts = changed.mapInArrow(_parts_maker(feeds), _PART_COLUMNS)
+    broken = _broken_endpoints(log, changed) if CORE in feeds else {}
     is_deprecation = (F.col("action") == "deprecation").alias("is_deprecation")
-    part = F.struct("registryid", "entity", "subject", "action", "names", "time")
+    part = F.struct(*SubjectChange._fields)
     gathered = parts.groupBy(*_EVENT[:-1], is_deprecation).agg(F.collect_list(part).alias("parts"))
     rows = gathered.join(F.broadcast(commits), on="snapshot_id", how="inner").select(*Commit._fields, "parts")
     columns = ", ".join(f"{name} string" for name in _WRITTEN)
-    written = rows.mapInArrow(_writer(settings.events_source), f"snapshot_id long, {columns}")
+    written = rows.mapInArrow(_writer(settings.events_source, broken), f"snapshot_id long, {columns}")
     return written.orderBy("snapshot_id", "registryid", "subject", "type").select("snapshot_id", "event")
 
 
 def with_before(log: DataFrame, since: int) -> DataFrame:
-    """Return the changes after a snapshot, each with the body that the entity had before.
+    """Return the changes after a snapshot, each with the body that the entity had before, new Versions with their ancestor's.
 
     Args:
         log: columns `schema.CHANGES`.
@@ -79,13 +101,60 @@ def with_before(log: DataFrame, since: int) -> DataFrame:
     last = F.lag(F.struct("op", "body")).over(earlier_first)
     dates = (F.unix_micros(name).alias(name) for name in ("createdat", "modifiedat"))
     before = F.when(F.col("last.op") != "delete", F.col("last.body")).alias("before")
-    columns = [*Changed._fields[:-1]]
-    return (
+    columns = [*Changed._fields[:-2]]
+    changed = (
         entities.join(touched, on=_KEY, how="left_semi")
         .select("snapshot_id", *_KEY, "op", *dates, "raw", "body", last.alias("last"))
         .filter(is_change)
         .select("snapshot_id", *columns, before)
     )
+    return _with_ancestors(changed, entities)
+
+
+def _with_ancestors(changed: DataFrame, entities: DataFrame) -> DataFrame:
+    """Add the column `ancestor`: of a Version that came the body of its ancestor, as it is in that snapshot."""
+    place = ["snapshot_id", *_KEY]
+    versionid = F.get_json_object("body", "$.ancestor")
+    is_made = F.col("before").isNull() & (F.col("op") != "delete") & (versionid != F.element_at(F.split("xid", "/"), -1))
+    made = changed.filter(F.col("kind").isin(*VERSION_KINDS) & is_made).select(
+        *place, F.concat(F.regexp_replace("xid", "[^/]+$", ""), versionid).alias("_ancestor")
+    )
+    earlier = entities.select(
+        "registryid", "kind", F.col("xid").alias("_ancestor"), F.col("snapshot_id").alias("_at"), "op", "body"
+    )
+    last = F.max_by(F.struct("op", "body"), "_at").alias("last")
+    found = made.join(earlier, on=["registryid", "kind", "_ancestor"]).filter(F.col("_at") <= F.col("snapshot_id"))
+    bodies = found.groupBy(*place).agg(last).filter("last.op <> 'delete'").select(*place, F.col("last.body").alias("ancestor"))
+    return changed.join(bodies, on=place, how="left").select(*changed.columns, "ancestor")
+
+
+def _broken_endpoints(log: DataFrame, changed: DataFrame) -> _BrokenAt:
+    """Find the endpoints at which Versions that changed or came break someone: few do, so the driver looks."""
+    is_compared = F.col("kind").isin(*VERSION_KINDS) & (F.col("before").isNotNull() | F.col("ancestor").isNotNull())
+    parts = changed.filter(is_compared).mapInArrow(_parts_maker([CORE]), _PART_COLUMNS)
+    rows = parts.filter(F.col("compatibility").contains('"yes"')).collect()
+    found: _BrokenAt = {}
+    for snapshot_id in sorted({row["snapshot_id"] for row in rows}):
+        events = [event_of([SubjectChange(*row[1:])]) for row in rows if row["snapshot_id"] == snapshot_id]
+        references = ReferringBodies(_references_at(log, snapshot_id, {one.registryid for one in events}))
+        for one in events:
+            endpoints = broken_endpoints(references, one.registryid, Xid(one.subject), one.broken)
+            found[snapshot_id, one.registryid, one.subject] = endpoints
+    return found
+
+
+def _references_at(
+    log: DataFrame, snapshot_id: int, registryids: set[RegistryId]
+) -> Iterator[tuple[RegistryId, str, Xid, JsonText]]:
+    """Yield what refers to something in a snapshot: registryid, kind, XID, and a body with the references alone."""
+    rows = log.filter(F.col("kind").isin(*_REFERRING) & F.col("registryid").isin(*registryids))
+    last = F.max_by(F.struct("op", "body"), "snapshot_id").alias("last")
+    there = rows.filter(F.col("snapshot_id") <= snapshot_id).groupBy(*_KEY).agg(last).filter("last.op <> 'delete'")
+    references = F.to_json(F.struct(*(F.get_json_object("last.body", f"$.{name}").alias(name) for name in _OF_VERSION)))
+    body = (
+        F.when(F.col("kind") == "version", references).when(F.col("kind") == "schemaversion", "{}").otherwise(F.col("last.body"))
+    )
+    yield from map(tuple, there.select(*_KEY, body).toLocalIterator())
 
 
 def stream_changes(
@@ -148,8 +217,13 @@ def _parts_maker(feeds: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], I
     return make
 
 
-def _writer(source: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow` that writes the event of a row: the fields of `Commit`, and the parts of the event."""
+def _writer(source: str, broken: _BrokenAt) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for `mapInArrow` that writes the event of a row: the fields of `Commit`, and the parts of the event.
+
+    Args:
+        source: URL of the registry.
+        broken: the endpoints at which events break someone.
+    """
     schema = pa.schema([("snapshot_id", pa.int64()), *((name, pa.string()) for name in _WRITTEN)])
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -157,7 +231,8 @@ def _writer(source: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
             written = []
             for *of_commit, parts in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 commit, event = Commit._make(of_commit), event_of([SubjectChange(**part) for part in parts])
-                text = as_cloudevent(event, commit, source)
+                endpoints = broken.get((commit.snapshot_id, event.registryid, event.subject)) if event.broken else None
+                text = as_cloudevent(event, commit, source, endpoints)
                 written.append((commit.snapshot_id, event.registryid, event.subject, event.type, text))
             yield pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in written], schema)
 

@@ -22,6 +22,7 @@ from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
 from lakehouse.ingest.sources import HIDDEN_NAME, find_sources, is_hidden, look_into, read_documents
 from lakehouse.query.snapshotdiff import COLUMNS
+from lakehouse.readmodel.broken import ReferringBodies, with_endpoints
 from lakehouse.settings import Settings
 from lakehouse.store.localpaths import local_path
 from lakehouse.text.names import JsonText, RegistryId, Xid
@@ -65,16 +66,19 @@ def diff_documents(spark: SparkSession, settings: Settings, before: list[str], a
 
 
 def _compared(settings: Settings, before: Iterable[_Row], after: Iterable[_Row]) -> list[Difference]:
-    """Compare entities; of several rows for one entity the first counts."""
+    """Compare entities, and say at which endpoints of the later state they break; of several for one entity the first counts."""
     keys: set[Key] = set()
     sides: list[EntityBodies] = []
-    for rows in (before, after):
+    rows: list[_Row] = []
+    for rows in map(list, (before, after)):
         bodies: dict[tuple[RegistryId, Xid], JsonText] = {}
         for registryid, kind, xid, body in rows:
             bodies.setdefault((registryid, xid), body)
             keys |= {(registryid, kind, xid)} if kind in COMPARED_KINDS else set()
         sides.append(EntityBodies(partial(_find, bodies), settings.max_chain_depth))
-    return compared_bodies(sides[0], sides[1], keys)
+    differences = compared_bodies(sides[0], sides[1], keys)
+    references = ReferringBodies(rows)
+    return [with_endpoints(references, one) for one in differences]
 
 
 def _find(bodies: dict[tuple[RegistryId, Xid], JsonText], registryid: RegistryId, xid: Xid) -> JsonText | None:

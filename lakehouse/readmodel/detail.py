@@ -68,13 +68,19 @@ def _registry(view: View, registryid: RegistryId, urls: Urls) -> dict[str, Any] 
 
 @dataclass(frozen=True)
 class Shown:
-    """A message: its row of `flat_messages`, and what the other views say of it; `as_json` is the contract of --json."""
+    """A message: its row of `flat_messages`, and what the other views say of it; `as_json` is the contract of --json.
+
+    Attributes:
+        message, chain, attributes, endpoints, schema: rows of the views.
+        changes: the Version that it shows and those of its schemas, compared with the Versions that they were made from.
+    """
 
     message: dict[str, Any]
     chain: list[dict[str, Any]]
     attributes: list[dict[str, Any]]
     endpoints: list[dict[str, Any]]
     schema: list[dict[str, Any]]
+    changes: list[dict[str, Any]]
 
     def as_json(self) -> dict[str, Any]:
         """Return the message as one JSON value."""
@@ -84,6 +90,7 @@ class Shown:
             "attributes": self.attributes,
             "endpoints": self.endpoints,
             "schema": self.schema,
+            "changes": self.changes,
         }
 
 
@@ -205,6 +212,7 @@ def show(
 
 def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, max_depth: int = 128) -> list[Shown]:
     """Show a message as it is in each registry that has it, by registry."""
+    from lakehouse.readmodel.broken import changes_in_use
     from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
 
     there = view.entities(xid, registryid)
@@ -216,6 +224,8 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
         if definition is None:
             raise DefinitionNotYet(xid, view.definitions_snapshot)
         attributes = attributes_of(view, definition, max_depth)
+        schema = _schema_references(view, one.registryid, attributes)
+        schemas = [row["target_xid"] for row in schema if row["status"] == "resolves"]
         found.append(
             Shown(
                 {name: definition[name] for name in _TOLD},
@@ -225,7 +235,8 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
                 ],
                 [{name: row[name] for name in ("pointer", "value", "origin", "declared_by", "depth")} for row in attributes],
                 [{name: row[name] for name in _CARRIED} for row in endpoints_of(view, definition)],
-                _schema_references(view, one.registryid, attributes),
+                schema,
+                changes_in_use(view, one.registryid, definition["version_xid"], schemas),
             )
         )
     return found

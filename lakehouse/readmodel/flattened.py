@@ -15,7 +15,7 @@ from lakehouse.dialects.tables import FAMILIES, family_of, shared_options, table
 from lakehouse.domain.bases import base_of
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
-from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.readmodel.snapshotview import Entity, EntityReferences, View
 from lakehouse.rules.entity.constraints import constraints
 from lakehouse.text.jsontext import as_column_text
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
@@ -106,7 +106,7 @@ def endpoints_of(view: View, definition: Record) -> list[Record]:
     return sorted(rows, key=lambda row: (row["endpoint_xid"], row["via_xid"]))
 
 
-def carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
+def carrying(view: EntityReferences, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
     """Return the endpoints that carry the messages of a group: those that name it, and the one that it is."""
     own = view.entity(registryid, group_xid)
     carriers = [own] if own is not None and own.kind == "endpoint" else []

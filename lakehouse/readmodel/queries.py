@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
 
 from lakehouse.domain.bodies import compared_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Leaves, leaves_of_entity
-from lakehouse.domain.events import FEEDS, Changed, Commit, cloudevents
+from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoints, cloudevents
 from lakehouse.domain.leaves import leaves_of_body
-from lakehouse.readmodel.broken import with_endpoints
+from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of
+from lakehouse.readmodel.broken import broken_endpoints, with_endpoints
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
@@ -80,11 +82,17 @@ def change_events(
     for snapshot_id in range(since + 1, (view.head if until is None else until) + 1):
         commit = view.commit_of(snapshot_id)
         of_commit = Commit(snapshot_id, commit["committed_at"], commit["ingest_id"])
-        for event in cloudevents(of_commit, _changed_in(view, snapshot_id), source, feeds):
+        state = view.at(snapshot_id)
+        for event in cloudevents(of_commit, _changed_in(state), source, feeds, partial(_endpoints_of, state)):
             yield snapshot_id, event
 
 
-def _changed_in(view: View, snapshot_id: int) -> Iterator[Changed]:
+def _endpoints_of(state: View, event: ChangeEvent) -> Endpoints:
+    return broken_endpoints(state, event.registryid, Xid(event.subject), event.broken)
+
+
+def _changed_in(view: View) -> Iterator[Changed]:
+    """Yield what the snapshot changed, each with the body before, and of a Version that came with that of its ancestor."""
     rows = view.db.execute(
         """
         SELECT n.registryid, n.kind, n.xid, n.op, n.createdat, n.modifiedat, n.raw, n.body, p.body, p.op
@@ -92,10 +100,14 @@ def _changed_in(view: View, snapshot_id: int) -> Iterator[Changed]:
         LEFT JOIN log AS p ON p.registryid = n.registryid AND p.xid = n.xid AND p.kind = n.kind AND p.until = n.snapshot_id
         WHERE n.snapshot_id = ? AND n.op <> 'own'
         """,
-        (snapshot_id,),
-    )
+        (view.snapshot_id,),
+    ).fetchall()
     for *row, before, op in rows:
-        yield Changed._make((*row, None if op == "delete" else before))
+        changed = Changed._make((*row, None if op == "delete" else before))
+        is_new = changed.kind in VERSION_KINDS and changed.before is None and changed.op != "delete"
+        ancestor = ancestor_of(changed.xid, changed.body) if is_new and changed.body is not None else None
+        earlier = None if ancestor is None else view.entity(changed.registryid, ancestor)
+        yield changed._replace(ancestor=None if earlier is None else earlier.body)
 
 
 class ChangedRow(NamedTuple):

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -291,6 +291,16 @@ class Reference(NamedTuple):
     status: str
 
 
+class EntityReferences(Protocol):
+    """A state of which entities and what refers to them can be looked up, such as a `View`."""
+
+    def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
+        """Look an entity up; None: there is none."""
+
+    def referring_to(self, registryid: RegistryId, xid: Xid) -> list[Reference]:
+        """List the references that lead to an entity."""
+
+
 class Discriminators(NamedTuple):
     """What distinguishes an effective definition from others: columns of `effective_messages`."""
 
@@ -331,6 +341,10 @@ class View(Entities):
         super().__init__(db, head, head)
         if snapshot is not None:
             self.snapshot_id = self.resolve(str(snapshot))
+
+    def at(self, snapshot_id: int) -> View:
+        """Return another snapshot of the same file."""
+        return View(self.db, self._max_depth, snapshot_id)
 
     # References
 

@@ -78,7 +78,7 @@ def test_rows_of_a_query_are_printed_in_each_format(capsys, form, printed):
 
 def test_the_example_of_the_protocol_in_use_is_printed_alone(capsys):
     examples = [{"as": name, "example": {"is": name}} for name in ("cloudevents", "http", "kafka")]
-    shown = Shown({"protocol": None}, [], [], [{"protocol": "KAFKA"}], [])
+    shown = Shown({"protocol": None}, [], [], [{"protocol": "KAFKA"}], [], [])
     show_examples(shown, examples, everything=False)
     assert capsys.readouterr().out == '\nExample as kafka:\n{"is": "kafka"}\n\nMore with --examples: cloudevents, http.\n'
     show_examples(shown, examples, everything=True)

@@ -127,6 +127,42 @@ def test_a_message_catalog_tells_of_groups_messages_and_versions_at_their_record
     }
 
 
+def test_a_version_says_what_differs_from_its_ancestor_or_from_what_it_was_and_whom_that_breaks():
+    schema = "/schemagroups/g/schemas/s"
+
+    def body(type_: str, **more) -> str:
+        return json.dumps({"ancestor": "1", "format": "Avro", "schema": type_, **more})
+
+    def row(op: str, kind: str = "schemaversion", xid: str = f"{schema}/versions/2", **bodies: str) -> Changed:
+        texts = {"raw": None, "body": None, "before": None, **bodies}
+        return Changed("r", kind, xid, op, NOON, NOON, **texts)
+
+    def event(changed: Changed, *feeds: str) -> dict:
+        events = cloudevents(Commit(7, "2026-03-01T12:00:00+00:00", "i"), [changed], "https://a", feeds or [CORE], found)
+        return next(one for one in map(json.loads, events) if "version" in one["type"] or "definition" in one["subject"])
+
+    def found(one: ChangeEvent) -> dict:
+        return {who: ["/endpoints/e"] for who in one.broken}
+
+    created = event(row("insert", body=body("long"), ancestor=body("int")))
+    assert "changed" not in created["data"]
+    assert created["data"]["compatibility"]["comparedwith"] == f"{schema}/versions/1"
+    assert created["data"]["compatibility"]["breaks"] == {"readers": "yes", "writers": "no"}
+    assert created["data"]["compatibility"]["endpoints"] == {"consumers": ["/endpoints/e"]}
+    assert [one["what"] for one in created["data"]["compatibility"]["differences"]] == ["was int, is long"]
+    updated = event(row("update", body=body("int"), before=body("string")))["data"]
+    assert updated["changed"] == ["epoch", "modifiedat", "schema"]
+    assert updated["compatibility"]["comparedwith"] == f"{schema}/versions/2"
+    assert updated["compatibility"]["endpoints"] == {"consumers": ["/endpoints/e"], "producers": ["/endpoints/e"]}
+    assert "compatibility" not in event(row("update", body=body("int", name="x"), before=body("int")))["data"]
+    assert "data" not in event(row("insert", body=body("int")))
+    assert "data" not in event(row("delete", body=body("int"), before=body("long")))
+    of_message = row("update", "version", f"{V}1", body='{"protocol":"HTTP"}', before='{"protocol":"KAFKA"}')
+    (difference,) = event(of_message)["data"]["compatibility"]["differences"]
+    assert (difference["pointer"], difference["kind"], difference["what"]) == ("/protocol", "protocol", 'was "KAFKA", is "HTTP"')
+    assert "data" not in event(of_message, MESSAGE_CATALOG)
+
+
 def test_an_event_is_json_in_order_with_an_id_that_is_the_same_whenever_it_is_written():
     rows = [row for _, row in log((1, "group", G, "insert", {}), (1, "registry", "/", "insert", {}))]
     commit = Commit(7, "2026-03-01T12:00:00.500000+00:00", "i")

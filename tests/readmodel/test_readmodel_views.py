@@ -120,10 +120,14 @@ def catalog_of(seed: int) -> dict[str, Any]:
     for n, one in enumerate(ENDPOINTS):
         named = [f"/messagegroups/g{chance.choice(['', '', '~'])}{chance.randrange(5)}" for _ in range(2)]
         endpoints[f"e{n}"] = group({f"own{n}": definition()}, messagegroups=named, **one)
-    versions = {str(number): {"format": "JSONSchema/draft-07", "schema": {"title": f"{seed}"}} for number in (1, 2)}
+    names = [[], ["id"]]  # what the second Version requires besides, which breaks producers
+    versions = {
+        str(number): {"format": "JSONSchema/draft-07", "schema": {"title": f"{seed}", "required": required}}
+        for number, required in enumerate(names, 1)
+    }
     held = {
         "t": {"versions": versions},
-        "u": {"format": "Avro/1.11.1", "schema": {"type": "string"}},
+        "u": {"format": "Avro/1.11.1", "schema": {"type": "int" if seed == 3 else "string"}},
         "a:b": {"versions": versions},
         "my~s": {"versions": versions},
     }
@@ -224,7 +228,11 @@ def test_events(loaded):
     told = [row["event"] for row in change_events(loaded.spark, loaded.settings, 0, 2, FEEDS).collect()]
     source = loaded.settings.events_source
     assert [event for _, event in loaded.model.answer(lambda view: list(quick_events.change_events(view, source, 0)))] == told
-    assert {json.loads(event)["id"].split("-")[0] for event in told} == {"1", "2"}
+    events = [json.loads(event) for event in told]
+    assert {event["id"].split("-")[0] for event in events} == {"1", "2"}
+    changes = [(event["type"], event["data"]["compatibility"]) for event in events if "compatibility" in event.get("data", {})]
+    assert {type_ for type_, _ in changes} == {"io.xregistry.version.created", "io.xregistry.version.updated"}
+    assert {who for _, change in changes for who in change.get("endpoints", {})} == {"producers", "consumers"}
 
 
 def test_snapshots(loaded):
