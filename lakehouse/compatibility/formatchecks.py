@@ -78,7 +78,7 @@ def _protobuf(document: Any, _: str) -> None:
 
 
 def _xml(document: Any, _: str) -> None:
-    XmlDocument(document).check_names()
+    XmlDocument(document).check()
 
 
 def _structure(document: Any, _: str) -> None:

@@ -5,13 +5,14 @@ An object is open where nothing else is said, as in JSON Schema: members may com
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 
 from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
-from lakehouse.compatibility.limits import Malformed, StepBudget
+from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 
 _WIDER = {
     "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
@@ -34,6 +35,9 @@ _TYPES = frozenset(
     {*_WIDER, "any", "array", "boolean", "choice", "decimal", "float8", "int128", "map", "null", "number", "object", "set",
      "string", "tuple", "uint128"}
 )  # fmt: skip
+_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_SORTS = frozenset({"type", "$ref", "$extends", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"})  # say what a type is
+_NEEDS = {"array": "items", "set": "items", "map": "values", "choice": "choices", "tuple": "tuple"}
 _READ = frozenset({"type", "properties", "required", "items", "values", "enum", "const", "additionalProperties", "definitions"})
 
 
@@ -170,6 +174,7 @@ def check_structure(document: dict[str, Any]) -> None:
 
     Raises:
         Malformed: a part of it is not of JSON Structure.
+        Unreadable: it imports another document.
     """
     left: list[tuple[str, Any]] = [("", document)]
     while left:
@@ -182,7 +187,10 @@ def check_structure(document: dict[str, Any]) -> None:
 
 
 def _types_within(pointer: str, schema: dict[str, Any], root: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    kinds = schema.get("type", [])
+    _check_keywords(pointer, schema, root)
+    kinds = schema.get("type", "any")
+    if kinds == []:
+        raise Malformed(f"{pointer}/type is an empty list")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if isinstance(kind, dict) and "$ref" in kind:
             _followed(kind, root)
@@ -194,11 +202,70 @@ def _types_within(pointer: str, schema: dict[str, Any], root: dict[str, Any]) ->
         members = schema.get(name, {})
         if not isinstance(members, dict):
             raise Malformed(f"{pointer}/{name} is no object")
+        wrong = next((member for member in members if not _IDENTIFIER.fullmatch(member)), None)
+        if wrong is not None:
+            raise Malformed(f"{pointer}/{name}: {wrong[:40]!r} is no identifier")
         yield from ((f"{pointer}/{name}/{member}", one) for member, one in members.items())
     yield from ((f"{pointer}/{name}", schema[name]) for name in ("items", "values") if name in schema)
-    if "enum" in schema and not (isinstance(schema["enum"], list) and schema["enum"]):
-        raise Malformed(f"{pointer}/enum: values of an enumeration are a list")
     yield from _definitions(f"{pointer}/definitions", schema.get("definitions", {}))
+
+
+def _check_keywords(pointer: str, schema: dict[str, Any], root: dict[str, Any]) -> None:
+    """Check what a type needs, and the values of its keywords."""
+    imported = next((one for one in ("$import", "$importdefs") if one in schema), None)
+    if imported is not None:
+        raise Unreadable(f"`{imported}` is not followed")
+    if pointer and _SORTS.isdisjoint(schema):
+        raise Malformed(f"{pointer} has no `type`")
+    kind = schema.get("type")
+    needed = _NEEDS.get(kind) if isinstance(kind, str) else None
+    if needed is not None and needed not in schema:
+        raise Malformed(f"{pointer or '/'}: the type {kind} needs `{needed}`")
+    for keyword, (is_allowed, what) in _KEYWORDS.items():
+        if keyword in schema and not is_allowed(schema[keyword]):
+            raise Malformed(f"{pointer}/{keyword}: {str(schema[keyword])[:40]} is not {what}")
+    for keyword in ("required", "tuple"):
+        if keyword in schema:
+            _check_members_named(pointer, keyword, schema)
+    extended = schema.get("$extends", [])
+    for reference in extended if isinstance(extended, list) else [extended]:
+        _followed({"$ref": reference}, root)
+
+
+def _check_members_named(pointer: str, keyword: str, schema: dict[str, Any]) -> None:
+    """Check that members that `required` or `tuple` names are declared, unless a base may declare them."""
+    required, properties = schema[keyword], schema.get("properties", {})
+    names = (
+        [name for one in required for name in (one if isinstance(one, list) else [one])] if isinstance(required, list) else [0]
+    )
+    if not all(isinstance(name, str) for name in names):
+        raise Malformed(f"{pointer}/{keyword}: these are no names of members")
+    missing = [name for name in names if "$extends" not in schema and isinstance(properties, dict) and name not in properties]
+    if missing:
+        raise Malformed(f"{pointer}/{keyword}: {missing[0][:40]} is none of the `properties`")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_values(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and len(set(map(_value_text, value))) == len(value)
+
+
+_COUNT = (_is_count, "a number from 0 on")
+_FLAG = (lambda value: isinstance(value, bool), "true or false")
+_TEXT = (lambda value: isinstance(value, str), "text")
+# What the values of keywords are; of others, such as the limits of a number, which depend on the type, nothing is checked.
+_KEYWORDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda value: isinstance(value, str) and _IDENTIFIER.fullmatch(value) is not None, "an identifier"),
+    "enum": (_are_values, "a list of values, each once"),
+    "additionalProperties": (lambda value: isinstance(value, bool | dict), "true, false or a type"),
+    "abstract": _FLAG,
+    "uniqueItems": _FLAG,
+    "pattern": _TEXT,
+    "description": _TEXT,
+} | dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _COUNT)
 
 
 def _definitions(pointer: str, namespace: Any) -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -28,16 +31,57 @@ _SEPARATE = frozenset(
     {*_WIDER, "boolean", "decimal", "date", "dateTime", "time", "float", "double", "duration", "base64Binary", "hexBinary"}
 )
 
-_ELEMENTS = frozenset(
-    {"all", "alternative", "annotation", "any", "anyAttribute", "appinfo", "assert", "assertion", "attribute", "attributeGroup",
-     "choice", "complexContent", "complexType", "defaultOpenContent", "documentation", "element", "enumeration",
-     "explicitTimezone", "extension", "field", "fractionDigits", "group", "import", "include", "key", "keyref", "length", "list",
-     "maxExclusive", "maxInclusive", "maxLength", "minExclusive", "minInclusive", "minLength", "notation", "openContent",
-     "override", "pattern", "redefine", "restriction", "schema", "selector", "sequence", "simpleContent", "simpleType",
-     "totalDigits", "union", "unique", "whiteSpace"}
+# What each element of XML Schema may hold (structures, 3.2 to 3.16), as kinds that are followed by a blank; annotations apart.
+_ATTRIBUTES = "(attribute |attributeGroup )*(anyAttribute )?(assert )*"
+_MODEL = "(group |all |choice |sequence )?"
+_PARTICLES = "(element |group |choice |sequence |any )*"
+_FACETS = (
+    "assertion", "enumeration", "explicitTimezone", "fractionDigits", "length", "maxExclusive", "maxInclusive", "maxLength",
+    "minExclusive", "minInclusive", "minLength", "pattern", "totalDigits", "whiteSpace",
 )  # fmt: skip
-_GLOBAL = frozenset({"attribute", "attributeGroup", "complexType", "element", "group", "notation", "simpleType"})
-_SAID = frozenset({"appinfo", "documentation"})  # may hold anything
+_GLOBAL = ("attribute", "attributeGroup", "complexType", "element", "group", "notation", "simpleType")
+_HOLDS = {
+    "schema": "((include|import|redefine|override) )*(defaultOpenContent )?((" + "|".join(_GLOBAL) + ") )*",
+    "annotation": "(appinfo |documentation )*",
+    "element": "(simpleType |complexType )?(alternative )*(unique |key |keyref )*",
+    "attribute": "(simpleType )?",
+    "complexType": f"simpleContent |complexContent |(openContent )?{_MODEL}{_ATTRIBUTES}",
+    "simpleContent": "restriction |extension ",
+    "complexContent": "restriction |extension ",
+    "extension": f"(openContent )?{_MODEL}{_ATTRIBUTES}",
+    "restriction": f"(openContent )?{_MODEL}{_ATTRIBUTES}|(simpleType )?(({'|'.join(_FACETS)}) )*{_ATTRIBUTES}",
+    "simpleType": "restriction |list |union ",
+    "list": "(simpleType )?",
+    "union": "(simpleType )*",
+    "group": "(all |choice |sequence )?",
+    "all": "(element |any |group )*",
+    "choice": _PARTICLES,
+    "sequence": _PARTICLES,
+    "attributeGroup": "(attribute |attributeGroup )*(anyAttribute )?",
+    "unique": "selector (field )+",
+    "key": "selector (field )+",
+    "keyref": "selector (field )+",
+    "alternative": "(simpleType |complexType )?",
+    "openContent": "(any )?",
+    "defaultOpenContent": "any ",
+    "redefine": "((simpleType|complexType|group|attributeGroup) )*",
+    "override": "((" + "|".join(_GLOBAL) + ") )*",
+} | dict.fromkeys((*_FACETS, "any", "anyAttribute", "assert", "field", "import", "include", "notation", "selector"), "")
+_NEEDS = {
+    "extension": ("base",), "selector": ("xpath",), "field": ("xpath",), "keyref": ("name", "refer"), "notation": ("name",),
+    "include": ("schemaLocation",), "redefine": ("schemaLocation",), "override": ("schemaLocation",),
+} | dict.fromkeys((one for one in _FACETS if one != "assertion"), ("value",))  # fmt: skip
+# Attributes that name something: what it is; None: depends on the element.
+_NAMING = {"type": "type", "base": "type", "itemType": "type", "memberTypes": "type", "substitutionGroup": "element", "ref": None}
+_BUILT_IN = frozenset(
+    {*_WIDER, "anyAtomicType", "anySimpleType", "anyType", "anyURI", "base64Binary", "boolean", "date", "dateTime",
+     "dateTimeStamp", "dayTimeDuration", "decimal", "double", "duration", "ENTITIES", "ENTITY", "error", "float", "gDay",
+     "gMonth", "gMonthDay", "gYear", "gYearMonth", "hexBinary", "ID", "IDREF", "IDREFS", "language", "Name", "NCName",
+     "negativeInteger", "NMTOKEN", "NMTOKENS", "nonPositiveInteger", "NOTATION", "QName", "string", "time", "yearMonthDuration"}
+)  # fmt: skip
+_HOLD_GLOBALS = ("schema", "redefine", "override")
+_ELSEWHERE = ("include", "redefine", "override")  # with them, declarations may be in another document
+_NCNAME = re.compile(r"[^\W\d][\w.\-·]*")
 
 
 class _Part(NamedTuple):
@@ -73,6 +117,7 @@ class XmlDocument:
             self.root = ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
         except ElementTree.ParseError as error:
             raise Malformed(f"the schema is not XML: {error}") from error
+        self._text = text
         if self.root.tag != f"{_XSD}schema":
             raise Malformed("the root is no schema of XML Schema")
         self.elements: dict[str, Any] = {}
@@ -91,23 +136,52 @@ class XmlDocument:
                 rest.append(_text(one))
         self.rest = " ".join(sorted(rest))
 
-    def check_names(self) -> None:
-        """Check that elements are those of XML Schema, and that what is declared at the top has a name.
+    def check(self) -> None:
+        """Check each element: what it holds, its attributes, and that what it names is declared, unless it may be elsewhere.
 
         Raises:
-            Malformed: one is not.
+            Malformed: one breaks a rule.
         """
-        for one in self.root:
-            if _kind(one) in _GLOBAL and not one.get("name"):
-                raise Malformed(f"a global `{_kind(one)}` without a name")
-        left = [self.root]
+        prefixes = self._prefixes()
+        left: list[tuple[Any, bool]] = [(self.root, False)]
         while left:
-            node = left.pop()
-            if _kind(node) not in _ELEMENTS:
-                raise Malformed(f"`{_kind(node)}` is no element of XML Schema")
-            if _kind(node) == "attribute" and not (node.get("name") or node.get("ref")):
-                raise Malformed("an attribute without a name")
-            left.extend(() if _kind(node) in _SAID else node)
+            node, is_global = left.pop()
+            _check_element(node, is_global=is_global)
+            if prefixes is not None:
+                self._check_names_in(node, prefixes)
+            left += [(one, _kind(node) in _HOLD_GLOBALS) for one in node if _kind(one) != "annotation"]
+        declared = [("type" if one in ("simpleType", "complexType") else one, node.get("name"))
+                    for node in self.root if (one := _kind(node)) in _GLOBAL]  # fmt: skip
+        again = next((one for one, count in Counter(declared).items() if count > 1), None)
+        if again is not None:
+            raise Malformed(f"the {again[0]} {again[1]} is declared twice")
+
+    def _prefixes(self) -> dict[str, str] | None:
+        """Return the namespaces by prefix; None: a prefix means several, so that names cannot be followed here."""
+        found: dict[str, str] = {"xml": "http://www.w3.org/XML/1998/namespace"}
+        for _, (prefix, uri) in ElementTree.iterparse(io.StringIO(self._text), events=("start-ns",)):  # noqa: S314 - as above
+            if found.setdefault(prefix, uri) != uri:
+                return None
+        return found
+
+    def _check_names_in(self, node: Any, prefixes: dict[str, str]) -> None:
+        for attribute, what in _NAMING.items():
+            for name in (node.get(attribute) or "").split():
+                prefix, _, local = name.rpartition(":")
+                if prefix and prefix not in prefixes:
+                    raise Malformed(f"`{attribute}` of {_shown(node)}: the prefix {prefix} is not declared")
+                self._check_declared(node, what or _kind(node), prefixes.get(prefix, ""), local)
+
+    def _check_declared(self, node: Any, what: str, namespace: str, name: str) -> None:
+        """Check that a name is one of XML Schema, or declared here; those of other documents are not followed."""
+        if namespace == _XSD[1:-1]:
+            is_there = what != "type" or name in _BUILT_IN
+        elif namespace != self.root.get("targetNamespace", "") or any(map(_is_elsewhere, self.root)):
+            return
+        else:
+            is_there = name in {"type": self.types, "element": self.elements}.get(what, {}) or f"{what} {name}" in self.groups
+        if not is_there:
+            raise Malformed(f"{_shown(node)} names the {what} {name}, which is not declared")
 
     def type_of(self, node: Any) -> Any:
         """Return the declaration of an element's type; its name, where that is of the specification; None: any."""
@@ -243,6 +317,77 @@ class XmlComparison:
 
     def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
         return DirectionResult(path, kind, what, answer, answer, because)
+
+
+def _is_elsewhere(node: Any) -> bool:
+    """Return whether another document may declare names of this one."""
+    return _kind(node) in _ELSEWHERE or (_kind(node) == "import" and not node.get("namespace"))
+
+
+def _check_element(node: Any, *, is_global: bool) -> None:
+    """Check what an element holds, and its attributes."""
+    kind = _kind(node)
+    if kind not in _HOLDS:
+        raise Malformed(f"`{kind}` is no element of XML Schema")
+    children = [_kind(one) for one in node if kind == "annotation" or _kind(one) != "annotation"]
+    if not re.fullmatch(_HOLDS[kind], "".join([f"{one} " for one in children])):
+        unknown = next((one for one in children if one not in _HOLDS), None)
+        if unknown is not None:
+            raise Malformed(f"`{unknown}` is no element of XML Schema")
+        raise Malformed(f"{_shown(node)} must not hold: {', '.join(children) or 'nothing'}")
+    missing = next((name for name in _NEEDS.get(kind, ()) if node.get(name) is None), None)
+    if missing is not None:
+        raise Malformed(f"{_shown(node)} needs the attribute `{missing}`")
+    name = node.get("name")
+    if name is not None and not _NCNAME.fullmatch(name):
+        raise Malformed(f"{name!r} is no name")
+    if is_global and kind in _GLOBAL and name is None:
+        raise Malformed(f"a global `{kind}` without a name")
+    if not is_global:
+        _check_local(node, kind)
+    elif kind in ("group", "attributeGroup") and node.get("ref") is not None:
+        raise Malformed(f"a global {kind} has no `ref`")
+    _check_types(node, kind, children)
+    _check_occurrence(node)
+
+
+def _check_local(node: Any, kind: str) -> None:
+    if kind in ("element", "attribute") and (node.get("name") is None) == (node.get("ref") is None):
+        raise Malformed(f"the {kind} needs either a name or a `ref`")
+    if kind in ("group", "attributeGroup") and node.get("ref") is None:
+        raise Malformed(f"a {kind} within a type needs a `ref`")
+
+
+def _check_types(node: Any, kind: str, children: list[str]) -> None:
+    """Check that a type is given once, and where one is needed."""
+    inline = [one for one in children if one in ("simpleType", "complexType")]
+    if kind in ("element", "attribute") and inline and node.get("type") is not None:
+        raise Malformed(f"{_shown(node)} has a `type` and holds another one")
+    if kind in ("element", "attribute") and node.get("default") is not None and node.get("fixed") is not None:
+        raise Malformed(f"{_shown(node)} has both `default` and `fixed`")
+    given = {"list": "itemType", "restriction": "base"}.get(kind)
+    if given is not None and not inline and node.get(given) is None:
+        raise Malformed(f"the {kind} needs `{given}` or a type within")
+    if kind == "list" and inline and node.get("itemType") is not None:
+        raise Malformed("a list has `itemType` and holds another one")
+    if kind == "union" and not inline and not node.get("memberTypes"):
+        raise Malformed("a union needs `memberTypes` or types within")
+
+
+def _check_occurrence(node: Any) -> None:
+    least, most = node.get("minOccurs", "1").strip(), node.get("maxOccurs", "1").strip()
+    if not least.isdecimal() or not (most.isdecimal() or most == "unbounded"):
+        raise Malformed(f"{_shown(node)}: {least} to {most} is no number of times")
+    if most != "unbounded" and int(least) > int(most):
+        raise Malformed(f"{_shown(node)}: at least {least} times is more than at most {most} times")
+    if node.get("use", "optional") not in ("optional", "prohibited", "required"):
+        raise Malformed(f"{_shown(node)}: `use` is optional, prohibited or required")
+
+
+def _shown(node: Any) -> str:
+    """Return an element as people read it: its kind, and its name or what it refers to."""
+    name = node.get("name") or node.get("ref")
+    return f"{_kind(node)} {name}" if name else f"the {_kind(node)}"
 
 
 def _kind(node: Any) -> str:
