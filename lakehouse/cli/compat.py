@@ -47,6 +47,7 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
     Exit code 4 if readers or writers that stay with A break.
     """
     from lakehouse.compatibility import Answer, judge
+    from lakehouse.dialects.schemadocuments import family_of_format
     from lakehouse.domain.versionchanges import judge_leaves
 
     old, new = _sides(context, before, after, at)
@@ -55,7 +56,10 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
     if old.leaves is not None:
         judgement = judge_leaves(old.leaves, new.leaves or {})
     else:
-        judgement = judge(old.document, new.document, format_ or new.format or old.format)
+        named = format_ or new.format or old.format
+        if family_of_format(named, new.document) == "unknown":
+            raise click.UsageError(f"The format of {new.name} is not known. Name it, such as --format JsonSchema.")
+        judgement = judge(old.document, new.document, named)
     breaks = judgement.strictly if strict else judgement.breaks
     if context.as_json:
         told = {"before": old.name, "after": new.name, "breaks": breaks.as_json(), "strictly": judgement.strictly.as_json()}

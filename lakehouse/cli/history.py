@@ -20,6 +20,7 @@ from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message
 
 if TYPE_CHECKING:
+    from lakehouse.domain.diff import Difference
     from lakehouse.readmodel.snapshotview import View
 
 
@@ -189,11 +190,19 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     else:
         registry = ["registryid"] if several else []
         columns = ["class", *registry, "kind", "xid", "change", "pointer", "before", "after", "rule"]
-        show_table(columns, ([printable(str(one.as_json()[name] or "")) for name in columns] for one in shown))
+        show_table(columns, (_cells(one, columns) for one in shown))
         for one in shown:
             if one.is_about_schema:
                 click.echo(printable(f"{one.xid}{one.pointer}: {one.told}"))
     return BREAKING if breaking and breaks else 0
+
+
+def _cells(one: Difference, columns: list[str]) -> list[str]:
+    """Return a row of `lakehouse diff`; what is in the document of a schema is printed below the table."""
+    values = one.as_json()
+    if one.is_about_schema and one.pointer not in ("/dataschemauri", "/dataschemaxid", "/defaultversionid"):
+        values |= {"before": "(below)", "after": "(below)"}
+    return [printable(str(values[name] or "")) for name in columns]
 
 
 def _of_several_registries(context: Context, found: list[Any], *, are_documents: bool) -> bool:

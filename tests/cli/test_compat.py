@@ -49,6 +49,15 @@ def test_the_same_schema_breaks_nobody(compat):
     assert (ran.return_value, ran.output.splitlines()[0]) == (0, "No difference that matters.")
 
 
+def test_a_file_whose_format_does_not_show_needs_its_name(compat, tmp_path):
+    for name, kind in (("old.json", "integer"), ("new.json", "string")):
+        (tmp_path / name).write_text(f'{{"properties": {{"n": {{"type": "{kind}"}}}}}}', encoding="utf-8")
+    ran = compat(str(tmp_path / "old.json"), str(tmp_path / "new.json"))
+    assert "new.json is not known. Name it, such as --format JsonSchema." in str(ran.exception)
+    ran = compat(str(tmp_path / "old.json"), str(tmp_path / "new.json"), "--format", "JsonSchema")
+    assert "breaking   /n: was integer, is string." in ran.output
+
+
 def test_a_format_that_is_not_compared_is_unknown_and_fails_nothing(compat):
     ran = compat("old.avsc", "new.avsc", "--format", "Thrift")
     assert ran.return_value == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from lakehouse.domain.diff import differences
+from lakehouse.query.documentdiff import diff_files
 from lakehouse.readmodel.broken import with_endpoints
+from lakehouse.settings import read_settings
 
 SCHEMA, PLACED, BASED = "/schemagroups/g/schemas/s", "/messagegroups/orders/messages/placed", "/messagegroups/more/messages/based"
 ENTITIES = {
@@ -62,3 +65,19 @@ def test_a_change_names_the_endpoints_at_which_it_breaks_someone(versionid, befo
 
 def test_a_change_that_breaks_nobody_names_no_endpoint():
     assert told("2", A, A + ',{"name":"c","type":"int","default":0}') == "/c: came: int with a default."
+
+
+def test_differences_of_documents_name_the_endpoints_of_the_later_ones(tmp_path):
+    def document(*fields: str) -> str:
+        version = {"format": "Avro/1.11", "schema": json.loads(AVRO % ",".join(fields))}
+        group = {"messages": {"placed": {"dataschemaformat": "Avro/1.11", "dataschemauri": SCHEMA}}}
+        endpoints = {"in": {"usage": ["producer"], "messagegroups": ["/messagegroups/orders"]}, "apart": {"usage": ["producer"]}}
+        schemas = {"g": {"schemas": {"s": {"versions": {"1": version}}}}}
+        members = {"endpoints": endpoints, "messagegroups": {"orders": group}, "schemagroups": schemas}
+        return json.dumps({"specversion": "1.0-rc2", "registryid": "shop", **members})
+
+    for name, fields in (("old", (A,)), ("new", (A, B))):
+        (tmp_path / f"{name}.json").write_text(document(*fields), encoding="utf-8")
+    found = diff_files(read_settings(), str(tmp_path / "old.json"), str(tmp_path / "new.json"))
+    (one,) = [one for one in found if one.kind == "schemaversion"]
+    assert one.told.endswith("as it has no default. It breaks producers at /endpoints/in.")
