@@ -23,7 +23,7 @@ from lakehouse.domain.events import (
     parts_of,
 )  # fmt: skip
 from lakehouse.domain.versionchanges import VERSION_KINDS
-from lakehouse.readmodel.broken import ReferringBodies, broken_endpoints
+from lakehouse.readmodel.broken import ReferringBodies, endpoints_broken_by
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, table_name
 from lakehouse.text.names import JsonText, RegistryId, Xid
@@ -43,7 +43,7 @@ _PART_COLUMNS = (
     "snapshot_id long, registryid string, entity string, subject string, action string, names array<string>, time string, "
     "compatibility string"
 )
-# Of these entities, what `broken_endpoints` looks up: XIDs, references, default Versions and usage.
+# Of these entities, what `endpoints_broken_by` looks up: XIDs, references, default Versions and usage.
 _REFERRING = ("endpoint", "schema", "schemaversion", "version")
 _OF_VERSION = ("basemessage", "dataschemauri", "dataschemaxid")
 _BrokenAt = dict[tuple[int, RegistryId, str], Endpoints]  # by snapshot, registry and subject
@@ -138,7 +138,7 @@ def _broken_endpoints(log: DataFrame, changed: DataFrame) -> _BrokenAt:
         events = [event_of([SubjectChange(*row[1:])]) for row in rows if row["snapshot_id"] == snapshot_id]
         references = ReferringBodies(_references_at(log, snapshot_id, {one.registryid for one in events}))
         for one in events:
-            endpoints = broken_endpoints(references, one.registryid, Xid(one.subject), one.broken)
+            endpoints = endpoints_broken_by(references, one.registryid, Xid(one.subject), one.broken)
             found[snapshot_id, one.registryid, one.subject] = endpoints
     return found
 

@@ -14,7 +14,7 @@ from lakehouse.readmodel.snapshotview import Entity, EntityReferences, Reference
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import split_version, xid_of_group, xid_of_resource, xid_of_version
 
-_ROLES = {"producers": ("producer",), "consumers": ("consumer", "subscriber")}
+_ROLES = {"producers": frozenset({"producer"}), "consumers": frozenset({"consumer", "subscriber"})}
 _MOST_SHOWN = 5
 
 
@@ -59,13 +59,13 @@ def with_endpoints(references: EntityReferences, one: Difference) -> Difference:
     if not one.is_about_schema or not broken:
         return one
     sentences = []
-    for who, xids in broken_endpoints(references, one.registryid, one.xid, broken).items():
+    for who, xids in endpoints_broken_by(references, one.registryid, one.xid, broken).items():
         more = f" and {len(xids) - _MOST_SHOWN} more" if len(xids) > _MOST_SHOWN else ""
         sentences.append(f"It breaks {who} at {', '.join(xids[:_MOST_SHOWN])}{more}.")
     return replace(one, told=" ".join([one.told, *sentences]))
 
 
-def broken_endpoints(
+def endpoints_broken_by(
     references: EntityReferences, registryid: RegistryId, xid: Xid, broken: Iterable[str]
 ) -> dict[str, list[Xid]]:
     """Return the endpoints at which a change breaks clients, by `producers` and `consumers`; who has none is left out.
@@ -76,12 +76,9 @@ def broken_endpoints(
         xid: a message, a schema, or a Version of one.
         broken: who breaks, `producers` or `consumers`.
     """
-    groups = sorted({xid_of_group(message) for message in _messages_with(references, registryid, xid)})
+    groups = sorted({xid_of_group(message) for message in messages_changed_by(references, registryid, xid)})
     endpoints = {endpoint.xid: endpoint for group in groups for endpoint in carrying(references, registryid, group)}
-    found = {
-        who: [xid for xid, one in sorted(endpoints.items()) if set(_ROLES[who]) & set(one.attributes.get("usage") or ())]
-        for who in broken
-    }
+    found = {who: [xid for xid, one in sorted(endpoints.items()) if is_endpoint_of(one, who)] for who in broken}
     return {who: xids for who, xids in found.items() if xids}
 
 
@@ -106,7 +103,7 @@ def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Se
         earlier = None if ancestor is None else view.entity(registryid, ancestor)
         change = version_change(entity.kind, earlier.xid, earlier.body, entity.body) if earlier is not None else None
         if change is not None:
-            endpoints = broken_endpoints(view, registryid, xid, change.broken)
+            endpoints = endpoints_broken_by(view, registryid, xid, change.broken)
             found.append({"version": xid} | change.as_json() | {"endpoints": endpoints})
     return found
 
@@ -118,7 +115,13 @@ def _shown_version(view: View, registryid: RegistryId, schema: Xid) -> Xid:
     return xid_of_version(schema, None if holder is None else holder.attributes.get("defaultversionid"))
 
 
-def _messages_with(references: EntityReferences, registryid: RegistryId, xid: Xid) -> set[Xid]:
+def is_endpoint_of(endpoint: Entity, who: str) -> bool:
+    """Return whether `producers` or `consumers` are clients of an endpoint; one that says no `usage` may have both."""
+    usage = endpoint.attributes.get("usage")
+    return not usage or not _ROLES[who].isdisjoint(usage)
+
+
+def messages_changed_by(references: EntityReferences, registryid: RegistryId, xid: Xid) -> set[Xid]:
     """Return the messages that a change is about: the message itself or those that name the schema, and all based on them."""
     holder, versionid = split_version(xid)
     if xid_of_group(xid).startswith(("/messagegroups/", "/endpoints/")):

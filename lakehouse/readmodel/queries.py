@@ -18,7 +18,7 @@ from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Leave
 from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoints, cloudevents
 from lakehouse.domain.leaves import leaves_of_body
 from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of
-from lakehouse.readmodel.broken import broken_endpoints, with_endpoints
+from lakehouse.readmodel.broken import endpoints_broken_by, with_endpoints
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
@@ -88,7 +88,7 @@ def change_events(
 
 
 def _endpoints_of(state: View, event: ChangeEvent) -> Endpoints:
-    return broken_endpoints(state, event.registryid, Xid(event.subject), event.broken)
+    return endpoints_broken_by(state, event.registryid, Xid(event.subject), event.broken)
 
 
 def _changed_in(view: View) -> Iterator[Changed]:
@@ -103,7 +103,7 @@ def _changed_in(view: View) -> Iterator[Changed]:
         (view.snapshot_id,),
     ).fetchall()
     for *row, before, op in rows:
-        changed = Changed._make((*row, None if op == "delete" else before))
+        changed = Changed(*row, before=None if op == "delete" else before)
         is_new = changed.kind in VERSION_KINDS and changed.before is None and changed.op != "delete"
         ancestor = ancestor_of(changed.xid, changed.body) if is_new and changed.body is not None else None
         earlier = None if ancestor is None else view.entity(changed.registryid, ancestor)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.log.snapshotfacts import Snapshot
+from lakehouse.readmodel.broken import is_endpoint_of, messages_changed_by
 from lakehouse.readmodel.flattened import carrying
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.pagecontext import Page, PageContext
@@ -47,31 +48,31 @@ class FeedEntry(NamedTuple):
 
 
 def broken_endpoints(book: PageContext, differences: Iterable[Difference]) -> list[BrokenEndpoint]:
-    """List the endpoints that differences break: those with most messages first.
+    """List the endpoints that differences of messages and within schemas break: those with most messages first.
 
     An endpoint of producers breaks by what breaks producers, one of consumers or subscribers by what breaks consumers; one that
     says no `usage`, by either.
     """
     found: dict[tuple[str, Xid], BrokenEndpoint] = {}
     for one in differences:
-        if one.class_ != _BREAKING or one.kind != "message":
+        if one.class_ != _BREAKING or not (one.kind == "message" or one.is_about_schema):
             continue
-        group = xid_of_group(one.xid)
-        key = ("carrying", one.registryid, group)
-        for endpoint in book.remember(key, partial(carrying, book.view, one.registryid, group), 200):
-            if _breaks(one, endpoint.attributes.get("usage") or []):
-                owner = book.overview.owner(endpoint.registryid, endpoint.xid)
-                broken = found.setdefault((endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], one))
-                if one.xid not in broken.messages:
-                    broken.messages.append(one.xid)
+        messages = [one.xid] if one.kind == "message" else sorted(messages_changed_by(book.view, one.registryid, one.xid))
+        for message in messages:
+            group = xid_of_group(message)
+            key = ("carrying", one.registryid, group)
+            for endpoint in book.remember(key, partial(carrying, book.view, one.registryid, group), 200):
+                if _breaks(one, endpoint):
+                    owner = book.overview.owner(endpoint.registryid, endpoint.xid)
+                    broken = found.setdefault((endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], one))
+                    if message not in broken.messages:
+                        broken.messages.append(message)
     return sorted(found.values(), key=lambda one: (-len(one.messages), one.endpoint.registryid, one.endpoint.xid))
 
 
-def _breaks(one: Difference, usage: list[str]) -> bool:
-    for_producers, for_consumers = (side == _BREAKING for side in (one.for_producers, one.for_consumers))
-    if not usage:
-        return for_producers or for_consumers
-    return (for_producers and "producer" in usage) or (for_consumers and bool({"consumer", "subscriber"} & set(usage)))
+def _breaks(one: Difference, endpoint: Entity) -> bool:
+    sides = (("producers", one.for_producers), ("consumers", one.for_consumers))
+    return any(effect == _BREAKING and is_endpoint_of(endpoint, who) for who, effect in sides)
 
 
 def feed_page(book: PageContext, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
