@@ -28,7 +28,7 @@ OPAQUE = (
     ("unevaluatedItems",), ("unevaluatedProperties",),
 )  # fmt: skip
 _OPAQUE = frozenset(names[0] for names in OPAQUE)
-# Of these, what they mean depends on what stands next to them.
+# What these mean depends on their neighbours.
 DEPENDENT = frozenset({"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"})
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 _MEMBERS = frozenset({"properties", "patternProperties", "additionalProperties", "required"})
@@ -178,7 +178,7 @@ class JsonDocument:
         self.is_old = any(one in draft or one.replace("-0", "-") in draft for one in _OLD_DRAFTS)
         self._id = str(own.get("$id") or own.get("id") or "").partition("#")[0]
         has_inner = self.text.count(b'"$id":') > ("$id" in own)
-        # Of each embedded schema its absolute URI; None: one has references of its own that its `$id` changes.
+        # Of each embedded schema its absolute URI; None: one has references that its `$id` changes.
         self._embedded: dict[str, Any] | None = self._find_embedded() if has_inner else {}
         self.shapes: dict[tuple[int, ...], Shape] = {}
 

@@ -235,10 +235,9 @@ def _check_keywords(pointer: str, schema: dict[str, Any], root: dict[str, Any]) 
 def _check_members_named(pointer: str, keyword: str, schema: dict[str, Any]) -> None:
     """Check that members that `required` or `tuple` names are declared, unless a base may declare them."""
     required, properties = schema[keyword], schema.get("properties", {})
-    names = (
-        [name for one in required for name in (one if isinstance(one, list) else [one])] if isinstance(required, list) else [0]
-    )
-    if not all(isinstance(name, str) for name in names):
+    members = required if isinstance(required, list) else [required]
+    names: list[Any] = [name for one in members for name in (one if isinstance(one, list) else [one])]
+    if members is not required or not all(isinstance(name, str) for name in names):
         raise Malformed(f"{pointer}/{keyword}: these are no names of members")
     missing = [name for name in names if "$extends" not in schema and isinstance(properties, dict) and name not in properties]
     if missing:
@@ -285,7 +284,7 @@ def _root_of(document: dict[str, Any]) -> Any:
 
 
 def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """Return the type that a schema refers to, with what stands next to the reference left out."""
+    """Return the type that a schema refers to, without what is next to the reference."""
     for _ in range(20):
         if not isinstance(schema, dict):
             raise Malformed("a type that is no object, or a reference that leads to none")

@@ -213,7 +213,7 @@ class XmlComparison:
         self._seen: set[tuple[int, int]] = set()
 
     def compare(self) -> Iterator[DirectionResult]:
-        """Compare all global elements; what stands next to them is the same or unknown."""
+        """Compare all global elements; what is next to them is the same or unknown."""
         for name, node in self._writer.elements.items():
             other = self._reader.elements.get(name)
             if other is None:

@@ -103,7 +103,7 @@ def _changed_in(view: View) -> Iterator[Changed]:
         (view.snapshot_id,),
     ).fetchall()
     for *row, before, op in rows:
-        changed = Changed(*row, before=None if op == "delete" else before)
+        changed = Changed._make((*row, None if op == "delete" else before, None))
         is_new = changed.kind in VERSION_KINDS and changed.before is None and changed.op != "delete"
         ancestor = ancestor_of(changed.xid, changed.body) if is_new and changed.body is not None else None
         earlier = None if ancestor is None else view.entity(changed.registryid, ancestor)

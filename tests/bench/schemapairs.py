@@ -90,8 +90,8 @@ def main(fields: int) -> None:
     table = Table(
         "format", "compare", "read both", "orjson.loads of both", "judged before", title=f"µs a pair of {fields} fields"
     )
-    for format_, pair in (("Avro", avro_pair(fields)), ("JsonSchema", json_pair(fields)), ("Protobuf", proto_pair(fields))):
-        pair = tuple(orjson.loads(orjson.dumps(one)) for one in pair)  # so that they share no parts
+    for format_, made in (("Avro", avro_pair(fields)), ("JsonSchema", json_pair(fields)), ("Protobuf", proto_pair(fields))):
+        pair = tuple(orjson.loads(orjson.dumps(one)) for one in made)  # so that they share no parts
         compare, read = both_ways(format_, *pair)
         texts = [orjson.dumps(one) for one in pair]
         assert judge(*pair, format_).differences
