@@ -13,7 +13,7 @@ import sys
 
 import click
 
-from lakehouse.cli.agents import mcp
+from lakehouse.cli.agents import codegen, mcp
 from lakehouse.cli.brokenrules import violations
 from lakehouse.cli.compat import compat
 from lakehouse.cli.console import Context, with_globals
@@ -36,7 +36,7 @@ from lakehouse.version import VERSION
 _COMMANDS = (
     ingest, validate, violations, rules, explain, demo,
     match, render, propose, replicate,
-    sql, show, search, export, serve, mcp, site, serve_sql, sql_user, completion,
+    sql, show, search, export, serve, mcp, codegen, site, serve_sql, sql_user, completion,
     snapshots, label, log, blame, diff, compat, changes,
     doctor, ddl, rebuild, migrate, maintain, backup, restore,
 )  # fmt: skip

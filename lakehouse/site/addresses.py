@@ -4,7 +4,9 @@
 
 An id keeps letters, digits, `.`, `_` and `-`; each other byte is `~` and two hexadecimal digits, so that a path holds nothing
 that a file system, a URL or HTML takes for something else. What is too long for a file name is cut, and ends with a digest of the
-whole. A part of a page (its second hundred of members, its history) has the page's name, `~` and a lower-case word.
+whole. Beside the
+HTML of a page is its Markdown (`.md`). A part of a page (its second hundred of members, its history) has the page's name, `~` and
+a lower-case word.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from typing import NamedTuple
 from lakehouse.text.names import RegistryId, Xid
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
-HOME, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
-    "index.html", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
+HOME, LLMS, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
+    "index.html", "llms.txt", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
 )  # fmt: skip
 TO, WITH = "~to~", "with"
 _LONGEST = 72  # a comparison of two Versions of an entity is one file name of three such ids, and file names have 255 bytes
 _DIGITS = 12
 _PLAIN = re.compile(r"\A[A-Za-z0-9._-]*\Z")
 _ESCAPE = re.compile(r"~([0-9A-F]{2})")
-_ENDING = re.compile(r"\.(html|json|txt)\Z")
+_ENDING = re.compile(r"\.(html|json|md|txt)\Z")
 _NAME = re.compile(
     r"\A(?P<name>.+?)(~(?P<part>history|compare|with|raw|p)(?P<of>[0-9A-Za-z~._-]*))?\.(?P<ending>html|json|txt)\Z"
 )

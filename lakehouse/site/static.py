@@ -23,7 +23,7 @@ from lakehouse.readmodel import ReadModel, View
 from lakehouse.settings import Settings
 from lakehouse.site.overview import Key, Overview, overview_of
 from lakehouse.site.pagecontext import PageContext, PageStyle
-from lakehouse.site.pages.contents import all_paths, find_page, paths_of_member
+from lakehouse.site.pages.contents import all_paths, beside, find_page, paths_of_member
 
 MANIFEST = "site.json"
 _FORMAT = 1
@@ -101,17 +101,22 @@ class Writer:
         self.written = 0
 
     def write(self, book: PageContext, path: str) -> None:
-        """Make a page, and write it when it is another one than before."""
+        """Make a page, and write it and its Markdown when they are other ones than before."""
         page = find_page(book, path)
-        if page is None:
-            return
-        digest = hashlib.blake2b(page.body, digest_size=12).hexdigest()
+        if page is not None:
+            self._write(path, page.body)
+            markdown = beside(page)
+            if markdown is not None and markdown.path not in self.found:  # of a page without a choice, that of its first one
+                self._write(markdown.path, markdown.body)
+
+    def _write(self, path: str, body: bytes) -> None:
+        digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         target = self.folder / path
         if self.known.get(path) != digest or not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            beside = target.with_name(target.name[:200] + ".~new")
-            beside.write_bytes(page.body)
-            os.replace(beside, target)
+            new = target.with_name(target.name[:200] + ".~new")
+            new.write_bytes(body)
+            os.replace(new, target)
             self.written += 1
         self.found[path] = digest
 

@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from lakehouse.site.markdown import escaped
 from lakehouse.site.textdiff import parts_apart, unquoted
 
 T = TypeVar("T")
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
     "json": "application/json; charset=utf-8",
     "txt": "text/plain; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -57,7 +59,7 @@ def environment() -> Environment:
     made.filters |= {
         "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
         "apart": apart,
-        "some": some, "quoted": shlex.quote,
+        "some": some, "quoted": shlex.quote, "markdown": markdown,
     }  # fmt: skip
     made.globals |= {"policy": POLICY}
     return made
@@ -136,6 +138,11 @@ def folded(text: str) -> Markup:
             made += escape(part) + Markup("<wbr>")
             part = ""
     return made + escape(part)
+
+
+def markdown(text: str) -> Markup:
+    """Write a text within a line of Markdown."""
+    return Markup(escaped(text))  # noqa: S704 - no HTML
 
 
 def grouped(number: int) -> str:

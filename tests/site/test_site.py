@@ -264,7 +264,7 @@ def test_a_second_run_writes_nothing_and_a_change_only_what_it_touches(tmp_path)
     assert not (site.folder / "reg-default/messagegroups/g1/g1.event4.html").exists()
     untouched = [f"reg-default/messagegroups/g{g}/g{g}.event{n}.html" for g in (0, 1) for n in (7, 8)]
     assert not touched & set(untouched)
-    assert after.deleted == 3  # the page, its JSON and what the search has of it
+    assert after.deleted == 5  # the page, the one beside its base, the Markdown of both, its JSON
     pages = pages_of(site.folder)
     assert broken_links(site.folder, pages) == []
 

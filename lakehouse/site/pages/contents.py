@@ -16,6 +16,7 @@ from lakehouse.site.addresses import (
     read,
     read_path,
 )
+from lakehouse.site.markdown import markdown_of
 from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
 from lakehouse.site.pages import consequences, entities, lists, map, messages, past, search, sidebyside, snapshotpages
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
@@ -42,6 +43,9 @@ def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = No
         return Page(path, asset(path.removeprefix("assets/")), MEDIA_TYPES[path.rpartition(".")[2]])
     if path == MISSING:
         return missing_page(book)
+    if path.endswith(".md"):
+        page = find_page(book, f"{path[:-3]}.html", query)
+        return None if page is None else beside(page)
     if path == search.INDEX:
         return None if book.style.is_served else search.search_index(book)
     if path == consequences.FEED:
@@ -56,6 +60,13 @@ def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = No
     if len(address.folder) > 1 or address.ending != "html":
         return None
     return _of_folder(book, address, path)
+
+
+def beside(page: Page) -> Page | None:
+    """Return the Markdown of a page of HTML; None: it has none."""
+    if page.path == MISSING or not page.path.endswith(".html"):
+        return None
+    return Page(f"{page.path[:-5]}.md", markdown_of(page.body.decode()).encode(), MEDIA_TYPES["md"])
 
 
 def missing_page(book: PageContext, path: str = MISSING) -> Page:
@@ -79,6 +90,8 @@ def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, s
         return None
     if name == addresses.HOME:
         return lists.home_page(book)
+    if name == addresses.LLMS:
+        return lists.home_page(book, "llms.txt", addresses.LLMS)._replace(media_type=MEDIA_TYPES["txt"])
     if name == addresses.SEARCH:
         number = query.get("page", "1")
         told = {one: query.get(one, "")[:400] for one in ("q", "group", "label", *search.FACETS)}
@@ -168,7 +181,7 @@ def all_paths(book: PageContext) -> Iterator[str]:
     """Give the paths of all pages of a static site but those of members of groups."""
     overview = book.overview
     yield from (f"assets/{name}" for name in ASSETS)
-    yield from (addresses.HOME, addresses.SEARCH, MISSING, search.INDEX)
+    yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
     yield from _numbered(addresses.MAP, map.count_pages(book), 1)
     yield from _numbered(addresses.FINDINGS, len(overview.findings_by_rule))
     yield from _numbered(addresses.DOCUMENTS, len(overview.documents))

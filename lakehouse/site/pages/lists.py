@@ -17,14 +17,14 @@ _MOST_ENTITIES = 200
 _BAR = 560  # width of the picture of protocols
 
 
-def home_page(book: PageContext) -> Page:
-    """Make the first page."""
+def home_page(book: PageContext, template: str = "home.html", path: str = HOME) -> Page:
+    """Make the first page, or `llms.txt`, which lists the same for programs."""
     overview = book.overview
     latest = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_SNAPSHOTS]
     severities = {name: sum(one["severity"] == name for one in overview.findings) for name in SEVERITIES}
     return book.page(
-        "home.html",
-        HOME,
+        template,
+        path,
         counts=[
             (overview.count("messages"), "message", "messages", "message"),
             (overview.count("messagegroups"), "message group", "message groups", "group"),
