@@ -1,4 +1,4 @@
-"""Client code for what a catalog describes: xrcg, a program of its own, generates it out of what `lakehouse serve` answers."""
+"""Client code for entities of a catalog: xrcg, another program, generates it from the answers of `lakehouse serve`."""
 
 from __future__ import annotations
 

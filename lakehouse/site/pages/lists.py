@@ -18,7 +18,7 @@ _BAR = 560  # width of the picture of protocols
 
 
 def home_page(book: PageContext, template: str = "home.html", path: str = HOME) -> Page:
-    """Make the first page, or `llms.txt`, which lists the same for programs."""
+    """Make the first page, or another file with its values, which a template names."""
     overview = book.overview
     latest = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_SNAPSHOTS]
     severities = {name: sum(one["severity"] == name for one in overview.findings) for name in SEVERITIES}
