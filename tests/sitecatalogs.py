@@ -158,7 +158,7 @@ def demo_documents() -> dict[str, Any]:
     return found
 
 
-def write_demo(folder: Path) -> Catalog:
+def write_demo(folder: Path, first_label: str = "spring") -> Catalog:
     """Write the demo with a past: first without the web, then with an older form of the orders, then as it is."""
     final = demo_documents()
     orders = "file:/catalog/orders.xreg.json"
@@ -173,7 +173,7 @@ def write_demo(folder: Path) -> Catalog:
     }
     made = Catalog(folder)
     first = {uri: ("default", one) for uri, one in older.items() if not uri.endswith("web.xreg.json")}
-    made.ingest(first, "spring", "ana")
+    made.ingest(first, first_label, "ana")
     made.ingest({uri: ("default", one) for uri, one in older.items()}, None, "ben")
     made.ingest({uri: ("default", one) for uri, one in final.items()}, "release-2", "ana")
     return made

@@ -12,13 +12,16 @@ from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
 from lakehouse.match.matcher import MatchRequest
 from lakehouse.readmodel import ReadModel, View
-from lakehouse.readmodel.detail import Shown, full_xid, rendered, show
+from lakehouse.readmodel.detail import full_xid, rendered, show
 from lakehouse.readmodel.queries import compared_leaves, diff_snapshots
 from lakehouse.readmodel.violationlist import with_reasons
-from lakehouse.readmodel.wordsearch import Filters, search
+from lakehouse.readmodel.wordsearch import hits_of
 from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of
 from lakehouse.render.selected import selected_at
 from lakehouse.rules.declared import explain
+from lakehouse.site import Site
+from lakehouse.site.pages.consequences import broken_endpoints
+from lakehouse.site.pages.search import Wanted, matching
 from lakehouse.text.names import RegistryId, Xid
 
 Answer = dict[str, Any]
@@ -39,25 +42,26 @@ class CatalogQuestions:
     def __init__(self, model: ReadModel, registry: RegistryId | None, max_unpacked_bytes: int) -> None:
         self._model = model
         self._registry = registry
+        self._site = Site(model, model.settings.max_chain_depth)
         self._request = MatchRequest(max_unpacked_bytes=max_unpacked_bytes)
 
     def search(
-        self, words: str, kind: Kind | None = None, protocol: str | None = None, label: str | None = None, limit: int = 20
+        self, words: str, kind: Kind | None = None, protocol: str = "", owner: str = "", label: str = "", limit: int = 20
     ) -> Answer:
         """Find messages, groups, endpoints, schemas and documents by words in ids, names, descriptions, fields and labels.
 
-        protocol (KAFKA, HTTP ...) and label (name or name=value) leave messages only. Start here: the other tools need an XID.
+        `field:`, `attr:` or `topic:` before a word looks among payload fields, attributes or addresses only. protocol (KAFKA,
+        HTTP ...), owner and label (name or name=value) narrow it; facets count what each choice leaves. Other tools need an XID.
         """
-        kinds = {} if kind is None else {"kinds": (kind,)}
-        filters, most = Filters(protocol=protocol, label=label), max(1, min(limit, 100))
-        return self._answered(
-            lambda view: {
-                "hits": [
-                    hit._asdict()
-                    for hit in search(view, words, registryid=self._registry, limit=most, filters=filters, **kinds)  # type: ignore[arg-type]
-                ]
-            }
-        )
+
+        def read(view: View) -> Answer:
+            wanted = Wanted(words[:400], kind or "", protocol.upper(), self._registry or "", owner, label=label)
+            keys, facets = matching(self._site.book(view), wanted)
+            hits = hits_of(view, wanted.q, keys[: max(1, min(limit, 100))])
+            counts = {name: {one.value: one.hits for one in values} for name, values in facets.items()}
+            return {"total": len(keys), "hits": [hit._asdict() for hit in hits], "facets": counts}
+
+        return self._answered(read)
 
     def show(self, xid: str, at: str | None = None) -> Answer:
         """Show an entity: of a message the effective definition with the origin of each value, its endpoints and schema.
@@ -70,9 +74,8 @@ class CatalogQuestions:
                 found = show(view, xid, self._registry)
             first = found[0].as_json()
             others = {"other_registries": [_registry_of(one) for one in found[1:]]} if len(found) > 1 else {}
-            holder = view.entity(_registry_of(found[0]), Xid("/".join(str(first.get("xid", "")).split("/")[:3])))
-            labels = {"group_labels": holder.attributes.get("labels")} if isinstance(found[0], Shown) and holder else {}
-            return first | labels | others
+            owner = self._site.book(view).overview.owner(_registry_of(found[0]), Xid(str(first.get("xid", "/"))))
+            return first | {"owner": owner} | others
 
         return self._answered(read, at)
 
@@ -92,16 +95,23 @@ class CatalogQuestions:
     def compare(self, before: str, after: str) -> Answer:
         """Compare two snapshots (number, label, date, head), or two messages, groups, endpoints or schemas by XID or id.
 
-        The answer says what differs, and whether producers or consumers break.
+        The answer says what differs, whether producers or consumers break, and which endpoints, with their owners.
         """
         self._model.refresh()
         if "/" in before or "/" in after:
             found = self._model.answer(lambda view: _between(view, before, after, self._registry))
         else:
             found = diff_snapshots(self._model, before, after, _MOST_COMPARED)
-        counts = Counter(one.class_ for one in found)
+        found = [one for one in found if self._registry in (None, one.registryid)]
+        broken = self._model.answer(lambda view: broken_endpoints(self._site.book(view), found))
         rows = [{name: value for name, value in one.as_json().items() if name != "rule"} for one in found]
-        return {"before": before, "after": after, "counts": dict(counts), "differences": rows}
+        whom = [
+            {"endpoint": one.endpoint.xid, "usage": one.endpoint.attributes.get("usage"), "owner": one.owner}
+            | {"messages": one.messages, "reason": f"{one.first.pointer}: {one.first.told}"}
+            for one in broken
+        ]
+        counts = dict(Counter(one.class_ for one in found))
+        return {"before": before, "after": after, "counts": counts, "breaks": whom, "differences": rows}
 
     def match_event(self, event: str, protocol: str | None = None) -> Answer:
         """Say which definition a captured event fits, and why others do not: JSON of a CloudEvent or of a captured message."""

@@ -65,10 +65,14 @@ class Site:
         """Look through the newest snapshot, for which the first page would wait else."""
         self.model.answer(self._overview)
 
-    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
+    def book(self, view: View, style: PageStyle | None = None) -> PageContext:
+        """Return what pages of a snapshot are made with, as long as the view is open."""
         overview, kept = self._overview(view)
+        return PageContext(self.model, view, overview, style or PageStyle(True), kept=kept)
+
+    def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
         style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
-        book = PageContext(self.model, view, overview, style, kept=kept)
+        book = self.book(view, style)
         found = find_page(book, path, query)
         return ServedPage(found or missing_page(book, path), found is not None, view.snapshot_id)
 

@@ -72,7 +72,7 @@ def search_page(book: PageContext, wanted: Wanted) -> Page:
     facets: dict[str, list[FacetValue]] = {}
     if book.style.is_served:
         wanted = replace(wanted, protocol=wanted.protocol.upper())
-        keys, facets = _narrowed(book, wanted, _fitting(book, wanted))
+        keys, facets = matching(book, wanted)
     overview = book.overview
     groups = sorted({last_id(xid) for _, xid in overview.groups})
     first = (max(1, wanted.page) - 1) * PER_SEARCH
@@ -91,6 +91,11 @@ def search_page(book: PageContext, wanted: Wanted) -> Page:
         groups=groups[: _MOST_CHOICES * 3],
         first=first + 1,
     )
+
+
+def matching(book: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, list[FacetValue]]]:
+    """Return what matches a search, the best first, and the facets that narrow it."""
+    return _narrowed(book, wanted, _fitting(book, wanted))
 
 
 def _fitting(book: PageContext, wanted: Wanted) -> list[Key]:
