@@ -9,6 +9,7 @@
 #            the published documents beside this checkout, and in more languages
 # make ui-test       the pages in headless Chromium (Debian's package), with axe-core of npm (.venv-ui); SHORT=1 leaves out the dark
 # make asyncapi-test  documents that are exported, with the official JSON Schemas and parser of npm, and the examples of AsyncAPI
+# make mcp-test  the conformance tests and the inspector of the Model Context Protocol, of npm, with both transports
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, without Spark, and
@@ -27,7 +28,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test screenshots cluster-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -79,6 +80,13 @@ tests/asyncapi/node_modules: tests/asyncapi/package.json
 	cd $@ && for version in 0.59.1 4.1.1; do \
 	  npm pack --silent @asyncapi/cli@$$version && mkdir -p examples-$$version && \
 	  tar xzf asyncapi-cli-$$version.tgz -C examples-$$version --strip-components 3 package/assets/examples; done
+	touch $@
+
+mcp-test: $(VENV)/installed tests/inspector/node_modules
+	$(BIN)/python -m pytest -c tests/inspector/pytest.ini tests/inspector
+
+tests/inspector/node_modules: tests/inspector/package.json
+	npm install --prefix tests/inspector --no-package-lock --silent
 	touch $@
 
 cluster-test: java $(VENV)/installed
@@ -153,4 +161,4 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules tests/asyncapi/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules tests/asyncapi/node_modules tests/inspector/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache

@@ -30,6 +30,7 @@ collect_ignore = [
     "bi",
     "clients",
     "cluster",
+    "inspector",
     "matrix",
     "s3",
     "ui",

@@ -43,7 +43,9 @@ def make_mcp_server(questions: CatalogQuestions, run: Callable[[Work], Awaitable
     server: MCPServer[Any] = MCPServer("xregistry-lakehouse", instructions=_INSTRUCTIONS, version=VERSION, log_level="ERROR")
     hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     for name in _TOOLS:
-        server.add_tool(_tool(getattr(questions, name), run), name=name, annotations=hints, structured_output=False)
+        question = getattr(questions, name)
+        described = inspect.getdoc(question)
+        server.add_tool(_tool(question, run), name=name, description=described, annotations=hints, structured_output=False)
 
     async def entity(registryid: str, xid: str, at: str | None = None) -> str:
         try:
