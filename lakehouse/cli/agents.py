@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from lakehouse.cli.completion import complete_xid
 from lakehouse.cli.console import Context, read_model, with_globals
-from lakehouse.cli.helping import command
+from lakehouse.cli.helping import command, complete_xid
 from lakehouse.extras import require
 from lakehouse.text.names import RegistryId
 
