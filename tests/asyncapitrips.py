@@ -13,7 +13,7 @@ from lakehouse.export.writers import whole_registry
 from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.yamltext import read_text
 
 LIMITS = ParseLimits(bytes=1 << 24, unpacked=1 << 24, depth=100, entities=100_000, stream=1 << 24, strict=False)
@@ -40,7 +40,7 @@ def load(path: Path) -> Reading:
     return read_as(value, problems, path.name, None, open_file=beside)[1]
 
 
-def bodies(reading: Reading) -> dict[str, Any]:
+def bodies(reading: Reading) -> dict[Xid, Any]:
     """Give the bodies of a reading by XID; a message that only extends another has that one's."""
     found = {row.xid: json.loads(row.body) for row in reading.rows}
     for xid, body in found.items():

@@ -16,6 +16,7 @@ from lakehouse.ingest.parse.document import ParseLimits, read_document
 from lakehouse.ingest.parse.parse import Source, parser
 from lakehouse.ingest.parse.readings import NormalRow, Reading
 from lakehouse.text.jsontext import read_json
+from lakehouse.text.names import Xid
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.redact import redact
 
@@ -73,7 +74,7 @@ def read(written: dict[str, Any] | str | bytes, *, rules: bool = False) -> Readi
     return read_document(value, problems, rules=rules)
 
 
-def rows(reading: Reading, kind: str | None = None) -> dict[str, NormalRow]:
+def rows(reading: Reading, kind: str | None = None) -> dict[Xid, NormalRow]:
     """Give the rows of a kind (None: all) by XID."""
     found = [row for row in reading.rows if kind in (None, row.kind)]
     by_xid = {row.xid: row for row in found}

@@ -90,7 +90,7 @@ def _version(catalog: Catalog, xid: str) -> tuple[str, str] | None:
         name = message["xref"]
         message = catalog.get(name, {})
     version = pinned or message.get("default")
-    return (name, version) if version in message.get("versions", {}) else None
+    return (name, version) if version and version in message.get("versions", {}) else None
 
 
 def _inheritable(catalog: Catalog, at: tuple[str, str]) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def write_demo(folder: Path, first_label: str = "spring") -> Catalog:
     return made
 
 
-STRANGE = {
+STRANGE: dict[str, Any] = {
     "messagegroups": {
         "strange": {
             "envelope": "CloudEvents/1.0",

@@ -20,7 +20,7 @@ from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import read_json
 
 NAME = "com.example.created"
-SOME = {"AMQP": {"properties": {}}, "MQTT": {"publish": {}}, "NATS": {"pub": {}},
+SOME: dict[str, dict[str, Any]] = {"AMQP": {"properties": {}}, "MQTT": {"publish": {}}, "NATS": {"pub": {}},
         "CloudEvents": {"attributes": {"type": {"value": NAME}}}}  # fmt: skip
 
 

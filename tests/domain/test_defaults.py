@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse.domain.versions import DefaultChoice, choose_default, with_isdefault
 from lakehouse.log.ownership.isdefault import with_isdefault as column_with_isdefault
 from lakehouse.text.jsontext import canonical, decoded
+from lakehouse.text.names import JsonText
 
 VALUES: list[Any] = [
     None, True, 1, "", 'a"isdefault":true,b', "\\", '\\"', "}{", "[", {"isdefault": True}, {"isdefault": False},
@@ -40,7 +41,7 @@ def test_without_versions_there_is_no_default():
     assert choose_default(["1"], (), None) == DefaultChoice(None, ("1",))
 
 
-def bodies(count: int) -> list[tuple[str, bool]]:
+def bodies(count: int) -> list[tuple[JsonText, bool]]:
     """Make up normal forms of Versions with their `isdefault`: the word stands in names, texts and values, too."""
     choose = random.Random(7)
     found = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import IngestRequest
@@ -79,8 +79,8 @@ def test_a_holder_counts_what_came_and_what_went(catalog):
     body = "SELECT get_json_object(body, '$.committed_at') FROM changes WHERE kind = 'snapshot' AND snapshot_id = 2"
     committed_at = datetime.fromisoformat(catalog.rows(body)[0])
     for row in rows:
-        expected_date = datetime(2020, 1, 1, tzinfo=UTC) if row["registryid"] == "date" else committed_at
-        assert row["modifiedat"].astimezone(UTC) == expected_date, row
+        expected_date = datetime(2020, 1, 1, tzinfo=timezone.utc) if row["registryid"] == "date" else committed_at
+        assert row["modifiedat"].astimezone(timezone.utc) == expected_date, row
     # And it stays what it was, and whose it was
     texts = "SELECT count(DISTINCT content_hash, body, document_uris) FROM changes WHERE registryid = 'came' AND kind = 'group'"
     assert catalog.rows(texts) == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from sitecatalogs import Catalog, opened
@@ -59,7 +60,7 @@ def test_a_schema_that_never_ends_is_cut():
 
 
 def test_the_version_that_a_message_names_counts_else_the_default_one():
-    bodies = {
+    bodies: dict[str, dict[str, Any]] = {
         "/schemagroups/s/schemas/o": {"defaultversionid": "2"},
         "/schemagroups/s/schemas/o/versions/1": {"schema": {"properties": {"first": {}}}},
         "/schemagroups/s/schemas/o/versions/2": {"schema": {"properties": {"second": {}}}},

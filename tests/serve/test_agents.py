@@ -148,7 +148,7 @@ def test_errors_say_how_to_go_on(server):
 
 
 def test_resources_and_prompts(server):
-    async def session() -> tuple[Any, Any]:
+    async def session() -> tuple[Any, ...]:
         async with Client(server) as client:
             read = await client.read_resource(f"xregistry://default{PAID}")
             prompt = await client.get_prompt("consume_message", {"xid": PAID, "language": "Java"})

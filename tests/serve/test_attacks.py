@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from urllib.parse import quote, urldefrag, urljoin, urlsplit
@@ -106,7 +107,7 @@ def test_of_many_who_write_with_one_epoch_one_wins(writable):
     assert sorted(answer.status for answer in deleted) == [204] + [404] * 7
 
 
-def marked(text: str) -> dict[str, object]:
+def marked(text: str) -> Mapping[str, object]:
     """Give a Version in which a text stands wherever text may."""
     link = f"https://x.example/{quote(text, safe='')}"
     return EVENT | {

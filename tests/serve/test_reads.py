@@ -13,7 +13,7 @@ from serve.served import Shops, message, schema_groups, serving, shop
 ORDERS = "/messagegroups/orders/messages"
 # core/spec.md, "Data Types" and "Attributes"; core/model.md, `namecharset`
 NAMES = {"strict": r"[a-z_][a-z0-9_]{0,62}", "extended": r"[a-z0-9][a-z0-9_.:\-]{0,62}"}
-KINDS: dict[str, type | tuple[type, ...]] = {
+KINDS: dict[str, Any] = {
     **dict.fromkeys(("string", "timestamp", "url", "uri", "xid"), str),
     **{"uinteger": int, "boolean": bool, "map": dict, "object": dict, "array": list, "any": object},
 }

@@ -41,7 +41,7 @@ class Shared(Catalog):
         rows = super()._changes(wanted)
         if self.head == 2:
             kept = [(key, held) for key, held in wanted.items() if held[0] == "group"][:2]
-            rows += [self._row(kind, *key, "own", body, uri) for key, (kind, body, uri) in kept]
+            rows += [self._row(kind, registryid, xid, "own", body, uri) for (registryid, xid), (kind, body, uri) in kept]
             rejected = json.dumps({"status": "rejected", "reason": "not JSON", "findings": []})
             rows.append(self._row("document", "ghost", "file:/broken.json", "insert", rejected, None))
         return rows
@@ -138,4 +138,4 @@ def test_long_texts_show_where_they_differ():
     assert parts_apart('"a"', "1", 400) == ("a", "1")
     assert parts_apart(None, json.dumps("y" * 900), 400) == ("", "y" * 900)
     many = ["\n".join(str(n + shift) for n in range(2_000)) for shift in (0, 5_000)]
-    assert all(parts_apart(*map(json.dumps, many), 400))
+    assert all(parts_apart(json.dumps(many[0]), json.dumps(many[1]), 400))
