@@ -1,7 +1,7 @@
 # make demo   load the demo documents and look at what came out
 # make test   tests, but for the long ones, which make test-all runs too, in an hour; WORKERS=2 processes, of which each takes 5 GB
 # make ci-all what CI runs, each suite whole, and the benchmark: before a release, in some hours
-#            make lint   ruff and mypy
+# make lint   ruff, mypy of the package and of tests, sqlfluff of ddl/, pymarkdown of docs/: as .pre-commit-config.yaml runs them
 # make attack what somebody who means harm tries (docs/security.md), with ROUNDS=5 times as many requests as `make test` sends
 # make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
@@ -105,7 +105,11 @@ s3-test: java $(VENV)/installed .venv-s3/installed
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file .ci/mypy-tests.ini
+	$(BIN)/sqlfluff lint ddl
+	$(BIN)/pymarkdown scan *.md docs docs/decisions
 
 bench: java $(VENV)/installed
 	$(BIN)/python -m tests.bench --messages $(N) $(if $(REPEAT),--repeat $(REPEAT)) --json bench-$(N).json --chart bench-$(N).png

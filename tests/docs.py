@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
@@ -247,10 +248,10 @@ def tables_page() -> str:
     ]
     parts += _of_tables(data_folder("ddl") / "tables", TABLES)
     parts += _of_views(data_folder("ddl") / "views", sorted(views()), DICTIONARY)
-    parts += ["", "# Results of matching", "", *_ABOUT_MATCH_TABLES.splitlines()]
+    parts += ["", "## Results of matching", "", *_ABOUT_MATCH_TABLES.splitlines()]
     parts += _of_tables(data_folder("ddl") / "match", MATCH_TABLES)
     parts += _of_views(data_folder("ddl") / "match" / "views", sorted(MATCH_VIEWS), MATCH_DICTIONARY)
-    parts += ["", "# Counts of proposals", "", *_ABOUT_OBSERVED.splitlines()]
+    parts += ["", "## Counts of proposals", "", *_ABOUT_OBSERVED.splitlines()]
     parts += _of_tables(data_folder("ddl") / "propose", (OBSERVED,))
     parts += ["", "Next: [query](query.md), [BI tools](bi.md)."]
     return "\n".join(parts) + "\n"
@@ -268,7 +269,7 @@ def _of_tables(folder: Any, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         text = (folder / f"{name}.sql").read_text(encoding="utf-8")
         about, grain = (line.removeprefix("-- ") for line in text.splitlines()[:2])
-        yield from ("", f"## {name}", "", about.removeprefix(f"{name}: "), "", grain, "")
+        yield from ("", f"## {name}", "", fill(about.removeprefix(f"{name}: "), 130), "", fill(grain, 130), "")
         yield from ("| column | type | meaning |", "|---|---|---|")
         for column, kind, comment in _COLUMN.findall(text):
             told = comment.replace("\\'", "'").replace("|", "\\|")
@@ -280,7 +281,7 @@ def _of_views(folder: Any, names: Iterable[str], dictionary: Path) -> Iterator[s
     for name in names:
         text = (folder / f"{name}.sql").read_text(encoding="utf-8")
         about, grain = (line.removeprefix("-- ") for line in text.splitlines()[:2])
-        yield from ("", f"## {name} (view)", "", about.removeprefix(f"{name}: "), "", grain, "")
+        yield from ("", f"## {name} (view)", "", fill(about.removeprefix(f"{name}: "), 130), "", fill(grain, 130), "")
         yield from ("| column | type | meaning |", "|---|---|---|")
         for relation, _, column, kind, comment in described:
             if relation == name:
@@ -315,7 +316,7 @@ def dialects_page() -> str:
         parts += [*_ABOUT_TABLE[name].splitlines(), ""] if name in _ABOUT_TABLE else []
         parts += ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
         rows = [_with_rule(row) if name == "dialect_checks" else row for row in table(name)]
-        parts += ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows]
+        parts += ["| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", row[column]) for column in columns) + " |" for row in rows]
     parts += [*_ABOUT_MERGE.splitlines(), "", "Next: [flattening](flattening.md), [export](export.md)."]
     return "\n".join(parts) + "\n"
 

@@ -15,7 +15,14 @@ from lakehouse.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *DOCS, ROOT / "expectations" / "README.md", ROOT / "ddl" / "migrations" / "README.md"]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *DOCS,
+    *DECISIONS,
+    ROOT / "expectations" / "README.md",
+    ROOT / "ddl" / "migrations" / "README.md",
+]
 _CODE = re.compile(r"^( *)(```|~~~).*?^\1\2\s*$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -66,10 +73,25 @@ def test_what_a_page_names_of_the_package_exists(page):
 
 def test_every_page_is_in_the_list_of_pages_and_in_the_navigation_of_the_site():
     listed = {link.partition("#")[0] for link in links(ROOT / "docs" / "index.md")} | {"index.md"}
-    navigation = re.findall(r": ([\w-]+\.md)$", (ROOT / ".ci" / "docs" / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    names = {page.name for page in DOCS}
-    assert names - listed == set()
-    assert sorted(navigation) == sorted(names)
+    navigation = re.findall(
+        r": (?:decisions/)?([\w-]+\.md)$", (ROOT / ".ci" / "docs" / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {page.name for page in DOCS} - listed == set()
+    assert sorted(navigation) == sorted(page.name for page in [*DOCS, *DECISIONS])
+
+
+def test_a_decision_has_a_date_a_status_and_what_else_was_possible():
+    numbers = []
+    for page in DECISIONS:
+        text = prose(page)
+        assert (
+            re.search(r"^Status: (accepted|closed|replaced by .+), (\d{4}-\d\d-\d\d)\.$", text, re.MULTILINE)[2] == page.name[:10]
+        )
+        if "Status: closed" not in text:
+            assert re.findall("^## (.+)$", text, re.MULTILINE)[:3] == ["Context", "Decision", "Alternatives"]
+        numbers += map(int, re.findall(r"^(\d+)\. ", text, re.MULTILINE))
+    assert sorted(numbers) == list(range(1, len(numbers) + 1)), "the code refers to decisions by number"
+    assert [page.name for page in DECISIONS if f"(decisions/{page.name})" not in prose(ROOT / "docs" / "decisions.md")] == []
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
@@ -90,7 +112,7 @@ def sentences(page: Path) -> list[str]:
     return [part for part in parts if len(part.split()) > 2]
 
 
-@pytest.mark.parametrize("page", [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*DOCS, *DECISIONS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_a_page_begins_with_what_it_is_for_in_short_sentences(page):
     heading, first = prose(page).split("\n\n")[:2]
     assert heading.startswith("# ")

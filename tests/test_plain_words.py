@@ -148,7 +148,7 @@ def dags() -> Iterator[Line]:
 
 def pages() -> list[Path]:
     """Return the pages that users read."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @cache

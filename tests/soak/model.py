@@ -1,10 +1,10 @@
-"""The catalog as it ought to be, in plain Python: what each document says, what is published of it, and who owns that.
+"""The expected catalog, in plain Python: what each document says, what is published of it, and who owns that.
 
-It knows nothing of the product's code. Whoever reads it together with decision 4 of docs/decisions.md should find the same
-rules twice; numbers in comments are those of its sentences.
+It knows nothing of the product's code. Decision 4 (docs/decisions/2026-11-22-ownership.md) has the same rules; numbers in
+comments are those of its sentences.
 
-What rules between entities refuse depends on what will be published, which depends on what they refuse. So the model is told
-what they refused, and looks whether that was right: `unfounded` and `missed`.
+What rules between entities refuse depends on what will be published, which depends on what they refuse. So the model gets
+what they refused, and checks whether that was right: `unfounded` and `missed`.
 """
 
 from __future__ import annotations
