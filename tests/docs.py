@@ -353,7 +353,9 @@ A shorthand is the version that a protocol without one means. Other schemes are 
 *content_type*: the options of a message that hold its address and the type of its payload. *ce_attributes*: prefixes of options
 that are CloudEvents attributes; the first is written. *landed*: what every message has, so that a captured message without it is
 incomplete. *undeclared*: what `render` accepts although the definition does not declare it. *endpoint_options*: options of
-endpoints that messages have too, under the path after the colon, or that an option of the message after the bar replaces.""",
+endpoints that messages have too, under the path after the colon, or that an option of the message after the bar replaces.
+*guessed*: the rank of the protocol among those that a message without one may have by its options. *exclusive*: options that
+take each other's place, and the rule for both. *dotted*: options whose segments are separated by dots.""",
 }
 
 

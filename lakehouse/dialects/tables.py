@@ -47,6 +47,9 @@ class Protocol(NamedTuple):
         endpoint_options: options of endpoints that messages have too; behind a colon the path there, if it is another; behind a
             bar the option of a message that takes its place.
         rule: what asks for the schemes.
+        guessed: rank among the protocols that a message without one may have by its options; empty: it must name the protocol.
+        exclusive: options that take each other's place: `one|other|rule`, the rule that both together violate.
+        dotted: options whose segments are separated by `.` instead of `/`.
     """
 
     family: str
@@ -65,10 +68,17 @@ class Protocol(NamedTuple):
     undeclared: str
     endpoint_options: str
     rule: str
+    guessed: str
+    exclusive: str
+    dotted: str
 
 
 PROTOCOLS: dict[str, Protocol] = {row.family: row for row in read_rows("lakehouse.dialects", "protocols", Protocol)}
 FAMILIES: tuple[str, ...] = tuple(sorted(PROTOCOLS))
+# Those that options alone may mean: a new protocol does not change how existing documents are read.
+GUESSED: tuple[str, ...] = tuple(
+    sorted((name for name in FAMILIES if PROTOCOLS[name].guessed), key=lambda name: PROTOCOLS[name].guessed)
+)
 DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip", "cereg", "cncf-catalog", "asyncapi-2", "asyncapi-3")
 NORMAL = "1.0-rc2"  # the normal form
 WRITABLE = ("1.0-rc1", NORMAL, "1.0-rc4", "0.5-wip", "cncf-catalog")
@@ -212,12 +222,28 @@ def listed_options(family: str) -> tuple[str, ...]:
     return message_options(family, "headers", "namedvalues")
 
 
+@cache
+def exclusive_options(family: str | None) -> tuple[tuple[str, str, str], ...]:
+    """Return the pairs of options of a protocol that take each other's place, with the rule that both together violate."""
+    pairs = (words.split("|") for words in PROTOCOLS[family].exclusive.split()) if family in PROTOCOLS else ()
+    return tuple((one, other, rule) for one, other, rule in pairs)
+
+
+def separator_of(family: str | None, option: str) -> str:
+    """Return what separates the segments of an option, such as an address; a placeholder does not take it (resolution 11)."""
+    return "." if family in PROTOCOLS and option in PROTOCOLS[family].dotted.split() else "/"
+
+
+def address_separator(family: str | None) -> str:
+    """Return what separates the segments of a protocol's addresses."""
+    return separator_of(family, PROTOCOLS[family].address) if family in PROTOCOLS else "/"
+
+
 def family_of_options(options: Any) -> str | None:
-    """Guess the family of message options whose message names no protocol, from names that only one family has."""
+    """Return the family of message options whose message names no protocol: the only one of `GUESSED` that has all names."""
     if not isinstance(options, dict) or not options:
         return None
-    names = [set(places_of("message", family)["protocoloptions"].targets) for family in FAMILIES]
-    fits = [family for family, declared in zip(FAMILIES, names, strict=True) if set(options) <= declared]
+    fits = [family for family in GUESSED if options.keys() <= places_of("message", family)["protocoloptions"].targets.keys()]
     return fits[0] if len(fits) == 1 else None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.tables import family_of
+from lakehouse.dialects.tables import GUESSED, exclusive_options, family_of
 from lakehouse.domain.protocols import has_other_options, is_other_envelope, nearer_envelope
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, Pointer, Xid
@@ -23,11 +23,6 @@ Leaves = Mapping[Pointer, JsonText]
 SCHEMA = (Pointer("/dataschema"), Pointer("/dataschemauri"), Pointer("/dataschemaxid"))  # one slot: who sets one inherits none
 _OF_ENVELOPE = ("/envelopemetadata", "/envelopeoptions")
 _OF_PROTOCOL = "/protocoloptions"
-# Options that take each other's place, by the protocol that has them.
-_SLOTS = {
-    "method": ("HTTP", "status"), "status": ("HTTP", "method"),
-    "key": ("KAFKA", "key_base64"), "key_base64": ("KAFKA", "key"),
-}  # fmt: skip
 
 
 class Chain(NamedTuple):
@@ -161,10 +156,8 @@ def _hidden_sections(base: Leaves, own: Leaves, envelope: str | None) -> set[str
         hidden.update(SCHEMA)
     family = family_of(protocols[1]) or family_of(protocols[0])
     set_here = {at.split("/")[2] for at, value in own.items() if at.startswith(f"{_OF_PROTOCOL}/") and value != "{}"}
-    for option in set_here & _SLOTS.keys():
-        protocol, other = _SLOTS[option]
-        if family in (None, protocol):
-            hidden.add(f"{_OF_PROTOCOL}/{other}")
+    for one, other, _ in (pair for name in ([family] if family else GUESSED) for pair in exclusive_options(name)):
+        hidden.update(f"{_OF_PROTOCOL}/{hides}" for option, hides in ((one, other), (other, one)) if option in set_here)
     return hidden
 
 

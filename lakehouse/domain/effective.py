@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.dialects.tables import PROTOCOLS, family_of, protocol_version
+from lakehouse.dialects.tables import GUESSED, PROTOCOLS, family_of, protocol_version
 from lakehouse.domain.bases import Leaves
 from lakehouse.domain.inferred import format_type, inferred_leaves, is_cloudevent
 from lakehouse.domain.references import schema_places
@@ -60,7 +60,7 @@ def _labels(attributes: Leaves) -> dict[str, str | None] | None:
 
 def _address(attributes: Leaves, family: str | None) -> str | None:
     """Return where the protocol sends a message; of one without a known protocol the first option that is an address."""
-    families = [family] if family in PROTOCOLS else ["MQTT", "KAFKA", "AMQP", "NATS", "HTTP"]
+    families = [family] if family in PROTOCOLS else GUESSED
     found = (_option(attributes, *PROTOCOLS[one].address.split("/")) for one in families)
     return next((address for address in found if address is not None), None)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.match.definition.compiled import OWN_PROTOCOL, Definition, incomplete_of, separator_of
+from lakehouse.dialects.tables import address_separator
+from lakehouse.match.definition.compiled import OWN_PROTOCOL, Definition, incomplete_of
 from lakehouse.match.definition.scope import MatchCatalog, Scope, read_catalog
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.evaluation import FAILURES, Evaluation, values_of
@@ -95,7 +96,7 @@ def _constant_type(one: Discriminators) -> str | None:
 
 
 def _start(family: str | None, address: str) -> str:
-    return address.partition(separator_of(family, "subject"))[0]
+    return address.partition(address_separator(family))[0]
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
 from lakehouse.propose.eventcounts import Counts, KindCounts, is_secret
@@ -76,7 +76,7 @@ def kind_of(event: Event, payload: Any, discriminators: Discriminators) -> str:
 
 def address_of(event: Event) -> str:
     """Return the protocol and address of an event; a segment that looks like an id is `{}`."""
-    separator = separator_of(event.family)
+    separator = address_separator(event.family)
     cut = ("{}" if looks_like_id(part) else part for part in (event.address or "").split(separator))
     return f"{event.family or 'unknown'} {separator.join(cut)}"
 
@@ -86,11 +86,6 @@ def distinguishing(event: Event, payload: Any) -> dict[str, str]:
     found = {child(OPTIONS, name): as_text(text) for name, text in event.options.items() if "/" in name}
     members = payload.items() if isinstance(payload, dict) else ()
     return found | {child(DATA, name): text for name, text in members if isinstance(text, str)}
-
-
-def separator_of(family: str | None) -> str:
-    """Return what separates the segments of a protocol's addresses."""
-    return "." if family == "NATS" else "/"
 
 
 def payload_of(event: Event) -> Any:
@@ -154,7 +149,7 @@ def _count(counts: KindCounts, same: list[tuple[Event, Any]]) -> None:
     for event, _ in same:
         for path, text in _texts(event):
             columns[path].append(text)
-            separators[path] = separator_of(event.family)
+            separators[path] = address_separator(event.family)
     for path, column in columns.items():
         for place, parts in _segments(Counter(column), path, separators[path]):
             counts.count_texts(place, parts)
@@ -201,7 +196,7 @@ def _segments(texts: Mapping[str, int], path: str, separator: str) -> Iterator[t
 def _compare(counts: KindCounts, event: Event, payload: Any) -> None:
     """Count which attributes, segments and members of the payload hold the same text."""
     counts.compared += 1
-    separator = separator_of(event.family)
+    separator = address_separator(event.family)
     texts = list(_texts(event))
     texts += [(place, part) for path, text in texts for place, parts in _segments({text: 1}, path, separator) for part in parts]
     holders: defaultdict[str, list[str]] = defaultdict(list)

@@ -15,11 +15,11 @@ from typing import Any
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.propose.decided import Observed, Thresholds, names_below
-from lakehouse.propose.kinds import MODE, PROTOCOL, separator_of
+from lakehouse.propose.kinds import MODE, PROTOCOL
 from lakehouse.propose.pathcounts import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
 from lakehouse.propose.valuetemplates import AlignedText, aligned, written
@@ -170,7 +170,7 @@ class _ProposedParts:
         for family in self.families:
             for path in self.members.get(child(OPTIONS, family), ()):
                 if not _INCIDENTAL.match(name_in(path)):
-                    places[path] = separator_of(family)
+                    places[path] = address_separator(family)
         found = {}
         for path, separator in places.items():
             seen = self.observed.presence(path)

@@ -15,11 +15,18 @@ ROOT = Path(__file__).parents[2]
 
 # What CONTRIBUTING.md names under "Add a protocol", of one that lacks a usual version, defaults and options for one role only.
 ROWS = {
-    "dialects/data/protocols.csv": ["PIGEON,1 2,,pigeon,,,,topic,required,,,,topic,topic loft,ring:loft,PIG-003"],
+    "dialects/data/protocols.csv": [
+        "PIGEON,1 2,,pigeon,,,,topic,required,,,,topic,topic loft,ring:loft,PIG-003,,,",
+        "STORK,,,stork,,,,topic,,,,,topic,,,PIG-003,,,",
+    ],
     "dialects/data/dialects.csv": [
         "message,protocoloptions,PIGEON,loft,declaration,PIG-001,,,,,home_loft",
         "message,protocoloptions,PIGEON,topic,declaration,PIG-001,,,,,",
         "endpoint,protocoloptions,PIGEON,ring,plain,PIG-002,,,,,",
+        *(
+            f"message,protocoloptions,STORK,{name},declaration,PIG-001,,,,,"
+            for name in ("topic", "key", "key_base64", "partition")
+        ),
     ],
     "rules/data/constraints.csv": [
         "message,PIGEON,protocoloptions,loft,PIG-001,typed,uritemplate string,",
@@ -90,6 +97,21 @@ print(json.dumps({
 """
 
 
+GUESSING = """
+import json
+from lakehouse.dialects.tables import family_of, family_of_options
+from lakehouse.domain.bases import merged
+from lakehouse.domain.effective import columns_of
+
+print(json.dumps({
+    "named": [family_of("stork"), family_of("Pigeon/2")],
+    "guessed": [family_of_options({"topic": "t", "key": "k"}), family_of_options({"topic": "t", "loft": "l"})],
+    "address": columns_of({"/protocoloptions/topic/value": '"t"'})["address"],
+    "merged": sorted(merged([{"/protocoloptions/key/value": '"k"'}, {"/protocoloptions/key_base64/value": '"aw=="'}])),
+}))
+"""
+
+
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package in which the protocol is declared."""
@@ -125,6 +147,16 @@ def test_matching_and_rendering_know_its_options_and_where_it_travels(house):
         "may": ["topic", "loft"],
         "told": ["/protocoloptions/loft"],  # one without a topic was not captured whole
         "endpoint": {"/protocoloptions/loft/value": '"blue"'},
+    }
+
+
+def test_one_with_the_options_of_another_changes_nothing_of_messages_without_a_protocol(house):
+    """A message that names none may have been loaded before the protocol was declared: it stays one of Kafka's."""
+    assert json.loads(run(house, "-c", GUESSING)) == {
+        "named": ["STORK", "PIGEON"],
+        "guessed": ["KAFKA", None],
+        "address": "t",
+        "merged": ["/protocoloptions/key/value"],
     }
 
 

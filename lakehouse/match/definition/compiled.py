@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS
+from lakehouse.dialects.tables import PROTOCOLS, separator_of
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
 from lakehouse.text.names import NO_XID, JsonText, Pointer, RegistryId, Xid
@@ -185,11 +185,6 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
 def incomplete_of(chain_status: str | None) -> str:
     """Return the status of a chain of bases that is not whole: dangling, external, too_deep or cycle; else an empty text."""
     return "" if chain_status in (None, "", "none", "resolved") else chain_status
-
-
-def separator_of(family: str | None, key: str) -> str:
-    """Return what a placeholder does not take: `.` in subjects of NATS, else `/` (resolution 11)."""
-    return "." if family == "NATS" and key in ("subject", "reply-to") else "/"
 
 
 def tokens_of(pointer: Pointer) -> list[str]:

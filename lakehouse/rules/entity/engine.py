@@ -19,6 +19,7 @@ import orjson
 from lakehouse.compatibility import check_format
 from lakehouse.dialects.tables import (
     FAMILIES,
+    exclusive_options,
     family_of,
     family_of_options,
     has_more_rules,
@@ -277,10 +278,9 @@ def _check_options(options: dict[str, Any], family: str | None) -> Iterator[Enti
 
 
 def _check_exclusive_options(options: dict[str, Any], family: str | None) -> Iterator[EntityViolation]:
-    if family == "HTTP" and "method" in options and "status" in options:
-        yield EntityViolation(("protocoloptions", "status"), "MSG-290", "`method` and `status` are both given")
-    if family == "KAFKA" and "key" in options and "key_base64" in options:
-        yield EntityViolation(("protocoloptions", "key_base64"), "MSG-370", "`key` and `key_base64` are both given")
+    for one, other, rule in exclusive_options(family):
+        if one in options and other in options:
+            yield EntityViolation(("protocoloptions", other), rule, f"`{one}` and `{other}` are both given")
 
 
 def _check_schema(known: dict[str, Any]) -> Iterator[EntityViolation]:
