@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Literal
 
-from lakehouse.agents.boundedsql import run_select
+from lakehouse.agents.bounded import run_select
 from lakehouse.domain.diff import COMPARED_KINDS, Difference, differences_of, in_order
 from lakehouse.errors import MessageNotFound, SettingsError, XidNotFound
 from lakehouse.match.definition.scope import Scope

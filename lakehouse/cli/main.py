@@ -27,8 +27,7 @@ from lakehouse.cli.propose import propose
 from lakehouse.cli.query import export, search, serve_sql, show, sql, sql_user
 from lakehouse.cli.render import render
 from lakehouse.cli.replicate import replicate
-from lakehouse.cli.serve import serve
-from lakehouse.cli.site import site
+from lakehouse.cli.serve import serve, site
 from lakehouse.errors import LakehouseError, NotInstalled, reason_of
 from lakehouse.extras import not_installed
 from lakehouse.version import VERSION

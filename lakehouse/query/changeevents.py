@@ -23,7 +23,7 @@ from lakehouse.domain.events import (
     parts_of,
 )  # fmt: skip
 from lakehouse.domain.versionchanges import VERSION_KINDS
-from lakehouse.readmodel.broken import ReferringBodies, endpoints_broken_by
+from lakehouse.readmodel.queries import ReferringBodies, endpoints_broken_by
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, table_name
 from lakehouse.text.names import JsonText, RegistryId, Xid

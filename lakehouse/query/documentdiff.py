@@ -22,7 +22,7 @@ from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
 from lakehouse.ingest.sources import HIDDEN_NAME, find_sources, is_hidden, look_into, read_documents
 from lakehouse.query.snapshotdiff import COLUMNS
-from lakehouse.readmodel.broken import ReferringBodies, with_endpoints
+from lakehouse.readmodel.queries import ReferringBodies, with_endpoints
 from lakehouse.settings import Settings
 from lakehouse.store.localpaths import local_path
 from lakehouse.text.names import JsonText, RegistryId, Xid

@@ -212,8 +212,8 @@ def show(
 
 def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, max_depth: int = 128) -> list[Shown]:
     """Show a message as it is in each registry that has it, by registry."""
-    from lakehouse.readmodel.broken import changes_in_use
     from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
+    from lakehouse.readmodel.queries import changes_in_use
 
     there = view.entities(xid, registryid)
     if not there:

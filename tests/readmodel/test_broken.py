@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.domain.diff import differences
 from lakehouse.query.documentdiff import diff_files
-from lakehouse.readmodel.broken import with_endpoints
+from lakehouse.readmodel.queries import with_endpoints
 from lakehouse.settings import read_settings
 
 SCHEMA, PLACED, BASED = "/schemagroups/g/schemas/s", "/messagegroups/orders/messages/placed", "/messagegroups/more/messages/based"

@@ -20,9 +20,8 @@ from warehouses import Written
 from lakehouse.domain.diff import differences
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel import ReadModel, model, open_model
-from lakehouse.readmodel.broken import with_endpoints
 from lakehouse.readmodel.detail import show
-from lakehouse.readmodel.queries import TooManyChanges, definitions_of, diff_snapshots
+from lakehouse.readmodel.queries import TooManyChanges, definitions_of, diff_snapshots, with_endpoints
 from lakehouse.readmodel.violationlist import find_violations
 from lakehouse.readmodel.wordsearch import search
 from lakehouse.settings import Settings, read_settings

@@ -11,7 +11,7 @@ from sitechecks import Page, broken_links, pages_of
 
 from lakehouse.domain.diff import CLASSES
 from lakehouse.site import Site, write_site
-from lakehouse.site.textdiff import parts_apart
+from lakehouse.site.templating import parts_apart
 
 SCHEMA = "reg-default/schemagroups/s/order"
 

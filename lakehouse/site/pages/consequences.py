@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.broken import is_endpoint_of, messages_changed_by
 from lakehouse.readmodel.flattened import carrying
+from lakehouse.readmodel.queries import is_endpoint_of, messages_changed_by
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import MEDIA_TYPES
