@@ -179,8 +179,8 @@ class CatalogReads:
             limit: how many at most.
         """
         self._refuse_the_past("search")
-        found = self._ask(lambda view: search_for(view, text, tuple(kinds), registryid=self._registryid, limit=limit))
-        return Records(found, ("kind", "xid", "registryid", "name", "where"))
+        result = self._ask(lambda view: search_for(view, text, tuple(kinds), registryid=self._registryid, limit=limit))
+        return Records(result, ("kind", "xid", "registryid", "name", "where"))
 
     @as_method
     def log(self, xid: str, *, below: bool = False) -> Records[Change]:
@@ -193,8 +193,8 @@ class CatalogReads:
         Raises:
             EntityNotFound: the catalog never held it.
         """
-        found = self._ask(lambda view: read_history(view, xid, self._registryid, below=below))
-        return Records(found, ("snapshot_id", "committed_at", "committed_by", "command", "op", "kind", "xid", "patch"))
+        result = self._ask(lambda view: read_history(view, xid, self._registryid, below=below))
+        return Records(result, ("snapshot_id", "committed_at", "committed_by", "command", "op", "kind", "xid", "patch"))
 
     @as_method
     def blame(self, xid: str) -> Records[Blame]:
@@ -203,8 +203,8 @@ class CatalogReads:
         Raises:
             EntityNotFound: the catalog never held it.
         """
-        found = self._ask(lambda view: blame_of(read_history(view, xid, self._registryid)))
-        return Records(found, ("xid", "pointer", "value", "snapshot_id", "committed_at", "committed_by", "document_uris"))
+        result = self._ask(lambda view: blame_of(read_history(view, xid, self._registryid)))
+        return Records(result, ("xid", "pointer", "value", "snapshot_id", "committed_at", "committed_by", "document_uris"))
 
     @as_method
     def changes(
@@ -242,8 +242,8 @@ class CatalogReads:
         Raises:
             DocumentNotFound: the catalog knows no such document.
         """
-        found = self._ask(lambda view: find_violations(view, registryid=self._registryid, ingest=ingest, document=document))
-        return Records(violations_by_rule(found, examples), ("rule_id", "severity", "findings", "text"))
+        result = self._ask(lambda view: find_violations(view, registryid=self._registryid, ingest=ingest, document=document))
+        return Records(violations_by_rule(result, examples), ("rule_id", "severity", "findings", "text"))
 
     def _refuse_the_past(self, what: str) -> None:
         if self.snapshot is not None:
@@ -464,8 +464,8 @@ class Catalog(CatalogUpkeep):
     def __init__(
         self, warehouse: str | None = None, spark: SparkSession | None = None, *, conf: str | None = None, **settings: Any
     ) -> None:
-        found = read_settings(conf, **({"warehouse": warehouse} if warehouse else {}), **settings)
-        super().__init__(CatalogHandle(found, spark))
+        result = read_settings(conf, **({"warehouse": warehouse} if warehouse else {}), **settings)
+        super().__init__(CatalogHandle(result, spark))
 
     def __repr__(self) -> str:
         """Return the warehouse, and the snapshot where it is a past one."""
@@ -586,9 +586,9 @@ class Catalog(CatalogUpkeep):
             attach_tables(self.spark, self.settings, ["changes"])
             return read_snapshots(self.spark)
 
-        found = self._quick_or(by_spark, lambda model: model.answer(lambda view: view.snapshots()))
+        result = self._quick_or(by_spark, lambda model: model.answer(lambda view: view.snapshots()))
         columns = ("snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels")
-        return Records(found, columns)
+        return Records(result, columns)
 
     @as_method
     def label(self, snapshot: int | str, name: str, *, why: str | None = None, move: bool = False) -> int:
@@ -617,8 +617,8 @@ class Catalog(CatalogUpkeep):
             attach_tables(self.spark, self.settings, ["changes"])
             return read_differences(diff_snapshots(self.spark, self.settings, *sides))
 
-        found = self._quick_or(by_spark, lambda model: diff_quickly(model, *sides))
-        return Records(found, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
+        result = self._quick_or(by_spark, lambda model: diff_quickly(model, *sides))
+        return Records(result, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
 
     def close(self) -> None:
         """Close the read model, and end the session if the catalog started it; a session that was given goes on."""

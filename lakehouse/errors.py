@@ -99,10 +99,10 @@ class EntityAbsent(LakehouseError):
 
     exit_code = 2
 
-    def __init__(self, xid: str, told: str, advice: str) -> None:
-        super().__init__(f"{told} {advice}")
+    def __init__(self, xid: str, message: str, advice: str) -> None:
+        super().__init__(f"{message} {advice}")
         self.xid = xid
-        self.told = told
+        self.told = message
         self.advice = advice
 
     def because(self, reasons: list[str]) -> None:
@@ -115,8 +115,8 @@ class EntityNotFound(EntityAbsent):
 
     def __init__(self, xid: str, registryid: str | None) -> None:
         where = "" if registryid is None else f" in registry {registryid!r}"
-        told = f"no entity {xid!r} was ever in the catalog{where}."
-        super().__init__(xid, told, "An XID starts with /; `lakehouse search` finds entities by their words.")
+        message = f"no entity {xid!r} was ever in the catalog{where}."
+        super().__init__(xid, message, "An XID starts with /; `lakehouse search` finds entities by their words.")
 
 
 class BackupError(LakehouseError):
@@ -172,11 +172,11 @@ class CandidateRefused(LakehouseError):
         data_docs: first page of what came out; None when none was written.
     """
 
-    def __init__(self, told: list[str], failed: int, data_docs: str | None) -> None:
-        more = f"\n  and {failed - len(told)} more" if failed > len(told) else ""
+    def __init__(self, details: list[str], failed: int, data_docs: str | None) -> None:
+        more = f"\n  and {failed - len(details)} more" if failed > len(details) else ""
         super().__init__(
             f"{failed} expectation{'' if failed == 1 else 's'} of severity error would fail, so nothing was changed:"
-            + "".join(f"\n  {line}" for line in told)
+            + "".join(f"\n  {line}" for line in details)
             + more
             + (f"\nData Docs: {data_docs}" if data_docs else "")
         )
@@ -203,8 +203,8 @@ class DocumentsOvertaken(LakehouseError):
     """
 
     def __init__(self, documents: list[str]) -> None:
-        told = ", ".join(documents[:3]) + (f" and {len(documents) - 3} more" if len(documents) > 3 else "")
-        super().__init__(f"{told}: loaded by another ingest with other content while this one read it. Run the command again.")
+        message = ", ".join(documents[:3]) + (f" and {len(documents) - 3} more" if len(documents) > 3 else "")
+        super().__init__(f"{message}: loaded by another ingest with other content while this one read it. Run the command again.")
         self.documents = documents
 
 
@@ -251,15 +251,15 @@ class LossyExport(LakehouseError):
 
     exit_code = 3
 
-    def __init__(self, dialect: str, count: int, told: list[str]) -> None:
-        lines = "".join(f"\n  {line}" for line in told)
+    def __init__(self, dialect: str, count: int, details: list[str]) -> None:
+        lines = "".join(f"\n  {line}" for line in details)
         super().__init__(
             f"{dialect} cannot express {count} values of the export, so nothing was written:{lines}\n"
             "`lakehouse explain RULE` explains why. --lossy writes the rest, --examples N lists more."
         )
         self.dialect = dialect
         self.count = count
-        self.told = told
+        self.told = details
 
 
 class UnknownRule(LakehouseError):
@@ -287,8 +287,8 @@ class MessageNotFound(EntityAbsent):
 
     def __init__(self, xid: str, others: list[Xid] | None = None) -> None:
         also = f" The id is also that of {', '.join(others)}: name that by its XID." if others else ""
-        told = f"{xid}: the catalog holds no such message.{also}"
-        super().__init__(xid, told, "`lakehouse search --kind message` finds messages by their words.")
+        message = f"{xid}: the catalog holds no such message.{also}"
+        super().__init__(xid, message, "`lakehouse search --kind message` finds messages by their words.")
 
 
 class XidNotFound(EntityAbsent):
@@ -303,8 +303,8 @@ class DocumentNotFound(EntityAbsent):
 
     def __init__(self, text: str, registryid: str | None = None) -> None:
         where = "" if registryid is None else f" in registry {registryid!r}"
-        told = f"{text}: the catalog has loaded no such document{where}."
-        super().__init__(text, told, "`lakehouse search --kind document NAME` finds documents by their names.")
+        message = f"{text}: the catalog has loaded no such document{where}."
+        super().__init__(text, message, "`lakehouse search --kind document NAME` finds documents by their names.")
 
 
 class AmbiguousId(LakehouseError):
@@ -318,8 +318,8 @@ class AmbiguousId(LakehouseError):
     exit_code = 2
 
     def __init__(self, text: str, xids: list[str], more: int = 0) -> None:
-        told = "".join(f"\n  {xid}" for xid in xids) + (f"\n  and {more} more" if more else "")
-        super().__init__(f"{text} is the id of {len(xids) + more} entities; name one by its XID:{told}")
+        message = "".join(f"\n  {xid}" for xid in xids) + (f"\n  and {more} more" if more else "")
+        super().__init__(f"{text} is the id of {len(xids) + more} entities; name one by its XID:{message}")
         self.text = text
         self.xids = xids
 

@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 class Watcher(Protocol):
     """A listener that is called when a stage begins, with what is known then."""
 
-    def stage(self, name: str, told: str) -> AbstractContextManager[None]:
+    def stage(self, name: str, message: str) -> AbstractContextManager[None]:
         """Return a context in which a stage runs."""
 
 
 class Unwatched:
     """Nobody waits."""
 
-    def stage(self, name: str, told: str) -> AbstractContextManager[None]:
+    def stage(self, name: str, message: str) -> AbstractContextManager[None]:
         """Do nothing."""
         return nullcontext()
 
@@ -61,13 +61,13 @@ class Periodic:
         self.seconds = seconds
 
     @contextmanager
-    def stage(self, name: str, told: str) -> Iterator[None]:
+    def stage(self, name: str, message: str) -> Iterator[None]:
         """Write the stage and its time so far every few seconds while it is open."""
         ended, begun = threading.Event(), time.monotonic()
 
         def report() -> None:
             while not ended.wait(self.seconds):
-                self.write(f"{name}: {told[:100]} ({time.monotonic() - begun:.0f} s)")
+                self.write(f"{name}: {message[:100]} ({time.monotonic() - begun:.0f} s)")
 
         reporter = threading.Thread(target=report, name=f"progress of {name}", daemon=True)
         reporter.start()
@@ -87,13 +87,13 @@ class Clock:
         self.spent: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, name: str, told: str) -> Iterator[None]:
+    def __call__(self, name: str, message: str) -> Iterator[None]:
         """Measure the stage that runs in the block."""
         begun = time.monotonic()
-        with self.watcher.stage(name, told):
+        with self.watcher.stage(name, message):
             yield
         self.spent[name] = self.spent.get(name, 0.0) + time.monotonic() - begun
-        logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, told)
+        logger.info("%s: %.2f s (%s)", name, time.monotonic() - begun, message)
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds of each stage, and in total."""

@@ -124,8 +124,8 @@ def data_folder(name: str) -> Traversable:
 
 def _read_toml(path: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        return found
+        result: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return result
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}). Name an existing file with --conf.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

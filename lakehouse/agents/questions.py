@@ -71,10 +71,10 @@ class CatalogQuestions:
 
         def read(view: View) -> Answer:
             with with_reasons(view, self._registry):
-                found = show(view, xid, self._registry)
-            first = found[0].as_json()
-            others = {"other_registries": [_registry_of(one) for one in found[1:]]} if len(found) > 1 else {}
-            owner = self._site.book(view).overview.owner(_registry_of(found[0]), Xid(str(first.get("xid", "/"))))
+                results = show(view, xid, self._registry)
+            first = results[0].as_json()
+            others = {"other_registries": [_registry_of(one) for one in results[1:]]} if len(results) > 1 else {}
+            owner = self._site.book(view).overview.owner(_registry_of(results[0]), Xid(str(first.get("xid", "/"))))
             return first | {"owner": owner} | others
 
         return self._answered(read, at)
@@ -99,18 +99,18 @@ class CatalogQuestions:
         """
         self._model.refresh()
         if "/" in before or "/" in after:
-            found = self._model.answer(lambda view: _between(view, before, after, self._registry))
+            results = self._model.answer(lambda view: _between(view, before, after, self._registry))
         else:
-            found = diff_snapshots(self._model, before, after, _MOST_COMPARED)
-        found = [one for one in found if self._registry in (None, one.registryid)]
-        broken = self._model.answer(lambda view: broken_endpoints(self._site.book(view), found))
-        rows = [{name: value for name, value in one.as_json().items() if name != "rule"} for one in found]
+            results = diff_snapshots(self._model, before, after, _MOST_COMPARED)
+        results = [one for one in results if self._registry in (None, one.registryid)]
+        broken = self._model.answer(lambda view: broken_endpoints(self._site.book(view), results))
+        rows = [{name: value for name, value in one.as_json().items() if name != "rule"} for one in results]
         whom = [
             {"endpoint": one.endpoint.xid, "usage": one.endpoint.attributes.get("usage"), "owner": one.owner}
             | {"messages": one.messages, "reason": f"{one.first.pointer}: {one.first.told}"}
             for one in broken
         ]
-        counts = dict(Counter(one.class_ for one in found))
+        counts = dict(Counter(one.class_ for one in results))
         return {"before": before, "after": after, "counts": counts, "breaks": whom, "differences": rows}
 
     def match_event(self, event: str, protocol: str | None = None) -> Answer:
@@ -165,10 +165,10 @@ class CatalogQuestions:
         """
 
         def read(view: View) -> Answer:
-            found = rendered(view, RegistryId(registryid), Xid(xid))
-            if found is None:
+            result = rendered(view, RegistryId(registryid), Xid(xid))
+            if result is None:
                 raise XidNotFound(xid)
-            return found
+            return result
 
         return self._answered(read, at)
 

@@ -108,12 +108,12 @@ class Application:
         if spot.value.get(name) is None:
             return None, None
         written = self.following.child(spot, name)
-        found = self.following.target(written, written.value["$ref"]) if _is_reference(written.value) else written
-        if found is not None and isinstance(found.value, dict) and {"schemaFormat", "schema"} <= found.value.keys():
-            inner = self.following.child(found, "schema")
+        result = self.following.target(written, written.value["$ref"]) if _is_reference(written.value) else written
+        if result is not None and isinstance(result.value, dict) and {"schemaFormat", "schema"} <= result.value.keys():
+            inner = self.following.child(result, "schema")
             keeps_name = _is_reference(written.value) and not _is_reference(inner.value)
             return (inner._replace(value={"$ref": written.value["$ref"] + "/schema"}, file=written.file, at=written.at)
-                    if keeps_name else inner), found.value["schemaFormat"]  # fmt: skip
+                    if keeps_name else inner), result.value["schemaFormat"]  # fmt: skip
         return written, None
 
     def _with_traits(self, spot: Spot) -> Spot:
@@ -134,8 +134,8 @@ class Application:
     def _server(self, name: str, spot: Spot) -> ServerPart:
         value = spot.value
         written = value.get("url") if self.is_old else value.get("host")
-        found = _HOST.fullmatch(written) if isinstance(written, str) else None
-        host, path = (found[1], found[2] or "") if found else ("", "")
+        result = _HOST.fullmatch(written) if isinstance(written, str) else None
+        host, path = (result[1], result[2] or "") if result else ("", "")
         pathname = value.get("pathname")
         if isinstance(pathname, str):
             path += pathname if pathname.startswith("/") or not pathname else f"/{pathname}"
@@ -184,9 +184,9 @@ class Application:
         keys = []
         for index, written in enumerate(spot.value["messages"] if isinstance(spot.value["messages"], list) else []):
             at = self.following.child(self.following.child(spot, "messages"), str(index))
-            found = self.following.target(at, written["$ref"]) if _is_reference(written) else None
-            followed = self.following.follow(found) if found else None
-            key = places.get(found.place) if found else None
+            result = self.following.target(at, written["$ref"]) if _is_reference(written) else None
+            followed = self.following.follow(result) if result else None
+            key = places.get(result.place) if result else None
             key = key or (targets.get(followed.place) if followed else None)
             if key is None:
                 message = "a message of the operation is none of its channel; it is left out"
@@ -216,19 +216,19 @@ class Application:
         if operation.value.get("message") is None:
             return
         written = self.following.child(operation, "message")
-        found = self.following.follow(written)
-        choices = found.value.get("oneOf") if found and isinstance(found.value, dict) else None
-        if found is None or not isinstance(found.value, dict):
+        result = self.following.follow(written)
+        choices = result.value.get("oneOf") if result and isinstance(result.value, dict) else None
+        if result is None or not isinstance(result.value, dict):
             return
         if isinstance(choices, list):
-            several = self.following.child(found, "oneOf")
+            several = self.following.child(result, "oneOf")
             for index in range(len(choices)):
                 choice = self.following.child(several, str(index))
                 one = self.following.follow(choice)
                 if one is not None and isinstance(one.value, dict):
                     yield _last_token(choice.value), one
         else:
-            yield _last_token(written.value), found
+            yield _last_token(written.value), result
 
     def _add_old(self, channel: ChannelPart, one: tuple[str | None, Spot], verb: str) -> str:
         """Add a message of 2.x to its channel; its key is its `messageId`, its name, or that in `components`."""

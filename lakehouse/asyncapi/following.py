@@ -142,15 +142,15 @@ class Following:
 
     def plain(self, spot: Spot, depth: int = 0) -> Any:
         """Give a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out."""
-        found = self.follow(spot) if depth < _DEEPEST else None
-        if found is None:
+        result = self.follow(spot) if depth < _DEEPEST else None
+        if result is None:
             return None
-        if isinstance(found.value, dict):
-            members = {name: self.plain(self.child(found, name), depth + 1) for name in found.value}
+        if isinstance(result.value, dict):
+            members = {name: self.plain(self.child(result, name), depth + 1) for name in result.value}
             return {name: member for name, member in members.items() if member is not None}
-        if isinstance(found.value, list):
-            return [self.plain(self.child(found, str(index)), depth + 1) for index in range(len(found.value))]
-        return found.value
+        if isinstance(result.value, list):
+            return [self.plain(self.child(result, str(index)), depth + 1) for index in range(len(result.value))]
+        return result.value
 
     def wrong(self, spot: Spot, name: str, wanted: str) -> None:
         """Report a value of the wrong type, which is left out."""
@@ -164,8 +164,8 @@ class Following:
 
     def target(self, spot: Spot, reference: str) -> Spot | None:
         """Give what a reference in a file leads to, without a finding if that is nowhere."""
-        found = self._target(spot, reference)
-        return None if isinstance(found, str) else found
+        result = self._target(spot, reference)
+        return None if isinstance(result, str) else result
 
     def _target(self, spot: Spot, reference: str) -> Spot | str:
         """Give what a reference leads to, or why that is nowhere."""

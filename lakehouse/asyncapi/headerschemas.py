@@ -56,19 +56,19 @@ def declaration_of(schema: Any) -> dict[str, Any]:
         return {}
     if isinstance(schema.get(HINT), dict):
         return dict(schema[HINT])
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     formats = {written: kind for kind, written in _FORMATS.items()}
     kind = schema.get("type")
     if schema.get("format") in formats and kind == "string":
-        found["type"] = formats[schema["format"]]
+        results["type"] = formats[schema["format"]]
     elif isinstance(kind, str) and kind in _TYPES:
-        found["type"] = _TYPES[kind]
+        results["type"] = _TYPES[kind]
     known = fixed_value(schema)
     if known is not None:
-        found["value"] = known
+        results["value"] = known
     if isinstance(schema.get("description"), str):
-        found["description"] = schema["description"]
-    return found
+        results["description"] = schema["description"]
+    return results
 
 
 def fixed_value(schema: Any) -> Any:
@@ -136,14 +136,14 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:
     """Read the schema of an object as declarations by their names."""
-    found = {name: declaration_of(one) for name, one in object_at(schema, "properties").items()}
+    result = {name: declaration_of(one) for name, one in object_at(schema, "properties").items()}
     for part in schema.get("allOf") or () if isinstance(schema, dict) else ():
-        found |= declared_headers(part)
+        result |= declared_headers(part)
     required = schema.get("required") if isinstance(schema, dict) else None
     for name in required if isinstance(required, list) else ():
-        if name in found:
-            found[name]["required"] = True
-    return found
+        if name in result:
+            result[name]["required"] = True
+    return result
 
 
 CLOUDEVENTS = "CloudEvents/1.0"
@@ -181,9 +181,9 @@ def from_headers(declared: dict[str, dict[str, Any]], family: str | None) -> Env
     for prefix in prefixes:
         names = {name: name[len(prefix) :].lower() for name in declared if name.lower().startswith(prefix.lower())}
         names = {name: attribute for name, attribute in names.items() if attribute.isalnum()}
-        found = set(names.values())
-        is_event = {"type", "source"} <= found or {"specversion", "type"} <= found
-        if is_event and (prefix or set(_REQUIRED) <= found):
+        result = set(names.values())
+        is_event = {"type", "source"} <= result or {"specversion", "type"} <= result
+        if is_event and (prefix or set(_REQUIRED) <= result):
             taken = names if prefix else {name: one for name, one in names.items() if one in _ATTRIBUTES}
             kept = {name: one for name, one in declared.items() if name not in taken}
             return Envelope(_read({attribute: declared[name] for name, attribute in taken.items()}), kept)
@@ -239,12 +239,12 @@ def _written(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _read(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Read attributes; what is true of every CloudEvent is not declared."""
-    found = {}
+    results = {}
     for name, one in declared.items():
         if _EXPLICIT in one:
-            found[name] = one[_EXPLICIT]
+            results[name] = one[_EXPLICIT]
         elif name not in _REQUIRED:
-            found[name] = one
+            results[name] = one
         else:
             declaration = {member: value for member, value in one.items() if member != "required"}
             if name in ("type", "source") or declaration not in (
@@ -253,5 +253,5 @@ def _read(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
                 _IMPLIED[name],
                 _IMPLIED[name] | {"type": "string"},
             ):
-                found[name] = declaration
-    return found
+                results[name] = declaration
+    return results

@@ -252,8 +252,8 @@ class EndpointMaker:
         for name in values.value if values is not None and isinstance(values.value, dict) else ():
             default = self.following.member(values, name, "default")
             defaults[name] = default.value if default is not None else None
-        text = re.sub(r"\{(\w+)\}", lambda found: str(defaults.get(found[1]) or found[0]), server.host)
-        path = re.sub(r"\{(\w+)\}", lambda found: str(defaults.get(found[1]) or found[0]), server.pathname)
+        text = re.sub(r"\{(\w+)\}", lambda result: str(defaults.get(result[1]) or result[0]), server.host)
+        path = re.sub(r"\{(\w+)\}", lambda result: str(defaults.get(result[1]) or result[0]), server.pathname)
         return {"endpoints": [{"uri": f"{scheme}://{host.strip()}{path}"} for host in text.split(",") if host.strip()]}
 
     def _usage(self, operation: OperationPart, wire: Wire | None) -> str:

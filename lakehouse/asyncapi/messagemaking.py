@@ -53,11 +53,11 @@ class PayloadMaker:
         event = None if is_event or not is_json_schema(schema_format) or "structured" in hints else from_payload(schema)
         if event is not None:
             self._used.add(spot.place)
-            found: dict[str, Any] = {"envelope": CLOUDEVENTS, "envelopemetadata": event.metadata}
-            found |= {"envelopeoptions": {"mode": "structured"}}
+            results: dict[str, Any] = {"envelope": CLOUDEVENTS, "envelopemetadata": event.metadata}
+            results |= {"envelopeoptions": {"mode": "structured"}}
             if isinstance(event.rest, dict):
-                found |= {"dataschemaformat": schema_format, "dataschema": event.rest}
-            return found
+                results |= {"dataschemaformat": schema_format, "dataschema": event.rest}
+            return results
         self._made.pointers[below(here, "dataschema")] = written.at
         xid = hints.get("dataschemaxid")
         if isinstance(xid, str):
@@ -200,9 +200,9 @@ class MessageMaker:
         declared, schema = self._all_headers(part, family)
         if schema is None and not declared:
             return options, None, {}
-        found = from_headers(declared, family)
-        envelope = None if found is None else {"envelope": CLOUDEVENTS, "envelopemetadata": found.metadata}
-        rest = declared if found is None else found.rest
+        result = from_headers(declared, family)
+        envelope = None if result is None else {"envelope": CLOUDEVENTS, "envelopemetadata": result.metadata}
+        rest = declared if result is None else result.rest
         has_place = names is not None and meant.protocol != "MQTT/3.1.1"
         if has_place and names is not None and rest:
             options[names.headers] = rest

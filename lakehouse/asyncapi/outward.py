@@ -309,9 +309,9 @@ def add_attributes(
     made = convert(document).document
     for xid, component in messages.keys().items():
         collection, group, _, name = xid[1:].split("/")
-        wanted, found = registry[collection][group], made[collection].get(group, {})
+        wanted, result = registry[collection][group], made[collection].get(group, {})
         family = family_of(wanted.get("protocol"))
-        message = found.get("messages", {}).get(name)
+        message = result.get("messages", {}).get(name)
         if message is not None and "basemessage" not in message:
             hint = document["components"]["messages"][component][HINT]
             _add_differing(hint, "message", wanted["messages"][name], message, family)
@@ -329,11 +329,11 @@ def _add_differing(
     hint: dict[str, Any],
     entity: str,
     wanted: dict[str, Any],
-    found: dict[str, Any],
+    results: dict[str, Any],
     family: str | None,
 ) -> None:
     """Note the attributes of an entity that are read otherwise; null: it has none, and one would be read."""
-    written, read = _attributes(entity, wanted, family), _attributes(entity, found, family)
+    written, read = _attributes(entity, wanted, family), _attributes(entity, results, family)
     names = sorted({*written, *read})
     differing = {
         name: written.get(name) for name in names if not (name in written and name in read and same(written[name], read[name]))
@@ -345,5 +345,5 @@ def _add_differing(
 def _attributes(entity: str, value: dict[str, Any], family: str | None) -> dict[str, Any]:
     """Give the attributes of an entity in normal form."""
     own = {name: one for name, one in value.items() if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")}
-    found = read_entity(entity, own, WHOLE, family)
-    return found.known | found.extensions
+    result = read_entity(entity, own, WHOLE, family)
+    return result.known | result.extensions

@@ -154,8 +154,8 @@ def slug(text: str) -> str:
 
 def id_of_address(address: str) -> str:
     """Make an id of an address: no two addresses have the same; `/` becomes `:` and `{x}` becomes `@x`."""
-    plain = _PLACEHOLDER.sub(lambda found: "\x1f" + found[1], address)
-    return _OUTSIDE.sub(lambda found: {"/": ":", "\x1f": "@"}.get(found[0]) or _coded(found[0]), plain)
+    plain = _PLACEHOLDER.sub(lambda result: "\x1f" + result[1], address)
+    return _OUTSIDE.sub(lambda result: {"/": ":", "\x1f": "@"}.get(result[0]) or _coded(result[0]), plain)
 
 
 def id_of_key(key: str) -> str:
@@ -173,7 +173,7 @@ def fitted(identifier: str) -> str:
 
 def with_symbols(address: str) -> str:
     """Write the names of placeholders as symbols: letters, digits and `_`."""
-    return _PLACEHOLDER.sub(lambda found: "{" + re.sub(r"\W", "_", found[1], flags=re.ASCII) + "}", address)
+    return _PLACEHOLDER.sub(lambda result: "{" + re.sub(r"\W", "_", result[1], flags=re.ASCII) + "}", address)
 
 
 def placeholders(text: str) -> list[str]:

@@ -54,17 +54,17 @@ def authorization_of(schemes: list[dict[str, Any]]) -> dict[str, Any] | None:
     scheme = next((one for one in schemes if LOGINS.get(str(one.get("type")))), None)
     if scheme is None:
         return None
-    found: dict[str, Any] = {"type": LOGINS[scheme["type"]]}
+    results: dict[str, Any] = {"type": LOGINS[scheme["type"]]}
     flows = scheme.get("flows")
     if isinstance(flows, dict):
         named = {grant: flows[flow] for flow, grant in _FLOWS.items() if isinstance(flows.get(flow), dict)}
         urls = [flow.get("tokenUrl") or flow.get("authorizationUrl") for flow in named.values()]
-        found |= {"grant_types": sorted(named)} if named else {}
-        found["authorityuri"] = urls[0] if urls else None
-    found["authorityuri"] = scheme.get("openIdConnectUrl") or found.get("authorityuri")
-    if not isinstance(found["authorityuri"], str):
-        del found["authorityuri"]
-    return found
+        results |= {"grant_types": sorted(named)} if named else {}
+        results["authorityuri"] = urls[0] if urls else None
+    results["authorityuri"] = scheme.get("openIdConnectUrl") or results.get("authorityuri")
+    if not isinstance(results["authorityuri"], str):
+        del results["authorityuri"]
+    return results
 
 
 def scheme_of(authorization: Any, family: str | None) -> dict[str, Any] | None:
@@ -104,11 +104,11 @@ def key_of(text: str) -> str:
 
 def unique(key: str, taken: Container[str]) -> str:
     """Make a key that is not taken."""
-    found, nth = key, 1
-    while found in taken:
+    result, nth = key, 1
+    while result in taken:
         nth += 1
-        found = f"{key}-{nth}"
-    return found
+        result = f"{key}-{nth}"
+    return result
 
 
 class ServerWriter:
@@ -147,8 +147,8 @@ class ServerWriter:
         return self._keys[identity]
 
     def _server(self, uri: str, protocol: Any) -> dict[str, Any]:
-        found = _URI.fullmatch(uri)
-        scheme, host, path = (found[1].lower(), found[2], found[3]) if found else ("", uri, None)
+        match = _URI.fullmatch(uri)
+        scheme, host, path = (match[1].lower(), match[2], match[3]) if match else ("", uri, None)
         spoken = protocol if isinstance(protocol, str) else ""
         wire = _wire_of(spoken, scheme)
         _, _, version = spoken.partition("/")
@@ -158,7 +158,7 @@ class ServerWriter:
         if version and version != wire.version and not (known and known.family == "HTTP" and version == "1.1"):
             server["protocolVersion"] = version
         usual = wire.scheme if wire.normal != "KAFKA" else scheme.removeprefix("sasl_")
-        hints = {} if scheme == usual and found else {"uri": uri}
+        hints = {} if scheme == usual and match else {"uri": uri}
         if wire.normal == "KAFKA" and scheme.startswith("sasl_"):
             hints = {"uri": uri}
         hints |= {"protocol": spoken} if known and known.family == "HTTP" and version != "1.1" else {}

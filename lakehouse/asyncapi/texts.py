@@ -42,14 +42,14 @@ class Texts:
     def of(self, spot: Spot) -> dict[str, Any]:
         """Give `name`, `description`, `documentation` and `labels`."""
         value = spot.value
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         name = value.get("title") or value.get("name")
         description = value.get("description") or value.get("summary")
-        found |= {"name": name} if isinstance(name, str) and name else {}
-        found |= {"description": description} if isinstance(description, str) and description else {}
+        results |= {"name": name} if isinstance(name, str) and name else {}
+        results |= {"description": description} if isinstance(description, str) and description else {}
         documentation = self._following.member(spot, "externalDocs", "url")
         if documentation is not None and isinstance(documentation.value, str):
-            found["documentation"] = documentation.value
+            results["documentation"] = documentation.value
         labels = {}
         for tag in self._following.items(spot, "tags"):
             if isinstance(tag.value, dict) and isinstance(tag.value.get("name"), str):
@@ -57,37 +57,37 @@ class Texts:
                 labels[tag.value["name"]] = about if isinstance(about, str) else ""
                 if "externalDocs" in tag.value:
                     self._lost.setdefault(TAG_DOCS, tag)
-        return found | ({"labels": labels} if labels else {})
+        return results | ({"labels": labels} if labels else {})
 
     def unsaid(self, spot: Spot) -> dict[str, Any]:
         """Give the texts that `of` leaves out, or calls otherwise: a name next to a title, a summary."""
         value = spot.value
-        found = {"name": value["name"]} if value.get("title") and isinstance(value.get("name"), str) else {}
-        found |= {"summary": value["summary"]} if isinstance(value.get("summary"), str) else {}
+        result = {"name": value["name"]} if value.get("title") and isinstance(value.get("name"), str) else {}
+        result |= {"summary": value["summary"]} if isinstance(value.get("summary"), str) else {}
         docs = self._following.member(spot, "externalDocs")
         if docs is not None and isinstance(docs.value, dict) and docs.value.get("description"):
-            found["externalDocs"] = docs.value
-        return found
+            result["externalDocs"] = docs.value
+        return result
 
     def rest(self, spot: Spot, without: tuple[str, ...]) -> dict[str, Any]:
         """Give the other members of an object, each with all that it refers to."""
         others = [name for name in spot.value if name not in without]
-        found = {name: self._following.plain(self._following.child(spot, name)) for name in others}
-        return {name: value for name, value in found.items() if value is not None} | self.unsaid(spot)
+        results = {name: self._following.plain(self._following.child(spot, name)) for name in others}
+        return {name: value for name, value in results.items() if value is not None} | self.unsaid(spot)
 
     def bindings(self, spot: Spot, protocol: str | None, level: str, but: tuple[str, ...] = ()) -> dict[str, Any]:
         """Give the bindings without the members that have an option, or are in `but`: `{"bindings": ...}`, or nothing."""
         if self._following.member(spot, "bindings") is None:
             return {}
         rows = {(row.binding, row.member): row.how for row in bindings_of(protocol, level)}
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for name, binding in self._following.members(spot, "bindings"):
             plain = self._of_now(name, level, binding)
             left = {one: value for one, value in plain.items() if one not in but and not _is_said(rows.get((name, one)), value)}
             if set(left) - {"bindingVersion"}:
                 self.note_kept(BINDINGS, binding)
-            found[name] = left
-        return {"bindings": found} if any(found.values()) else {}
+            results[name] = left
+        return {"bindings": results} if any(results.values()) else {}
 
     def _of_now(self, name: str, level: str, binding: Spot) -> dict[str, Any]:
         """Give a binding; of 2.x without what those of 3.x do not have."""

@@ -146,8 +146,8 @@ def _check_scope(view: View, scope: Scope) -> None:
     from lakehouse.match.definition.scope import endpoint_row, in_scope
 
     one = [row._asdict() for row in islice(view.discriminators(scope.registry, group_xid=scope.group), 1)]
-    found = view.entities(scope.endpoint, scope.registry) if scope.endpoint else []
-    in_scope(one, [endpoint_row(entity) for entity in found], scope)
+    results = view.entities(scope.endpoint, scope.registry) if scope.endpoint else []
+    in_scope(one, [endpoint_row(entity) for entity in results], scope)
 
 
 def check_backup(context: Context, folder: str) -> None:

@@ -80,11 +80,11 @@ def violations(context: Context, /, **options: Any) -> int:
         _show_places(context, findings, options["by"])
     else:
         most = len(findings) if options["everything"] else options["examples"]
-        found = violations_by_rule(findings, most or (_PLACES_IN_JSON if context.as_json else _PLACES))
+        results = violations_by_rule(findings, most or (_PLACES_IN_JSON if context.as_json else _PLACES))
         if context.as_json:
-            click.echo(json.dumps([broken._asdict() for broken in found]))
+            click.echo(json.dumps([broken._asdict() for broken in results]))
         else:
-            show_broken(found, len({one["document_uri"] for one in findings}), with_consequences=bool(most or rules))
+            show_broken(results, len({one["document_uri"] for one in findings}), with_consequences=bool(most or rules))
     return 0
 
 
@@ -122,25 +122,25 @@ def _name_ingests(findings: list[dict[str, Any]]) -> None:
     log_stderr("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
 
 
-def show_broken(found: list[RuleFindings], documents: int, *, with_consequences: bool) -> None:
+def show_broken(results: list[RuleFindings], documents: int, *, with_consequences: bool) -> None:
     """Print rules with their counts and first places, then the sums.
 
     Args:
-        found: the rules, as from `violations_by_rule`.
+        results: the rules, as from `violations_by_rule`.
         documents: how many documents the findings are of.
         with_consequences: list the places of rules whose findings follow from others too.
     """
     from lakehouse.readmodel.violationlist import CONSEQUENCES
 
-    if not found:
+    if not results:
         click.echo("No findings.")
         return
-    for broken in found:
+    for broken in results:
         _show_rule(broken, [] if broken.rule_id in CONSEQUENCES and not with_consequences else broken.examples)
     counts: Counter[str] = Counter()
-    for broken in found:
+    for broken in results:
         counts[broken.severity] += broken.findings
-    rules = len({broken.rule_id for broken in found})
+    rules = len({broken.rule_id for broken in results})
     click.echo(
         f"\n{counted_findings(counts)}: {rules} rule{'s' * (rules > 1)} broken in {documents} document{'s' * (documents > 1)}. "
         "`lakehouse explain RULE` shows an example of a rule and its fix."

@@ -62,8 +62,8 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
         judgement = judge(old.document, new.document, named)
     breaks = judgement.strictly if strict else judgement.breaks
     if context.as_json:
-        told = {"before": old.name, "after": new.name, "breaks": breaks.as_json(), "strictly": judgement.strictly.as_json()}
-        click.echo(json.dumps(told | {"differences": [one.as_json() for one in judgement.differences]}, ensure_ascii=False))
+        details = {"before": old.name, "after": new.name, "breaks": breaks.as_json(), "strictly": judgement.strictly.as_json()}
+        click.echo(json.dumps(details | {"differences": [one.as_json() for one in judgement.differences]}, ensure_ascii=False))
     else:
         _print(judgement, strict=strict)
     return BREAKING if breaks.worst == Answer.YES else 0
@@ -97,8 +97,8 @@ def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_
             wanted = f"{old.name.rpartition('/')[0]}/{after}" if is_version else after
             return old, _of_catalog(view, wanted, registry)
 
-        found: tuple[_Side, _Side] = model.answer(ask, at)
-        return found
+        result: tuple[_Side, _Side] = model.answer(ask, at)
+        return result
 
 
 def _of_file(path: Path) -> _Side:
@@ -126,17 +126,17 @@ def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
     from lakehouse.text.names import Xid
 
     xid = Xid(full_xid(view, text, registryid))
-    found = view.entities(xid, registryid)
-    if found and found[0].kind in ("schema", "message"):
-        xid = Xid(f"{xid}/versions/{json.loads(found[0].body).get('defaultversionid')}")
-        found = view.entities(xid, registryid)
-    if not found:
+    result = view.entities(xid, registryid)
+    if result and result[0].kind in ("schema", "message"):
+        xid = Xid(f"{xid}/versions/{json.loads(result[0].body).get('defaultversionid')}")
+        result = view.entities(xid, registryid)
+    if not result:
         raise XidNotFound(xid)
-    if found[0].kind == "version":
-        return _Side(xid, "", None, dict(leaves_of_body(found[0].body)))
-    if found[0].kind != "schemaversion":
+    if result[0].kind == "version":
+        return _Side(xid, "", None, dict(leaves_of_body(result[0].body)))
+    if result[0].kind != "schemaversion":
         raise click.UsageError(f"{xid} is no schema and no message")
-    known = json.loads(found[0].body)
+    known = json.loads(result[0].body)
     if "schema" not in known:
         raise click.UsageError(f"{xid} has no document in the catalog that is text")
     return _Side(xid, str(known.get("format") or ""), known["schema"])

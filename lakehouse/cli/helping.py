@@ -99,8 +99,8 @@ def complete_xid(context: click.Context, parameter: click.Parameter, incomplete:
 
 def complete_snapshot(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return labels that begin as what was typed, and `head`."""
-    found = _rows(context, "SELECT DISTINCT xid FROM log WHERE kind = 'label' ORDER BY 1", ())
-    return [name for name in ("head", *(row[0] for row in found)) if name.startswith(incomplete)]
+    results = _rows(context, "SELECT DISTINCT xid FROM log WHERE kind = 'label' ORDER BY 1", ())
+    return [name for name in ("head", *(row[0] for row in results)) if name.startswith(incomplete)]
 
 
 def complete_rule(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

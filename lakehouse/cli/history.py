@@ -37,14 +37,16 @@ def snapshots(context: Context, everything: bool) -> int:
     Prints when each was committed, by whom, how many entities changed, and its labels.
     """
     with read_model(context) as (model, _):
-        found = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
-    found = [one for one in found if everything or one["command"] != "label"]
+        results = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
+    results = [one for one in results if everything or one["command"] != "label"]
     if context.as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(results))
     else:
         columns = ["snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels"]
-        found = [one | {"committed_at": utc_seconds(one["committed_at"]), "labels": ", ".join(one["labels"])} for one in found]
-        rows = ([str(one[name]) for name in columns] for one in found)
+        results = [
+            one | {"committed_at": utc_seconds(one["committed_at"]), "labels": ", ".join(one["labels"])} for one in results
+        ]
+        rows = ([str(one[name]) for name in columns] for one in results)
         show_table(columns, rows)
     return 0
 
@@ -148,14 +150,14 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
     with read_model(context) as (model, _):
 
         def ask(view: View) -> tuple[list[Any], list[str]]:
-            found = read_history(view, xid, registryid, below=below)
+            results = read_history(view, xid, registryid, below=below)
             wanted = Xid(full_xid(view, xid, registryid))
-            return found, notes_on(view, xid, registryid, of_message=is_message(wanted))
+            return results, notes_on(view, xid, registryid, of_message=is_message(wanted))
 
-        found, notes = model.answer(ask, at)
+        results, notes = model.answer(ask, at)
     for note in notes:
         log_stderr(f"note: {note}")
-    return list(found)
+    return list(results)
 
 
 @command(
@@ -179,10 +181,10 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
         raise click.UsageError("A and B must both be snapshots, or both files or folders.")
-    found = _diff_documents(context, before, after) if all(are_documents) else _diff_snapshots(context, before, after)
-    several = not context.as_json and _of_several_registries(context, found, are_documents=all(are_documents))
-    breaks = any(one.class_ == "breaking" for one in found)
-    shown = [one for one in found if one.class_ in ("breaking", "unknown")] if breaking else found
+    results = _diff_documents(context, before, after) if all(are_documents) else _diff_snapshots(context, before, after)
+    several = not context.as_json and _of_several_registries(context, results, are_documents=all(are_documents))
+    breaks = any(one.class_ == "breaking" for one in results)
+    shown = [one for one in results if one.class_ in ("breaking", "unknown")] if breaking else results
     if context.as_json:
         click.echo(json.dumps([one.as_json() for one in shown], ensure_ascii=False))
     elif markdown:
@@ -205,9 +207,9 @@ def _cells(one: Difference, columns: list[str]) -> list[str]:
     return [printable(str(values[name] or "")) for name in columns]
 
 
-def _of_several_registries(context: Context, found: list[Any], *, are_documents: bool) -> bool:
+def _of_several_registries(context: Context, results: list[Any], *, are_documents: bool) -> bool:
     """Return whether an XID alone leaves open which entity is meant: the catalog, or the documents, have several registries."""
-    registries = {one.registryid for one in found}
+    registries = {one.registryid for one in results}
     if len(registries) == 1 and not are_documents:
         with read_model(context) as (model, _):
             registries |= set(model.answer(lambda view: view.registries()))

@@ -190,22 +190,22 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     with read_model(context) as (model, settings):
         scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
         request = _request(flags, settings)
-        found = model.answer(
+        results = model.answer(
             lambda view: match_text(
                 text, view, scope, request, protocol=flags["protocol"], form=flags["form"], explain=flags["explain"]
             ),
             flags["at"],
         )
     if context.as_json:
-        click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False))
+        click.echo(json.dumps([one.as_json() for one in results], ensure_ascii=False))
     else:
-        for number, event in enumerate(found):
+        for number, event in enumerate(results):
             click.echo("" if number else None, nl=bool(number))
             show_explained(event)
     counts = [
         {"invalid": event.row["payload_status"] in ("invalid", "undecodable"), "deviations": bool(event.row["deviations"])}
         | {event.row["status"]: True}
-        for event in found
+        for event in results
     ]
     return REFUSED if any(count.get(name) for count in counts for name in fails) else 0
 
@@ -272,10 +272,10 @@ def _fail_on(text: str | None) -> tuple[str, ...]:
 
 
 def _percent(text: str, option: str) -> float:
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)%", text.strip())
-    if found is None or float(found[1]) > 100:
+    matched = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)%", text.strip())
+    if matched is None or float(matched[1]) > 100:
         raise click.UsageError(f"{option} {one_line(text)}: a share such as 0.1% is needed.")
-    return float(found[1]) / 100
+    return float(matched[1]) / 100
 
 
 def show_matches(summary: dict[str, Any]) -> None:

@@ -29,13 +29,13 @@ def doctor(context: Context, deep: bool) -> int:
     from lakehouse.operations.doctor import diagnose
 
     with session(context) as (spark, settings, watcher), watcher.stage("doctor", "reading all tables"):
-        found = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
+        results = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
     if context.as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(results))
     else:
         columns = ["state", "check", "table", "found", "fix"]
-        show_table(columns, ([one[name] for name in columns] for one in found))
-    return 1 if any(one["state"] == "error" for one in found) else 0
+        show_table(columns, ([one[name] for name in columns] for one in results))
+    return 1 if any(one["state"] == "error" for one in results) else 0
 
 
 @command("lakehouse rebuild")

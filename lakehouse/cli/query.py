@@ -151,12 +151,12 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
                     results.append((one, None))
             return results, lag_of(view), notes_on(view, xid, registryid, of_message=isinstance(shown[0], Shown))
 
-        found, lag, notes = model.answer(ask, at)
+        matches, lag, notes = model.answer(ask, at)
     if context.as_json:
-        results = [shown.as_json() | ({} if examples is None else {"examples": examples}) | lag for shown, examples in found]
+        results = [shown.as_json() | ({} if examples is None else {"examples": examples}) | lag for shown, examples in matches]
         click.echo(json.dumps(results, ensure_ascii=False))
     else:
-        for shown, examples in found:
+        for shown, examples in matches:
             show_one_entity(shown)
             if examples is not None:
                 show_examples(shown, examples, everything=with_all)
@@ -184,9 +184,9 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     words = " ".join(text)
     with read_model(context) as (model, settings):
         registryid = RegistryId(settings.registry) or None
-        found = model.answer(lambda view: search_for(view, words, kinds or KINDS, registryid=registryid, limit=limit + 1))
-        reasons = [] if found else model.answer(lambda view: reasons_of(view, words, registryid))
-    shown = found[:limit]
+        results = model.answer(lambda view: search_for(view, words, kinds or KINDS, registryid=registryid, limit=limit + 1))
+        reasons = [] if results else model.answer(lambda view: reasons_of(view, words, registryid))
+    shown = results[:limit]
     if context.as_json:
         click.echo(json.dumps([hit._asdict() for hit in shown], ensure_ascii=False))
         return 0
@@ -195,7 +195,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
         return 0
     columns = ["kind", "xid", "registryid", "name", "where"]
     show_table(columns, ([hit.kind, hit.xid, hit.registryid, hit.name or "", ", ".join(hit.where)] for hit in shown))
-    if len(found) > limit:
+    if len(results) > limit:
         click.echo(f"... and more: --limit {2 * limit}")
     return 0
 

@@ -123,8 +123,8 @@ def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[st
     lines = run.lines(run.messages(common, rows), batch=flags["batch"])
     to_stdout = flags["out"] == "-"
     if context.as_json and to_stdout:
-        found = [line.decode() for line in lines]
-        messages = [json.dumps(line, ensure_ascii=False) for line in found] if run.form not in ("json", "captured") else found
+        results = [line.decode() for line in lines]
+        messages = [json.dumps(line, ensure_ascii=False) for line in results] if run.form not in ("json", "captured") else results
         failed = json.dumps([failure.as_json() for failure in run.failures], ensure_ascii=False)
         click.echo(f'{{"messages": [{", ".join(messages)}], "failed": {failed}}}')
         return REFUSED if run.failed else 0

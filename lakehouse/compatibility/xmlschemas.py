@@ -158,11 +158,11 @@ class XmlDocument:
 
     def _prefixes(self) -> dict[str, str] | None:
         """Return the namespaces by prefix; None: a prefix means several, so that names cannot be followed here."""
-        found: dict[str, str] = {"xml": "http://www.w3.org/XML/1998/namespace"}
+        results: dict[str, str] = {"xml": "http://www.w3.org/XML/1998/namespace"}
         for _, (prefix, uri) in ElementTree.iterparse(io.StringIO(self._text), events=("start-ns",)):  # noqa: S314 - as above
-            if found.setdefault(prefix, uri) != uri:
+            if results.setdefault(prefix, uri) != uri:
                 return None
-        return found
+        return results
 
     def _check_names_in(self, node: Any, prefixes: dict[str, str]) -> None:
         for attribute, what in _NAMING.items():

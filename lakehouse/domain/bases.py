@@ -52,8 +52,8 @@ def definition_of(message: Xid, find: FindAttributes) -> tuple[Xid, Attributes] 
 
 def shown_version(message: Xid, find: FindAttributes) -> Xid | None:
     """Return the default Version that a message shows, its own or that of what it stands for."""
-    found = definition_of(message, find)
-    return None if found is None else xid_of_version(found[0], found[1].get("defaultversionid"))
+    result = definition_of(message, find)
+    return None if result is None else xid_of_version(result[0], result[1].get("defaultversionid"))
 
 
 def base_of(basemessage: Any, find: FindAttributes) -> Xid | None:
@@ -61,11 +61,11 @@ def base_of(basemessage: Any, find: FindAttributes) -> Xid | None:
     if not isinstance(basemessage, str) or not basemessage.startswith("/"):
         return None
     message, versionid = split_version(basemessage)
-    found = definition_of(message, find)
-    if found is None:
+    result = definition_of(message, find)
+    if result is None:
         return None
-    versionid = found[1].get("defaultversionid") if versionid is None else versionid
-    return None if versionid is None else xid_of_version(found[0], versionid)
+    versionid = result[1].get("defaultversionid") if versionid is None else versionid
+    return None if versionid is None else xid_of_version(result[0], versionid)
 
 
 def bases_of(version: Xid, find: FindAttributes) -> Iterator[Xid]:
@@ -88,19 +88,19 @@ def chain_of(version: Xid, find: FindAttributes, max_depth: int) -> Chain:
         find: gives attributes by XID.
         max_depth: how many bases are followed.
     """
-    found = [version]
+    results = [version]
     for base in bases_of(version, find):
-        if base in found:
-            return Chain(tuple(found), "cycle")
+        if base in results:
+            return Chain(tuple(results), "cycle")
         if find(base) is None:
-            return Chain(tuple(found), "dangling")
-        if len(found) > max_depth:
-            return Chain(tuple(found), "too_deep")
-        found.append(base)
-    last = (find(found[-1]) or {}).get("basemessage")
+            return Chain(tuple(results), "dangling")
+        if len(results) > max_depth:
+            return Chain(tuple(results), "too_deep")
+        results.append(base)
+    last = (find(results[-1]) or {}).get("basemessage")
     if last is None:
-        return Chain(tuple(found), "resolved" if len(found) > 1 else "none")
-    return Chain(tuple(found), "dangling" if str(last).startswith("/") else "external")
+        return Chain(tuple(results), "resolved" if len(results) > 1 else "none")
+    return Chain(tuple(results), "dangling" if str(last).startswith("/") else "external")
 
 
 def merged(definitions: Iterable[Leaves]) -> dict[Pointer, JsonText]:
@@ -116,8 +116,8 @@ def merged(definitions: Iterable[Leaves]) -> dict[Pointer, JsonText]:
 
 def text_at(leaves: Leaves, pointer: str) -> str | None:
     """Return a leaf that is a text; None: there is none."""
-    found = read_canonical(leaves[Pointer(pointer)]) if Pointer(pointer) in leaves else None
-    return found if isinstance(found, str) else None
+    result = read_canonical(leaves[Pointer(pointer)]) if Pointer(pointer) in leaves else None
+    return result if isinstance(result, str) else None
 
 
 def has_below(leaves: Iterable[str], pointer: str) -> bool:

@@ -85,19 +85,19 @@ class EntityBodies:
 
     def _read(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         body = self._find(registryid, xid)
-        found: dict[str, Any] | None = None if body is None else read_canonical(body)
-        return found
+        result: dict[str, Any] | None = None if body is None else read_canonical(body)
+        return result
 
 
 def compared_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
     """Compare entities of two states: the gravest differences first. Leaves are computed only where bodies differ."""
-    found: list[Difference] = []
+    results: list[Difference] = []
     for key in keys:
         one, other = before.bodies_of(key), after.bodies_of(key)
         if one != other:
             differing = differences_of(key, _leaves_of(key[1], one), _leaves_of(key[1], other))
-            found += (with_other_schema(each, before.leaves_of, after.leaves_of) for each in differing)
-    return in_order(found)
+            results += (with_other_schema(each, before.leaves_of, after.leaves_of) for each in differing)
+    return in_order(results)
 
 
 def _leaves_of(kind: str, bodies: list[JsonText] | None) -> Leaves | None:

@@ -90,13 +90,13 @@ def compatibility_rules() -> list[CompatibilityRule]:
 
 def differences(before: Definitions, after: Definitions) -> list[Difference]:
     """Compare definitions, in order."""
-    found = (one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key)))
-    return in_order(with_other_schema(one, before.get, after.get) for one in found)
+    results = (one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key)))
+    return in_order(with_other_schema(one, before.get, after.get) for one in results)
 
 
-def in_order(found: Iterable[Difference]) -> list[Difference]:
+def in_order(results: Iterable[Difference]) -> list[Difference]:
     """Sort differences: the gravest first, then by registry, XID and pointer."""
-    return sorted(found, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
+    return sorted(results, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
 
 
 def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
@@ -115,12 +115,12 @@ def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Ite
         was, now = before.get(pointer), after.get(pointer)
         if was != now:
             change = "added" if was is None else "removed" if now is None else "changed"
-            found = _ruled(key, change, _place(pointer, before, after), pointer, was, now)
-            format_ = _FORMATS.get((found.rule, pointer))
+            result = _ruled(key, change, _place(pointer, before, after), pointer, was, now)
+            format_ = _FORMATS.get((result.rule, pointer))
             if format_ is None or was is None or now is None:
-                yield found
+                yield result
             else:
-                yield _judged(found, (was, before.get(format_)), (now, after.get(format_)))
+                yield _judged(result, (was, before.get(format_)), (now, after.get(format_)))
 
 
 def with_other_schema(one: Difference, before: FindLeaves, after: FindLeaves) -> Difference:
@@ -250,10 +250,10 @@ def _judged(one: Difference, was: tuple[str, str | None], now: tuple[str, str | 
         return replace(one, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)
     readers, writers = (_CLASS_OF[answer] for answer in judgement.breaks)
     reasons = judgement.reasons()
-    told = [each.sentence for each in reasons] + [each.summary for each in judgement.differences if each not in reasons]
-    more = f" ({len(told) - _MOST_TOLD} more)" if len(told) > _MOST_TOLD else ""
+    details = [each.sentence for each in reasons] + [each.summary for each in judgement.differences if each not in reasons]
+    more = f" ({len(details) - _MOST_TOLD} more)" if len(details) > _MOST_TOLD else ""
     class_ = next(name for name in CLASSES if name in (readers, writers))
-    return replace(one, class_=class_, for_producers=writers, for_consumers=readers, told=" ".join(told[:_MOST_TOLD]) + more)
+    return replace(one, class_=class_, for_producers=writers, for_consumers=readers, told=" ".join(details[:_MOST_TOLD]) + more)
 
 
 def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:

@@ -130,15 +130,15 @@ def dropped(
     Returns:
         The documents, by entity.
     """
-    found: defaultdict[Key, set[str]] = defaultdict(set)
+    result: defaultdict[Key, set[str]] = defaultdict(set)
     if not left:
-        return found
+        return result
     for key, uris in owned.items():
         for uri in uris:
             is_left = Uri(key.registryid, uri) in left and Said(uri, key) not in held
             if is_left and not refused.holds(uri, key):
-                found[key].add(uri)
-    return found
+                result[key].add(uri)
+    return result
 
 
 def completed(facts: Facts, ids: Iterable[str], refused: Iterable[tuple[str, str | None]]) -> Facts:
@@ -193,14 +193,14 @@ def by_document(disputes: Iterable[tuple[Key, Dispute]]) -> dict[Uri, Kept]:
     first: dict[Said, Dispute] = {}
     for key, dispute in disputes:
         first.setdefault(Said(dispute.document_uri, key), dispute)
-    found: defaultdict[Uri, Kept] = defaultdict(lambda: Kept([], []))
+    result: defaultdict[Uri, Kept] = defaultdict(lambda: Kept([], []))
     for claim, dispute in first.items():
-        kept = found[Uri(claim.key.registryid, claim.document_uri)]
+        kept = result[Uri(claim.key.registryid, claim.document_uri)]
         if dispute.rule_id == SETTLED:
             kept.settled.append(claim.key)
         else:
             kept.disputes.append((claim.key, dispute))
-    return found
+    return result
 
 
 def disputes_of(kept: Kept | None) -> list[dict[str, Any]] | None:

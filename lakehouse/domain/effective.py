@@ -54,15 +54,15 @@ def columns_of(attributes: Leaves) -> dict[str, Any]:
 
 def _labels(attributes: Leaves) -> dict[str, str | None] | None:
     names = [pointer for pointer in attributes if pointer.startswith(_LABELS)]
-    found = {name[len(_LABELS) :].replace("~1", "/").replace("~0", "~"): _text(attributes, name) for name in names}
-    return found or None
+    result = {name[len(_LABELS) :].replace("~1", "/").replace("~0", "~"): _text(attributes, name) for name in names}
+    return result or None
 
 
 def _address(attributes: Leaves, family: str | None) -> str | None:
     """Return where the protocol sends a message; of one without a known protocol the first option that is an address."""
     families = [family] if family in PROTOCOLS else GUESSED
-    found = (_option(attributes, *PROTOCOLS[one].address.split("/")) for one in families)
-    return next((address for address in found if address is not None), None)
+    results = (_option(attributes, *PROTOCOLS[one].address.split("/")) for one in families)
+    return next((address for address in results if address is not None), None)
 
 
 def _option(attributes: Leaves, *names: str) -> str | None:

@@ -24,21 +24,21 @@ def leaves_of_body(body: JsonText) -> list[Leaf]:
 
 def leaves_of(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
     """Return the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
-    found: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
+    results: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
     for name, value in known.items():
         if name in _NOT_INHERITED:
             continue
         if name == "envelopemetadata":
-            _add_declarations("/envelopemetadata", value, found)
+            _add_declarations("/envelopemetadata", value, results)
         elif name == "protocoloptions" and isinstance(value, dict) and value:
-            _add_options(value, found)
+            _add_options(value, results)
         elif isinstance(value, dict) and name not in _OPAQUE:
-            _add_leaves("/" + name, value, found)
+            _add_leaves("/" + name, value, results)
         else:
-            found.append(("/" + name, canonical_text(value)))
+            results.append(("/" + name, canonical_text(value)))
     for name, value in extensions.items():
-        _add_leaves("/" + escaped(name), value, found)
-    return found
+        _add_leaves("/" + escaped(name), value, results)
+    return results
 
 
 @cache
@@ -49,41 +49,41 @@ def _sections() -> frozenset[str]:
     )
 
 
-def _add_options(options: dict[str, Any], found: _Found) -> None:
+def _add_options(options: dict[str, Any], result: _Found) -> None:
     """Add the leaves of protocol options: declarations, and maps of them."""
     sections = _sections()
     for option, member in options.items():
         at = "/protocoloptions/" + escaped(option)
         if option in sections:
-            _add_declarations(at, member, found)
+            _add_declarations(at, member, result)
         else:
-            _add_declaration(at, member, found)
+            _add_declaration(at, member, result)
 
 
-def _add_declarations(pointer: str, declarations: Any, found: _Found) -> None:
+def _add_declarations(pointer: str, declarations: Any, results: _Found) -> None:
     """Add the leaves of a map of declarations."""
     if isinstance(declarations, dict) and declarations:
         for name, declaration in declarations.items():
-            _add_declaration(f"{pointer}/{escaped(name)}", declaration, found)
+            _add_declaration(f"{pointer}/{escaped(name)}", declaration, results)
     else:
-        found.append((pointer, canonical_text(declarations)))
+        results.append((pointer, canonical_text(declarations)))
 
 
-def _add_declaration(pointer: str, declaration: Any, found: _Found) -> None:
+def _add_declaration(pointer: str, declaration: Any, results: _Found) -> None:
     """Add the leaves of a declaration, whose `value` is opaque."""
     if isinstance(declaration, dict) and declaration:
         for key, member in declaration.items():
             if key == "value" or not isinstance(member, dict):
-                found.append((f"{pointer}/{escaped(key)}", canonical_text(member)))
+                results.append((f"{pointer}/{escaped(key)}", canonical_text(member)))
             else:
-                _add_leaves(f"{pointer}/{escaped(key)}", member, found)
+                _add_leaves(f"{pointer}/{escaped(key)}", member, results)
     else:
-        found.append((pointer, canonical_text(declaration)))
+        results.append((pointer, canonical_text(declaration)))
 
 
-def _add_leaves(pointer: str, value: Any, found: _Found) -> None:
+def _add_leaves(pointer: str, value: Any, results: _Found) -> None:
     if isinstance(value, dict) and value:
         for key, member in value.items():
-            _add_leaves(f"{pointer}/{escaped(key)}", member, found)
+            _add_leaves(f"{pointer}/{escaped(key)}", member, results)
     else:
-        found.append((pointer, canonical_text(value)))
+        results.append((pointer, canonical_text(value)))

@@ -340,24 +340,24 @@ class _Endpoint:
             for message, shown in _carried(container, self.around):
                 _, leaves = _flattened(shown.xid, _finder(self.around), self.limits)
                 if family_of(text_at(leaves, "/protocol")) in (None, family):
-                    for pointer, found in declared.items():
+                    for pointer, results in declared.items():
                         says = {"value": leaves.get(pointer), "key_base64": leaves.get(_KEY)}
-                        found.append(says | {"message_xid": message, "messages": 1})
+                        results.append(says | {"message_xid": message, "messages": 1})
         for pointer, text in asked.items():
             yield from relations.of_option(pointer=pointer, asked=str(text), declared=declared[pointer])
 
 
 def _finder(around: Surroundings) -> FindAttributes:
     def find(xid: Xid) -> Attributes | None:
-        found = around.entity(xid)
-        return None if found is None else found.known
+        result = around.entity(xid)
+        return None if result is None else result.known
 
     return find
 
 
 def _is_there(around: Surroundings, xid: Xid, *kinds: str) -> bool:
-    found = around.entity(xid)
-    return found is not None and found.kind in kinds
+    result = around.entity(xid)
+    return result is not None and result.kind in kinds
 
 
 def _shown(message: Xid, around: Surroundings) -> EntityState | None:

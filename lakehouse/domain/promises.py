@@ -23,14 +23,14 @@ def earlier_versions(versionid: str, ancestors: Mapping[str, str], *, compatibil
         ancestors: of each Version its ancestor; the first one's is itself.
         compatibility: what is promised.
     """
-    found: list[str] = []
+    results: list[str] = []
     here = ancestors.get(versionid, versionid)
-    while here != versionid and here not in found and here in ancestors:
-        found.append(here)
+    while here != versionid and here not in results and here in ancestors:
+        results.append(here)
         if not compatibility.endswith("_transitive"):
             break
         here = ancestors[here]
-    return found
+    return results
 
 
 def compared_pairs(ancestors: Mapping[str, str], compatibility: str) -> list[tuple[str, str]]:

@@ -70,7 +70,7 @@ def schema_places(reference: str) -> list[SchemaPlace]:
     """Return where a reference to a schema may lead within its registry, what is looked for first before the rest."""
     read = spelled(reference, names_type=True)
     raw = _SCHEMA.match(_OLD_GROUPS.sub("/schemagroups/", _split(reference)[0]))
-    found = []
+    results = []
     for xid, type_name in ((read.whole, None), (read.without_suffix, read.suffix)):
         parts = _SCHEMA.match(xid) if xid else None
         if parts is not None:
@@ -78,8 +78,8 @@ def schema_places(reference: str) -> list[SchemaPlace]:
                 raw["rest"] if raw and parts["rest"] and not type_name else parts["rest"]
             )  # its own escapes are those of a pointer
             version = Xid(parts["schema"] + parts["version"]) if parts["version"] else None
-            found.append(SchemaPlace(Xid(parts["schema"]), version, type_name, read.type_name or rest or None))
-    return found
+            results.append(SchemaPlace(Xid(parts["schema"]), version, type_name, read.type_name or rest or None))
+    return results
 
 
 def leads_within(reference: str) -> bool:

@@ -302,9 +302,9 @@ def of_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = Non
         ("END-074", "envelope", [one for one in kinds if not is_as_precise(one.get("envelope"), envelope)]),
         ("END-096", "protocol", [one for one in kinds if is_other_protocol(one.get("protocol"), protocol)]),
     )
-    for rule_id, what, found in others:
-        if found:
-            count, first = sum(one["messages"] for one in found), min(one["message_xid"] for one in found)
+    for rule_id, what, results in others:
+        if results:
+            count, first = sum(one["messages"] for one in results), min(one["message_xid"] for one in results)
             yield RuleViolation(rule_id, "/messagegroups", f"{count} messages have another {what}, such as {first}", "warning")
 
 

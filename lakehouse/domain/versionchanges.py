@@ -135,8 +135,8 @@ def why_not_compared(kind: str, before: ComparedVersion, after: ComparedVersion)
 
 def judge_leaves(before: Leaves, after: Leaves) -> Judgement:
     """Judge two definitions of a message by their leaves: the gravest differences first."""
-    found = map(_as_schema_difference, differences_of((RegistryId(""), "message", Xid("")), before, after))
-    return Judgement(tuple(sorted(found, key=lambda one: (-one.breaks.worst, one.pointer))))
+    results = map(_as_schema_difference, differences_of((RegistryId(""), "message", Xid("")), before, after))
+    return Judgement(tuple(sorted(results, key=lambda one: (-one.breaks.worst, one.pointer))))
 
 
 def _as_schema_difference(one: Difference) -> SchemaDifference:

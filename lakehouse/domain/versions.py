@@ -38,11 +38,11 @@ def with_ancestors(ancestors: Ancestors, made: Made) -> dict[str, str]:
         later.update(new)
         at += new
     newest = newest_of({versionid: parent for versionid, parent in ancestors.items() if versionid not in later}, made)
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for versionid in pending:
-        found[versionid] = versionid if newest is None else newest
+        results[versionid] = versionid if newest is None else newest
         newest = versionid
-    return found
+    return results
 
 
 def find_circle(ancestors: Ancestors, versionids: Iterable[str]) -> list[str]:

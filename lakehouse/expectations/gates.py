@@ -87,10 +87,10 @@ def validate_candidate(
     failed += _made_worse(spark, plan, house)
     results += house
     if failed:
-        told = [_told(suite, one) for suite, one in failed]
+        details = [_told(suite, one) for suite, one in failed]
         what = f"What would have become snapshot {plan.head.snapshot_id + 1}"
         pages = write_pages(spark, docs, what, results, f"{FOLDER}/candidate") if docs else None
-        raise CandidateRefused(told[:_MAX_TOLD], len(told), pages)
+        raise CandidateRefused(details[:_MAX_TOLD], len(details), pages)
 
 
 def _published_errors(plan: Plan) -> list[Count]:
@@ -98,14 +98,14 @@ def _published_errors(plan: Plan) -> list[Count]:
     if plan.decided is None:
         published = plan.entities.filter(F.col("document_uri").isNotNull()).select(*KEY, "document_uri")
         return count_findings(only_published(plan.findings, published))
-    found = Counter(
+    results = Counter(
         one["finding"]["rule_id"]
         for one in plan.decided.findings
         if one["finding"]["severity"] == "error"
         and one["finding"]["action"] == "quarantined"
         and (one["document_uri"], one["registryid"], one["kind"], one["xid"]) in plan.decided.written
     )
-    return sorted(Count(rule_id, "error", n) for rule_id, n in found.items())
+    return sorted(Count(rule_id, "error", n) for rule_id, n in results.items())
 
 
 def only_published(findings: DataFrame, published: DataFrame) -> DataFrame:
@@ -180,7 +180,7 @@ def _made_worse(spark: SparkSession, plan: Plan, results: list[SuiteResult]) -> 
         key = suite.name, one.expectation.name
         if one.error or now[key].success:
             return True
-        others = [found.unexpected for found in (now[key], without[key])]
+        others = [row.unexpected for row in (now[key], without[key])]
         return one.unexpected is not None and any(number is not None and one.unexpected > number for number in others)
 
     return [(suite, one) for suite, one in failed if is_worse(suite, one)]
@@ -203,8 +203,8 @@ def read_rows(spark: SparkSession, suite: Suite) -> DataFrame:
     try:
         return spark.sql(suite.query) if suite.query else spark.table(suite.table)
     except Exception as error:
-        told = str(error).split("\n\nJVM stacktrace")[0].strip()
-        raise SettingsError(f"suite {suite.name}: its rows cannot be read: {told}") from error
+        details = str(error).split("\n\nJVM stacktrace")[0].strip()
+        raise SettingsError(f"suite {suite.name}: its rows cannot be read: {details}") from error
 
 
 def _told(suite: Suite, outcome: Outcome) -> str:

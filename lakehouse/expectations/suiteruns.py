@@ -198,8 +198,8 @@ def _build(gx: Any, suite: Suite) -> Any:
             config = configuration.ExpectationConfiguration(**one.config, meta=meta)
             expectations.append(config.to_domain_obj())
         except Exception as error:
-            told = " ".join(str(error).split())
-            raise SettingsError(f"suite {suite.name}: expectation {one.name} cannot be understood: {told}") from error
+            details = " ".join(str(error).split())
+            raise SettingsError(f"suite {suite.name}: expectation {one.name} cannot be understood: {details}") from error
     return gx.ExpectationSuite(name=suite.name, expectations=expectations)
 
 
@@ -210,15 +210,15 @@ def _outcome(expectation: Expectation, done: Any) -> Outcome:
     if expectation.config["type"] == "unexpected_rows_expectation":
         unexpected = observed
     is_told = isinstance(observed, int | float | date) and not isinstance(observed, bool)
-    told = observed.isoformat(" ", "seconds") if isinstance(observed, datetime) else str(observed)
+    details = observed.isoformat(" ", "seconds") if isinstance(observed, datetime) else str(observed)
     number = int(unexpected) if isinstance(unexpected, int | float) else None
-    return Outcome(expectation, bool(done.success), number, told if is_told else "", _raised(done.exception_info or {}))
+    return Outcome(expectation, bool(done.success), number, details if is_told else "", _raised(done.exception_info or {}))
 
 
 def _raised(info: dict[str, Any]) -> str:
     """Return the first error message, which is at the top or below the id of a metric."""
-    told = [one for one in (info, *info.values()) if isinstance(one, dict) and one.get("raised_exception")]
-    return str(told[0].get("exception_message") or "it raised an error").strip() if told else ""
+    details = [one for one in (info, *info.values()) if isinstance(one, dict) and one.get("raised_exception")]
+    return str(details[0].get("exception_message") or "it raised an error").strip() if details else ""
 
 
 def _great_expectations() -> Any:
@@ -284,8 +284,8 @@ def render_pages(what: str, results: list[SuiteResult], at: datetime) -> dict[st
         The text of each page by its path.
     """
     counts = {severity: sum(result.counts[severity] for result in results) for severity in SEVERITIES}
-    told = at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    about = About(what, counts, told, VERSION, version("great-expectations"))
+    details = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = About(what, counts, details, VERSION, version("great-expectations"))
     pages = Environment(
         loader=PackageLoader("lakehouse.expectations", "pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )

@@ -180,8 +180,8 @@ def _open(spark: SparkSession, settings: Settings, suites: Iterable[Suite], at: 
 def find_broken(findings: DataFrame, counts: list[Count]) -> list[BrokenRule]:
     """Return each rule that has findings with some of them, the worst first."""
     key = [F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")]
-    told = [F.coalesce(F.col(f"finding.{name}"), F.lit("")).alias(name) for name in ("message", "hint")]
-    rows = findings.select(*key, "registryid", F.coalesce("xid", "document_uri").alias("xid"), *told)
+    details = [F.coalesce(F.col(f"finding.{name}"), F.lit("")).alias(name) for name in ("message", "hint")]
+    rows = findings.select(*key, "registryid", F.coalesce("xid", "document_uri").alias("xid"), *details)
     first = Window.partitionBy("rule_id", "severity").orderBy("registryid", "xid", "message")
     few = rows.withColumn("nth", F.row_number().over(first)).filter(F.col("nth") <= EXAMPLES).orderBy("nth")
     examples: dict[tuple[str, str], list[dict[str, str]]] = {}

@@ -78,9 +78,9 @@ class Trailer:
     @staticmethod
     def parse(line: bytes) -> Trailer:
         """Read what `text` wrote, without the digits."""
-        told = json.loads(line)
-        runs, roots = [ByteRun(**run) for run in told.pop("runs")], [Stored(*root) for root in told.pop("roots")]
-        return Trailer(runs, roots, **told)
+        details = json.loads(line)
+        runs, roots = [ByteRun(**run) for run in details.pop("runs")], [Stored(*root) for root in details.pop("roots")]
+        return Trailer(runs, roots, **details)
 
 
 def path_of(xid: Xid) -> tuple[str, ...]:

@@ -39,9 +39,9 @@ class Losses:
             example = {"registryid": registryid, "xid": xid, "pointer": pointer, "message": message}
             self._add(rule_id, 1, [example])
 
-    def merge(self, told: dict[str, dict[str, Any]]) -> None:
+    def merge(self, details: dict[str, dict[str, Any]]) -> None:
         """Take what was counted elsewhere into account: the `by_rule` of that."""
-        for rule_id, one in told.items():
+        for rule_id, one in details.items():
             self._add(rule_id, one["count"], one["examples"])
 
     def as_json(self) -> list[dict[str, Any]]:

@@ -239,8 +239,8 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Expor
         LossyExport: the dialect cannot say everything, and `lossy` is not set.
     """
     names = rows.columns
-    found = [stored_row(row, names) for row in sorted_rows(rows, 1, with_raw=False).collect()]
-    registries = {registryid: list(held) for registryid, held in groupby(found, key=lambda row: row.registryid)}
+    results = [stored_row(row, names) for row in sorted_rows(rows, 1, with_raw=False).collect()]
+    registries = {registryid: list(held) for registryid, held in groupby(results, key=lambda row: row.registryid)}
     exported = Exported(request.out, registries=sorted(registries), dialect=request.style.dialect)
     losses = exported.losses = Losses(request.style.examples)
     several = current_rows(log.filter(F.col("kind") == "version")).groupBy("registryid", message_of("xid").alias("xid")).count()
@@ -260,7 +260,7 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Expor
     if losses.count and not request.lossy:
         raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
     _write_texts(target, texts, exported)
-    for kind, xid in ((one.kind, one.xid) for one in found):
+    for kind, xid in ((one.kind, one.xid) for one in results):
         if kind in ("group", "endpoint"):
             exported.groups[xid.split("/")[1]] += 1
         elif kind in ("message", "schema"):
@@ -362,8 +362,8 @@ def _files(
 
 def _file_name(path: str, suffix: str = ".json") -> str:
     """Make a file's name that every filesystem takes; no two ids make the same."""
-    safe = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), path)
-    return re.sub(r"(\A|/)(?=[._])", lambda found: found[0] + "%", safe) + suffix
+    safe = _UNSAFE.sub(lambda result: "".join(f"%{byte:02X}" for byte in result[0].encode()), path)
+    return re.sub(r"(\A|/)(?=[._])", lambda result: result[0] + "%", safe) + suffix
 
 
 def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, ByteRun]], style: WriteStyle) -> None:

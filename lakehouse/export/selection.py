@@ -70,11 +70,11 @@ def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
     own = F.col("xid").isin(*xids) | group_of("xid").isin(*xids)
     added = units.join(chosen, on="xid", how="left_semi").filter(~own).localCheckpoint()
     counts = {row["kind"]: row["count"] for row in added.groupBy("kind").count().orderBy("kind").collect()}
-    told = [row["xid"] for row in added.orderBy("xid").limit(MAX_TOLD).collect()]
+    details = [row["xid"] for row in added.orderBy("xid").limit(MAX_TOLD).collect()]
     holders = chosen.select(group_of("xid").alias("xid"))
     wanted = chosen.unionByName(holders).distinct().withColumnRenamed("xid", "unit")
     kept = log.withColumn("unit", message_of("xid")).join(wanted, on="unit", how="left_semi").drop("unit")
-    return Selection(kept.unionByName(log.filter(F.col("kind") == "registry")), counts, told)
+    return Selection(kept.unionByName(log.filter(F.col("kind") == "registry")), counts, details)
 
 
 def current_rows(log: DataFrame) -> DataFrame:
@@ -112,8 +112,8 @@ def edges_of(state: DataFrame) -> DataFrame:
 
 
 def _check_known(asked: DataFrame, xids: list[Xid]) -> None:
-    found = {row["xid"] for row in asked.collect()}
-    refuse_unknown([xid for xid in xids if xid not in found])
+    result = {row["xid"] for row in asked.collect()}
+    refuse_unknown([xid for xid in xids if xid not in result])
 
 
 _MAX_TOLD = 20
@@ -142,18 +142,18 @@ def choose_registry(
         NothingToExport: there is none, or not one when one is needed.
     """
     there = sorted(known)
-    told = ", ".join(there[:_MAX_TOLD]) + (" ..." if len(there) > _MAX_TOLD else "")
+    message = ", ".join(there[:_MAX_TOLD]) + (" ..." if len(there) > _MAX_TOLD else "")
     if not there:
         raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
     if asked is not None:
         if asked not in there:
-            raise NothingToExport(f"there is nothing in a registry {asked!r}. The catalog holds {told}.")
+            raise NothingToExport(f"there is nothing in a registry {asked!r}. The catalog holds {message}.")
         return ExportChoice(asked, to_folder)
     if len(there) == 1:
         return ExportChoice(there[0], to_folder)
     if is_selected or (not to_folder and is_document(out)):
         raise NothingToExport(
-            f"the catalog holds several registries ({told}). Choose one with --registry, or name a folder for a file of each."
+            f"the catalog holds several registries ({message}). Choose one with --registry, or name a folder for a file of each."
         )
     return ExportChoice(None, True)
 

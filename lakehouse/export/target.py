@@ -62,9 +62,9 @@ class Target:
             TargetError: it cannot, or a folder is there and not empty, or what it holds is not an export.
         """
         with self._told():
-            found = self._fs.entry(self._path)
-            if found is not None:
-                is_folder = found.is_folder
+            result = self._fs.entry(self._path)
+            if result is not None:
+                is_folder = result.is_folder
                 holds = is_folder and not self.replace and bool(self._fs.members(self._path))
                 refuse_target(self.location, to_folder=self.is_folder, is_folder=is_folder, holds_something=holds)
                 if is_folder and self.replace:
@@ -119,8 +119,8 @@ class Target:
                 self._rename(self._growing, self._path, "the file written next to it could not be renamed to it")
             except Exception:
                 if aside:
-                    told = "neither the export nor the earlier one could be renamed to it; that one is "
-                    self._rename(self._earlier, self._path, told + self._earlier)
+                    message = "neither the export nor the earlier one could be renamed to it; that one is "
+                    self._rename(self._earlier, self._path, message + self._earlier)
                 raise
             if aside:
                 self._fs.remove(self._earlier)

@@ -115,8 +115,8 @@ class _Respelled(GroupWriter):
         written, losses = to_dialect(view, self.style.dialect, ENTITIES_OF[self.members], family)
         # A message shows what its default Version says: what is lost of that is reported once.
         default = f"/versions/{view.get('versionid')}"
-        told = {loss.pointer for loss in losses}
-        self._lose(xid, [loss for loss in losses if default + loss.pointer not in told])
+        details = {loss.pointer for loss in losses}
+        self._lose(xid, [loss for loss in losses if default + loss.pointer not in details])
         return orjson.dumps(last_id(xid)) + b":" + as_bytes(written)
 
     def _attributes(self) -> dict[str, Any]:

@@ -119,18 +119,18 @@ class LandingReader(DataSourceStreamReader):
             yield (path,)
 
 
-def next_offset(found: list[FolderEntry], start: dict[str, Any], most: int | None) -> dict[str, Any]:
+def next_offset(results: list[FolderEntry], start: dict[str, Any], most: int | None) -> dict[str, Any]:
     """Return the offset at which the next batch ends: after the newest document, or after `most` of the new ones."""
-    fresh = _fresh(found, start)
+    fresh = _fresh(results, start)
     batch = fresh[:most] if most is not None else fresh
     end = max(start["changed"], batch[-1].changed if batch else 0)
-    seen = [_identity(one) for one in found if end - LOOK_BACK < one.changed <= end]
+    seen = [_identity(one) for one in results if end - LOOK_BACK < one.changed <= end]
     return {"changed": end, "seen": " ".join(sorted(seen))} if batch else start
 
 
-def between(found: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
+def between(results: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
     """Return the documents of a batch: those since its start, and late ones of shortly before that were not seen then."""
-    return _fresh([one for one in found if one.changed <= end["changed"]], start)
+    return _fresh([one for one in results if one.changed <= end["changed"]], start)
 
 
 def list_documents(folder: str) -> list[FolderEntry]:
@@ -140,15 +140,15 @@ def list_documents(folder: str) -> list[FolderEntry]:
     shows when it was put there.
     """
     local = re.sub(r"\Afile:/*", "/", folder)
-    found = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
-    return sorted(found, key=lambda one: (one.changed, one.path))
+    results = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
+    return sorted(results, key=lambda one: (one.changed, one.path))
 
 
 def watch(
     spark: SparkSession,
     settings: Settings,
     landing: Landing,
-    told: Callable[[Summary], None],
+    details: Callable[[Summary], None],
     is_stopped: Callable[[], bool] = lambda: False,
     *,
     registry_from: str | None = None,
@@ -161,7 +161,7 @@ def watch(
         spark: the session.
         settings: the warehouse; the stream remembers below it what it has seen.
         landing: what is watched.
-        told: is called with the summary of each batch.
+        details: is called with the summary of each batch.
         is_stopped: returns whether to stop; asked each second.
         registry_from: as in `ingest`.
         request: as in `ingest`.
@@ -180,7 +180,7 @@ def watch(
     def load(batch: DataFrame, _: int) -> None:
         paths = [row["path"] for row in batch.collect() if _is_there(row["path"])]
         if paths:
-            told(load_documents(paths))
+            details(load_documents(paths))
 
     spark.dataSource.register(LandingSource)
     stream = spark.readStream.format(SOURCE).option("maxDocuments", str(landing.max_documents)).load(folder)
@@ -194,10 +194,10 @@ def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> st
     return f"{absolute_location(settings.warehouse)}/_watch/{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
-def _fresh(found: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
+def _fresh(results: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
     """Return the documents that were not seen up to an offset."""
     last, seen = start["changed"], set(start["seen"].split(" "))
-    return [one for one in found if one.changed > last or (one.changed > last - LOOK_BACK and _identity(one) not in seen)]
+    return [one for one in results if one.changed > last or (one.changed > last - LOOK_BACK and _identity(one) not in seen)]
 
 
 def _identity(one: FolderEntry) -> str:

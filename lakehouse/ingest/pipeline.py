@@ -196,15 +196,15 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
         small = is_small(spark, settings)
         with interpreted(spark, small):
             before = _read_known(spark)  # first: what other processes load from now on may not be listed
-        found = find_sources(spark, call.sources)
-        found = found if call.root is None else replace(found, roots=[call.root], named=[])
-        found = found if call.located is None else _at_their_place(found, call.located)
-        registry = _registry(settings, found, call.registry_from)
+        result = find_sources(spark, call.sources)
+        result = result if call.root is None else replace(result, roots=[call.root], named=[])
+        result = result if call.located is None else _at_their_place(result, call.located)
+        registry = _registry(settings, result, call.registry_from)
         reread = Reread(request.policy.force, request.dialect, request.strict, unread)
         with interpreted(spark, small):
             opened = without_content_of_unchanged(
                 spark,
-                found,
+                result,
                 before.documents,
                 registry,
                 settings.stream_bytes,
@@ -217,20 +217,20 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
                 summary = of_unchanged(spark, before.documents, opened.rows, opened.unchanged)
             if not request.dry_run:
                 _roll_forward(spark, settings)
-        return replace(summary, seconds=clock.seconds(), hidden=found.hidden, changes=[] if request.dry_run else None)
+        return replace(summary, seconds=clock.seconds(), hidden=result.hidden, changes=[] if request.dry_run else None)
     if call.gates:  # else nothing asks Great Expectations, whose import takes some seconds of a processor
         warm_up()
     if not request.dry_run:
         with clock("attach", "tables of the catalog"):
             create_tables(spark, settings)
-    return _load(spark, settings, opened, _Given(found, call, before, small), clock)
+    return _load(spark, settings, opened, _Given(result, call, before, small), clock)
 
 
-def _at_their_place(found: Sources, located: Located) -> Sources:
+def _at_their_place(result: Sources, located: Located) -> Sources:
     files = {path: uri for uri, path in located.documents.items()}
     return replace(
-        found,
-        located={files[re.sub(r"\Afile:/*", "/", file)]: file for file in [*found.files, *found.empty]},
+        result,
+        located={files[re.sub(r"\Afile:/*", "/", file)]: file for file in [*result.files, *result.empty]},
         scopes=[located.scope],
     )
 
@@ -336,11 +336,11 @@ def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
     return parsed.sparkSession.read.schema(STAGE).parquet(location)
 
 
-def _registry(settings: Settings, found: Sources, registry_from: str | None) -> Column | None:
+def _registry(settings: Settings, result: Sources, registry_from: str | None) -> Column | None:
     """Return the column with the registry of each document; None: the document names it."""
     if settings.registry:
         return F.lit(settings.registry)
-    return registry_from_path(registry_from, found.roots) if registry_from else None
+    return registry_from_path(registry_from, result.roots) if registry_from else None
 
 
 def _roll_forward(spark: SparkSession, settings: Settings) -> None:
@@ -366,8 +366,8 @@ class _Counted(NamedTuple):
 
 def _count_stage(stage: DataFrame) -> _Counted:
     is_document = F.col("row") == "document"
-    told = [F.when(is_document, F.get_json_object("facts", f"$.{name}")).alias(name) for name in ("status", "dialect")]
-    rows = stage.groupBy(*told).agg(F.count("*").alias("count"), *uris_in(F.when(is_document, F.col("xid")))).collect()
+    details = [F.when(is_document, F.get_json_object("facts", f"$.{name}")).alias(name) for name in ("status", "dialect")]
+    rows = stage.groupBy(*details).agg(F.count("*").alias("count"), *uris_in(F.when(is_document, F.col("xid")))).collect()
     counts = Counter[str]()
     dialects = Counter[str]()
     uris = Uris(0, 0, 0)

@@ -116,19 +116,19 @@ class Planner:
                     held = self.lookups.children(key.registryid, resource.xid)
                     keys |= {Key(key.registryid, one.kind, one.xid) for one in held}
         keys |= {parent for key in list(keys) for parent in parents_of(key)}
-        found = ((key, self.lookups.published(key)) for key in keys)
-        self.state = {key: stored for key, stored in found if stored is not None}
+        results = ((key, self.lookups.published(key)) for key in keys)
+        self.state = {key: stored for key, stored in results if stored is not None}
 
     # What is refused
 
     def refuse_contradictions(self) -> None:
         """Take out what a document gives a row and an error for."""
-        stage, found = self.stage.without_contradictions()
-        self._go_on_with(stage, found)
+        stage, result = self.stage.without_contradictions()
+        self._go_on_with(stage, result)
 
-    def reject_documents(self, found: list[Finding]) -> None:
+    def reject_documents(self, results: list[Finding]) -> None:
         """Refuse each document with an error whole."""
-        stage, rejections = self.stage.without_documents(found, self._last_registry)
+        stage, rejections = self.stage.without_documents(results, self._last_registry)
         self.rejected += len(rejections)
         self._go_on_with(stage, rejections)
 
@@ -146,14 +146,14 @@ class Planner:
             TooManyLookups: the change has to do with too much.
         """
         planned = PlannedState(self.compared, self.stage.texts, self.stage.documents, self.lookups, self._parsed)
-        found = planned.findings(limits)
-        if not any(one["finding"]["action"] == "quarantined" for one in found):
-            self.findings += found
+        results = planned.findings(limits)
+        if not any(one["finding"]["action"] == "quarantined" for one in results):
+            self.findings += results
             return True
         if strict:
-            self.reject_documents(found)
+            self.reject_documents(results)
         else:
-            self._go_on_with(*self.stage.without(found))
+            self._go_on_with(*self.stage.without(results))
         return False
 
     def _last_registry(self, uri: Uri) -> RegistryId:
@@ -163,13 +163,13 @@ class Planner:
         known = [one for one, facts in self.known.items() if one.document_uri == uri.document_uri and facts.get("own_registry")]
         return max(known, key=self.lookups.loaded_in, default=uri).registryid
 
-    def _go_on_with(self, stage: CollectedStage, found: list[Finding]) -> None:
+    def _go_on_with(self, stage: CollectedStage, results: list[Finding]) -> None:
         """Continue with the stage without what was rejected.
 
         A document that was refused whole stays where it was, even if it names another registry now.
         """
         self.stage = stage
-        self.findings += found
+        self.findings += results
         rejected = {uri.document_uri for uri, facts in stage.documents.items() if facts["status"] == "rejected"}
         self.gone = {uri for uri in self.gone if uri.document_uri not in rejected}
 

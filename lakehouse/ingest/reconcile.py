@@ -174,17 +174,17 @@ def settle(
     """
     read_findings = stage.filter(F.col("row") == "finding").select(*FOUND)
     ground = read_baseline(spark, head, stage, asked.policy, before.known, before.gone)
-    rejected, uncounted, found = 0, refused, no_findings(spark)
+    rejected, uncounted, result = 0, refused, no_findings(spark)
     if asked.strict and refused is not None and not is_empty(refused):
         whole = reject_documents(stage, refused.select(*FOUND), before.known)
-        stage, found, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
+        stage, result, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
         ground = with_rejected(ground, stage)
     first = without_refused(stage, spark)
     if not first.is_settled:
-        stage, found = first.stage, found.unionByName(first.findings)
+        stage, result = first.stage, result.unionByName(first.findings)
         ground = with_rejected(ground, stage)
     while True:
-        comparison = compare(ground, stage, found)
+        comparison = compare(ground, stage, result)
         if not settings.check_relations:
             break
         checked = check_stage(
@@ -197,11 +197,11 @@ def settle(
             strict=asked.strict,
             known=before.known,
         )
-        stage, found, rejected = checked.stage, found.unionByName(checked.findings), rejected + checked.rejected
+        stage, result, rejected = checked.stage, result.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:
             break
         ground = with_rejected(ground, stage)
-    plan = plan_changes(ground, stage, comparison, found if uncounted is None else found.unionByName(uncounted))
+    plan = plan_changes(ground, stage, comparison, result if uncounted is None else result.unionByName(uncounted))
     # Cut off from the long plans that they come from: Spark writes a plan out as text whenever it runs one.
-    findings = materialize(read_findings.unionByName(found).unionByName(plan.findings), eager=False)
+    findings = materialize(read_findings.unionByName(result).unionByName(plan.findings), eager=False)
     return Settled(stage, replace(plan, findings=findings), rejected)

@@ -113,17 +113,17 @@ class CollectedStage:
         if not both:
             return self, []
         known = {said_of(one) for one in both}
-        stage, found = self.without(both)
-        return stage, [one for one in found if said_of(one) not in known]
+        stage, results = self.without(both)
+        return stage, [one for one in results if said_of(one) not in known]
 
-    def without(self, found: list[Finding]) -> tuple[CollectedStage, list[Finding]]:
+    def without(self, results: list[Finding]) -> tuple[CollectedStage, list[Finding]]:
         """Take what was refused out of the stage, and what cannot live without it: each with its own finding.
 
         Returns:
             The stage without it, and the findings about what was taken out, with its text. The others may be different once that
             is out.
         """
-        refused = {said_of(one) for one in found if one["finding"]["action"] == "quarantined"}
+        refused = {said_of(one) for one in results if one["finding"]["action"] == "quarantined"}
         causes: dict[Said, Xid] = {}
         for row in self.rows:  # a message or schema shows nothing without its default Version: the one that its document names
             if row.row == "entity" and row.kind in VERSION_KINDS and row.isdefault and row.said in refused:
@@ -143,30 +143,30 @@ class CollectedStage:
             for said, cause in hanging.items()
             if said not in refused and said in self.texts
         ]
-        every = [self._with_text(one) for one in (*found, *new)]
+        every = [self._with_text(one) for one in (*results, *new)]
         out = {said_of(one) for one in every if one["finding"]["action"] == "quarantined"}
         rows = [row for row in self.rows if row.row != "entity" or row.said not in out]
         return CollectedStage(rows), [one for one in every if said_of(one) in out]
 
     def without_documents(
-        self, found: list[Finding], registry_of: Callable[[Uri], RegistryId]
+        self, results: list[Finding], registry_of: Callable[[Uri], RegistryId]
     ) -> tuple[CollectedStage, list[Finding]]:
         """Refuse each document with an error whole: one finding, which lists the errors.
 
         One that was loaded stays in its registry with all that is published of it, whichever it names now.
 
         Args:
-            found: findings; errors among them refuse.
+            results: findings; errors among them refuse.
             registry_of: gives the registry that a document was loaded into last.
 
         Returns:
             The stage without what they hold, and a finding for each.
         """
         errors: defaultdict[Uri, list[str]] = defaultdict(list)
-        for one in found:
+        for one in results:
             if one["finding"]["action"] == "quarantined":
-                told = one["finding"]
-                text = f"{told['pointer']}: {told['rule_id']}: {told['message']}"
+                details = one["finding"]
+                text = f"{details['pointer']}: {details['rule_id']}: {details['message']}"
                 errors[Uri(one["registryid"], one["document_uri"])].append(text)
         rejected: dict[Uri, tuple[RegistryId, str]] = {}
         for uri, texts in errors.items():
@@ -381,16 +381,16 @@ class PlannedState:
             return [] if stored is None else [_Holding(next(iter(stored.document_uris), ""), None, False)]
         if one.op == "delete":
             return []
-        found = []
+        results = []
         for uri in self._saying.get(key, ()):
             if uri in one.document_uris:
                 is_first = bool(one.agreed) and one.agreed[0].document_uri == uri
                 for document in dict.fromkeys([uri, one.document_uris[0]] if is_first else [uri]):
                     is_written = one.document_uri is not None and document == uri
-                    found.append(_Holding(document, Said(uri, key), is_written))
+                    results.append(_Holding(document, Said(uri, key), is_written))
         if stored is not None and not any(claim.document_uri in one.document_uris for claim in one.agreed):
-            found.append(_Holding(next(iter(one.document_uris), ""), None, False))
-        return found
+            results.append(_Holding(next(iter(one.document_uris), ""), None, False))
+        return results
 
     def dialect_of(self, registryid: RegistryId, document: str) -> str | None:
         """Return the dialect of a document as it was read now, else at its last load."""
@@ -416,8 +416,8 @@ class _Registry:
 
     def held(self, xid: Xid) -> Iterator[EntityState]:
         stored = (one.xid for one in self.planned.lookups.children(self.registryid, xid))
-        found = map(self.entity, sorted({*stored, *self.planned.below.get((self.registryid, xid), ())}))
-        return (one for one in found if one is not None)
+        results = map(self.entity, sorted({*stored, *self.planned.below.get((self.registryid, xid), ())}))
+        return (one for one in results if one is not None)
 
     def siblings(self, version: EntityState) -> Iterator[EntityState]:
         for one in self.held(xid_of_resource(version.xid)):
@@ -456,11 +456,11 @@ class _Registry:
         carried |= {xid_of_group(xid) for xid in carried}
         leading = lookups.leading_to(self.registryid, schemas, *_REFERRING_TO_SCHEMAS)
         leading |= lookups.leading_to(self.registryid, carried, "messagegroups", "willmessage")
-        found = own | following | {xid_of_resource(xid) for xid in leading}
-        found |= {xid for xid in carried if xid.startswith("/endpoints/") and xid.count("/") == 2}
-        found |= {one.xid for holder in holders for one in lookups.children(self.registryid, holder)}
-        found.update(self._of_same_type())
-        return [key for xid in sorted(found) for key in self._keys_of(xid)]
+        results = own | following | {xid_of_resource(xid) for xid in leading}
+        results |= {xid for xid in carried if xid.startswith("/endpoints/") and xid.count("/") == 2}
+        results |= {one.xid for holder in holders for one in lookups.children(self.registryid, holder)}
+        results.update(self._of_same_type())
+        return [key for xid in sorted(results) for key in self._keys_of(xid)]
 
     def findings_of(self, key: Key, limits: RuleLimits) -> Iterator[dict[str, Any]]:
         """Yield the findings about an entity, for each document that holds it."""
@@ -533,7 +533,7 @@ class _Registry:
     @cached_property
     def _of_types(self) -> dict[str, dict[Xid, bool]]:
         """Return the messages by `type`, in dialects where a type is one message's, with whether they would be written."""
-        found: defaultdict[str, dict[Xid, bool]] = defaultdict(dict)
+        result: defaultdict[str, dict[Xid, bool]] = defaultdict(dict)
         stored = {one.xid for one in self.planned.lookups.default_versions(self.registryid)}
         said = {key.xid for key in self.planned.compared if key.registryid == self.registryid and key.kind == "version"}
         for xid in stored | said:
@@ -545,8 +545,8 @@ class _Registry:
                     ce_type = _type_of(known)
                     if ce_type is not None:
                         message = xid_of_resource(xid)
-                        found[ce_type][message] = found[ce_type].get(message, True) and held.is_written
-        return found
+                        result[ce_type][message] = result[ce_type].get(message, True) and held.is_written
+        return result
 
 
 def _xids_of(registryid: RegistryId, keys: Iterable[tuple[RegistryId, Xid]]) -> set[Xid]:

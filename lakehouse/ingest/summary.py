@@ -81,10 +81,12 @@ def of_unchanged(spark: SparkSession, known: DataFrame, documents: DataFrame, nu
         for row in refused:
             for table, n in (row["quarantined"] or {}).items():
                 entities[table]["quarantined"] += n
-        told = spark.createDataFrame([(one,) for one in {one for row in refused for one in row["findings"] or ()}], "id string")
+        details = spark.createDataFrame(
+            [(one,) for one in {one for row in refused for one in row["findings"] or ()}], "id string"
+        )
         known = spark.table(table_name("violations"))
-        found = known.join(F.broadcast(told), known["violation_id"] == told["id"], how="left_semi")
-        violations |= count_if(found, {name: F.col("severity") == name for name in SEVERITIES})
+        result = known.join(F.broadcast(details), known["violation_id"] == details["id"], how="left_semi")
+        violations |= count_if(result, {name: F.col("severity") == name for name in SEVERITIES})
     return Summary(None, counts, entities, violations, {})
 
 
@@ -129,10 +131,12 @@ def summarise(stage: DataFrame, plan: Plan, documents: dict[str, int], *, dry_ru
 
 def _add_counts(entities: dict[str, dict[str, int]], facts: DataFrame, outcome: str, column: str | None = None) -> None:
     """Add up a map of counts by table over documents."""
-    told = facts.filter(F.size(column or f"facts.{outcome}") > 0)
-    if is_known_empty(told):
+    details = facts.filter(F.size(column or f"facts.{outcome}") > 0)
+    if is_known_empty(details):
         return
-    counts = told.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
+    counts = (
+        details.select(F.explode(column or f"facts.{outcome}").alias("table", "n")).groupBy("table").agg(F.sum("n").alias("n"))
+    )
     for row in counts.collect():
         entities[row["table"]][outcome] += row["n"]
 

@@ -202,17 +202,17 @@ def without_content_of_unchanged(
     every = with_unchanged(documents, known, registry, sources.is_named(), reread)
     if reread.force or is_known_empty(known):
         return HashedDocuments(every, None, None)
-    told = _without_content(every)
-    first = told.filter(~F.col("unchanged")).select("document_uri", "size", "again").limit(_FEW_DOCUMENTS + 1).collect()
+    details = _without_content(every)
+    first = details.filter(~F.col("unchanged")).select("document_uri", "size", "again").limit(_FEW_DOCUMENTS + 1).collect()
     if len(first) > _FEW_DOCUMENTS:
         return HashedDocuments(every, None, None)
     if is_judged is not None and all(row["again"] for row in first):
-        uris = uris_of(told.agg(*uris_in(F.col("document_uri"))).collect()[0])
+        uris = uris_of(details.agg(*uris_in(F.col("document_uri"))).collect()[0])
         if is_judged(uris):
-            return HashedDocuments(told.withColumn("content", F.lit(None).cast("binary")), uris.number, 0, is_judged=True)
-    unchanged = told.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
+            return HashedDocuments(details.withColumn("content", F.lit(None).cast("binary")), uris.number, 0, is_judged=True)
+    unchanged = details.filter("unchanged").withColumn("content", F.lit(None).cast("binary"))
     if not first:
-        return HashedDocuments(unchanged, count(told), 0)
+        return HashedDocuments(unchanged, count(details), 0)
     changed = {sources.located.get(row["document_uri"], row["document_uri"]): row["size"] for row in first}
     unreadable = [one for one in sources.unreadable if one[0] in changed]
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
@@ -225,12 +225,12 @@ def without_content_of_unchanged(
 
 def _without_content(documents: DataFrame) -> DataFrame:
     """Compute what is known of documents once: in the driver where the catalog is small, and they are few."""
-    told = documents.drop("content")
+    details = documents.drop("content")
     if is_interpreted(documents.sparkSession):
-        first = materialize(told.limit(_FEW_DOCUMENTS + 1))
+        first = materialize(details.limit(_FEW_DOCUMENTS + 1))
         if count(first) <= _FEW_DOCUMENTS:
             return first
-    return told.localCheckpoint()
+    return details.localCheckpoint()
 
 
 _MOST = 100  # calls that are remembered
@@ -267,8 +267,8 @@ def judgement(settings: Settings, **call: Any) -> str:
         settings: all of them count.
         call: what the ingest was called with.
     """
-    told = json.dumps([VERSION, _rules(), settings.model_dump(), call], sort_keys=True, default=str)
-    return f"{_folder(settings)}/{hashlib.sha256(told.encode()).hexdigest()}"
+    details = json.dumps([VERSION, _rules(), settings.model_dump(), call], sort_keys=True, default=str)
+    return f"{_folder(settings)}/{hashlib.sha256(details.encode()).hexdigest()}"
 
 
 def is_judged(spark: SparkSession, location: str, head: Head, uris: Uris) -> bool:

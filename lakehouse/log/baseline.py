@@ -128,8 +128,8 @@ def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[s
 def concerned_registries(*rows: DataFrame) -> list[str] | None:
     """Return the registries of rows; None if there are many."""
     named = reduce(DataFrame.unionByName, [one.select("registryid") for one in rows]).filter(F.col("registryid").isNotNull())
-    found = sorted(row["registryid"] for row in named.distinct().limit(_FEW_REGISTRIES + 1).collect())
-    return found if len(found) <= _FEW_REGISTRIES else None
+    results = sorted(row["registryid"] for row in named.distinct().limit(_FEW_REGISTRIES + 1).collect())
+    return results if len(results) <= _FEW_REGISTRIES else None
 
 
 def of_registries(rows: DataFrame, registries: list[str] | None) -> DataFrame:
@@ -203,8 +203,8 @@ def find_overtaken(known: DataFrame, stage: DataFrame, listed_at: int) -> list[s
     Returns:
         Their URIs, sorted.
     """
-    told = [F.get_json_object("facts", f"$.{name}").alias(f"_{name}") for name in ("status", "sha256", "own_registry")]
-    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_registryid"), *told)
+    details = [F.get_json_object("facts", f"$.{name}").alias(f"_{name}") for name in ("status", "sha256", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_registryid"), *details)
     since = known.filter(F.col("snapshot_id") > listed_at).join(read.filter("_status <> 'unchanged'"), on="xid")
     is_same_place = (F.col("registryid") == F.col("_registryid")) | (
         F.col("facts.own_registry") & (F.col("_own_registry") == "true")
@@ -219,8 +219,8 @@ def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:
     Returns:
         registryid (that they have left), xid (the document's URI).
     """
-    told = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "own_registry")]
-    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_now"), *told)
+    details = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "own_registry")]
+    read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_now"), *details)
     read = read.filter(F.col("status").isin("loaded", "skipped") & (F.col("own_registry") == "true")).select("xid", "_now")
     before = known.filter("facts.own_registry").select("registryid", "xid")
     return before.join(read, on="xid").filter(F.col("registryid") != F.col("_now")).select("registryid", "xid")
@@ -263,10 +263,10 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     table = F.create_map(*(F.lit(part) for kind, table in TABLE_OF_KIND.items() for part in (kind, table.name)))[F.col("kind")]
     is_refused = (F.col("finding.action") == "quarantined") & table.isNotNull()  # a document refused whole is in no table
     refused = F.when(is_refused, F.struct(table.alias("table"), "xid"))
-    found = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
+    result = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
         F.collect_set("finding.violation_id").alias("ids"), F.collect_set(refused).alias("refused")
     )
-    found = found.withColumn("refused", F.transform("refused", lambda one: one["table"]))
+    result = result.withColumn("refused", F.transform("refused", lambda one: one["table"]))
     facts = stage.filter(F.col("row") == "document").select(
         "registryid", "xid", F.from_json("facts", DOCUMENT_BODY).alias("facts")
     )
@@ -279,7 +279,7 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     )
     return (
         facts.filter(F.col("facts.status") != "unchanged")
-        .join(found, on=["registryid", "xid"], how="left")
+        .join(result, on=["registryid", "xid"], how="left")
         .select("registryid", "xid", complete.alias("facts"))
     )
 
@@ -321,8 +321,8 @@ def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disput
 def as_json(facts: Column) -> Column:
     """Write the facts of a document, its maps sorted: Spark gives their entries in the order in which it happens to hold them."""
     maps = [field.name for field in DOCUMENT_BODY if isinstance(field.dataType, MapType)]
-    told = {name: F.map_from_entries(F.array_sort(F.map_entries(facts[name]))) for name in maps}
-    return F.to_json(reduce(lambda so_far, name: so_far.withField(name, told[name]), maps, facts))
+    details = {name: F.map_from_entries(F.array_sort(F.map_entries(facts[name]))) for name in maps}
+    return F.to_json(reduce(lambda so_far, name: so_far.withField(name, details[name]), maps, facts))
 
 
 def _counted_on(counts: Column, tables: Column, sign: int) -> Column:

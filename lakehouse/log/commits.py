@@ -75,10 +75,10 @@ def read_head(spark: SparkSession) -> Head:
     """Read the newest snapshot of the log from its commit's metadata, else from the table."""
     if not spark.catalog.databaseExists(SCHEMA):  # a dry run where there is no catalog yet
         return Head()
-    for told in told_by_appends(spark, "changes"):
-        if "head" not in told:
+    for details in told_by_appends(spark, "changes"):
+        if "head" not in details:
             break
-        return _head(told["snapshot_id"], told["head"])
+        return _head(details["snapshot_id"], details["head"])
     if was_never_written(spark, "changes"):
         return Head()
     changes = open_table(spark, "changes")
@@ -91,8 +91,8 @@ def read_head(spark: SparkSession) -> Head:
 
 def read_head_at(spark: SparkSession, snapshot_id: int) -> Head:
     """Read what the log's head was when a snapshot was the newest one; the snapshot is there."""
-    told = _told_of(spark, snapshot_id)
-    return _head(snapshot_id, told["head"] if "head" in told else _snapshot_bodies(spark, snapshot_id)[0])
+    details = _told_of(spark, snapshot_id)
+    return _head(snapshot_id, details["head"] if "head" in details else _snapshot_bodies(spark, snapshot_id)[0])
 
 
 @dataclass(frozen=True)
@@ -204,16 +204,16 @@ def chained_digest(snapshot_id: int, body: dict[str, Any], labels: dict[str, Any
         body: facts of the snapshot; a `digest` among them is left out.
         labels: bodies of the label rows that were committed with it, by name.
     """
-    told = {key: value for key, value in body.items() if key != "digest"}
-    return hashlib.sha256(json.dumps([snapshot_id, told, labels], sort_keys=True).encode()).hexdigest()
+    details = {key: value for key, value in body.items() if key != "digest"}
+    return hashlib.sha256(json.dumps([snapshot_id, details, labels], sort_keys=True).encode()).hexdigest()
 
 
 def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: dict[str, Any], run: CommitInfo) -> Head:
-    told = json.dumps(_user_metadata(snapshot_id, snapshot, run))
+    details = json.dumps(_user_metadata(snapshot_id, snapshot, run))
     numbered = rows.withColumn("snapshot_id", F.lit(snapshot_id).cast("bigint")).select(*CHANGES.names)
     crash_point("before_commit")
     try:
-        _append_rows(spark, snapshot_id, numbered, told)
+        _append_rows(spark, snapshot_id, numbered, details)
     except Exception as error:
         if is_conflict(error):
             raise CommitLost(snapshot_id) from error
@@ -225,19 +225,19 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
     return _head(snapshot_id, snapshot)
 
 
-def _append_rows(spark: SparkSession, snapshot_id: int, rows: DataFrame, told: str) -> None:
+def _append_rows(spark: SparkSession, snapshot_id: int, rows: DataFrame, message: str) -> None:
     newest = newest_version(spark, "changes") if is_interpreted(spark) else None
     if newest is not None and set(newest.schema().fieldNames()) == set(CHANGES.names):
-        append(spark, newest, rows, APPLICATION, snapshot_id, told)
+        append(spark, newest, rows, APPLICATION, snapshot_id, message)
     else:
-        writer = rows.write.format("delta").mode("append").option("userMetadata", told)
+        writer = rows.write.format("delta").mode("append").option("userMetadata", message)
         writer = writer.option("txnAppId", APPLICATION).option("txnVersion", snapshot_id)
         writer.saveAsTable(table_name("changes"))
 
 
 def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: CommitInfo) -> dict[str, Any]:
-    told: dict[str, Any] = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
-    return told | {"head": {name: snapshot[name] for name in _TOLD_OF_HEAD}}
+    details: dict[str, Any] = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
+    return details | {"head": {name: snapshot[name] for name in _TOLD_OF_HEAD}}
 
 
 def _bodies(snapshot: dict[str, Any], labels: list[Label]) -> list[tuple[str, str, str]]:
@@ -329,16 +329,16 @@ def _snapshot_body(totals: Totals, run: CommitInfo, snapshot_id: int, labels: li
 
 def _committed_by(spark: SparkSession, snapshot_id: int) -> str:
     """Return the ingest that committed a snapshot."""
-    told = _told_of(spark, snapshot_id) or _snapshot_bodies(spark, snapshot_id)[0]
-    return str(told.get("ingest_id"))
+    details = _told_of(spark, snapshot_id) or _snapshot_bodies(spark, snapshot_id)[0]
+    return str(details.get("ingest_id"))
 
 
 def _told_of(spark: SparkSession, snapshot_id: int) -> dict[str, Any]:
     """Return the user metadata of the commit of a snapshot; empty if only its row has the facts."""
-    for told in told_by_appends(spark, "changes"):
-        if told["snapshot_id"] == snapshot_id:
-            return told
-        if told["snapshot_id"] < snapshot_id:
+    for details in told_by_appends(spark, "changes"):
+        if details["snapshot_id"] == snapshot_id:
+            return details
+        if details["snapshot_id"] < snapshot_id:
             break
     return {}
 

@@ -35,24 +35,24 @@ class Comparison(NamedTuple):
     moved: tuple[str, ...]
 
 
-def compare(ground: Baseline, stage: DataFrame, found: DataFrame) -> Comparison:
+def compare(ground: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison:
     """Return for each entity that documents hold or held what happens to it.
 
     Args:
         ground: what the stage is compared with.
         stage: columns `schema.STAGE`, without what was refused.
-        found: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
+        rows: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
     """
     policy, state = ground.policy, ground.state
-    told = findings_told(stage, found)
-    dropped = find_dropped(ground, stage, told)
-    stands = None if ground.said is None else standing(ground.said, stage, refused_in(told))
+    details = findings_told(stage, rows)
+    dropped = find_dropped(ground, stage, details)
+    stands = None if ground.said is None else standing(ground.said, stage, refused_in(details))
     protected = None
     if policy.prune:  # what lost its last owner in an ingest without --prune
         ownerless = state.filter(F.size("document_uris") == 0)
         dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
         dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
-        protected = state.select(*KEY).join(refused_in(told).select(*KEY).distinct(), on=KEY, how="left_semi")
+        protected = state.select(*KEY).join(refused_in(details).select(*KEY).distinct(), on=KEY, how="left_semi")
         protected = protected.unionByName(_around_http(state))
         if stands is not None:
             protected = protected.unionByName(stands.select(*KEY))
@@ -73,12 +73,12 @@ def compare(ground: Baseline, stage: DataFrame, found: DataFrame) -> Comparison:
     return Comparison(materialize(with_defaults(compared, state, log)), False, moved)
 
 
-def findings_told(stage: DataFrame, found: DataFrame) -> DataFrame:
+def findings_told(stage: DataFrame, rows: DataFrame) -> DataFrame:
     """Return all findings of an ingest so far: those of its stage, and those of the comparison."""
-    return stage.filter(F.col("row") == "finding").select(*found.columns).unionByName(found)
+    return stage.filter(F.col("row") == "finding").select(*rows.columns).unionByName(rows)
 
 
-def find_dropped(ground: Baseline, stage: DataFrame, told: DataFrame) -> DataFrame:
+def find_dropped(ground: Baseline, stage: DataFrame, details: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
     A document that was rejected dropped nothing, nor did one drop what was refused in it, or what is below that.
@@ -95,7 +95,7 @@ def find_dropped(ground: Baseline, stage: DataFrame, told: DataFrame) -> DataFra
     held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
     held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
     dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti")
-    dropped = dropped.join(*at_or_below(refused_in(told), "document_uri"), how="left_anti")
+    dropped = dropped.join(*at_or_below(refused_in(details), "document_uri"), how="left_anti")
     return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
 
 

@@ -148,9 +148,9 @@ def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, mess
     sought = given.unionByName(renamed.withColumn("is_affected", F.lit(True)))
     one = F.explode("depends_on").alias("depended_on")  # itself, too
     stored = open_table(session, NAME).select(*_KEY, "depends_on", one)
-    found = stored.join(F.broadcast(sought.withColumnRenamed("xid", "depended_on")), on=["registryid", "depended_on"])
-    found = found.filter(F.col("is_affected") | (F.col("xid") == F.col("depended_on")))
-    every = found.select(*_KEY, "is_affected", "depends_on").unionByName(given, allowMissingColumns=True)
+    result = stored.join(F.broadcast(sought.withColumnRenamed("xid", "depended_on")), on=["registryid", "depended_on"])
+    result = result.filter(F.col("is_affected") | (F.col("xid") == F.col("depended_on")))
+    every = result.select(*_KEY, "is_affected", "depends_on").unionByName(given, allowMissingColumns=True)
     depends_on = F.coalesce(F.any_value("depends_on", ignoreNulls=F.lit(True)), F.array().cast("array<string>"))
     return every.groupBy(*_KEY).agg(F.bool_or("is_affected").alias("is_affected"), depends_on.alias("depends_on"))
 

@@ -111,14 +111,14 @@ def changed_rows(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in counts.items()}
 
 
-def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, found: DataFrame) -> Plan:
+def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, rows: DataFrame) -> Plan:
     """Return the plan of a comparison's changes.
 
     Args:
         ground: what the stage was compared with.
         stage: columns `schema.STAGE`, without what was refused.
         comparison: as from `compare`.
-        found: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
+        rows: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
 
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
@@ -128,8 +128,8 @@ def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, fou
     findings = find_refusals(compared, stage)
     if not count.reported:
         findings = findings.limit(0)
-    facts = document_facts(stage, found.unionByName(findings))
-    more = _disputes(ground, stage, compared, findings_told(stage, found), count)
+    facts = document_facts(stage, rows.unionByName(findings))
+    more = _disputes(ground, stage, compared, findings_told(stage, rows), count)
     if more is not None:
         facts = facts.join(more, on=["registryid", "xid"], how="left")
         facts = facts.select("registryid", "xid", F.col("facts").withField("disputes", F.col("disputes")).alias("facts"))
@@ -337,5 +337,5 @@ def _declared(ground: Baseline, stored: DataFrame) -> DataFrame:
     if not is_known_empty(defaults):
         of_defaults = ground.state.join(defaults, on=KEY, how="left_semi")
         parts = parts.unionByName(of_defaults.select(F.col("snapshot_id").alias("stored_in")))
-    told = with_declared(stored.select(*KEY, "stored_modifiedat"), ground.log, of_snapshots(ground.log, parts))
-    return materialize(told.select(*KEY, "has_epoch", "has_modifiedat"))
+    details = with_declared(stored.select(*KEY, "stored_modifiedat"), ground.log, of_snapshots(ground.log, parts))
+    return materialize(details.select(*KEY, "has_epoch", "has_modifiedat"))

@@ -106,8 +106,8 @@ def lagging(spark: SparkSession, head: Head, verified: Head | None = None, setti
     if verified is not None:
         return needed
     with ThreadPoolExecutor(_THREADS) as pool:
-        told = dict(zip(needed, pool.map(lambda name: recorded_position(spark, name), needed), strict=True))
-    return {name: snapshot_id for name, snapshot_id in needed.items() if told[name] < snapshot_id}
+        details = dict(zip(needed, pool.map(lambda name: recorded_position(spark, name), needed), strict=True))
+    return {name: snapshot_id for name, snapshot_id in needed.items() if details[name] < snapshot_id}
 
 
 def effective_is_behind(spark: SparkSession, head: Head) -> bool:

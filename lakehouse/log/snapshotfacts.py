@@ -40,18 +40,18 @@ class Snapshot:
     @property
     def ops(self) -> dict[str, int]:
         """Count what it changed, by op; `own`: only the documents that hold it."""
-        found = Counter[str]()
+        result = Counter[str]()
         for counts in self.facts["counts"].values():
-            found.update(counts)
-        return dict(found)
+            result.update(counts)
+        return dict(result)
 
     def as_json(self) -> dict[str, Any]:
         """Return an item of `lakehouse snapshots --json`."""
         counted = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
-        told = ("committed_at", "committed_by", "command", "ingest_id", "product_version", "documents", "digest")
+        details = ("committed_at", "committed_by", "command", "ingest_id", "product_version", "documents", "digest")
         return {
             "snapshot_id": self.snapshot_id,
-            **{name: self.facts[name] for name in told},
+            **{name: self.facts[name] for name in details},
             **{name: sum(self.ops.get(op, 0) for op in ops) for name, ops in counted.items()},
             "labels": self.labels,
         }

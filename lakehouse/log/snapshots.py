@@ -99,10 +99,10 @@ def resolve_snapshot(spark: SparkSession, text: str) -> int:
     if moment is None:
         raise SnapshotNotFound(text, "it is not a number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
     committed_at = F.to_timestamp(F.get_json_object("body", "$.committed_at"))
-    found = known.filter(committed_at <= F.lit(moment)).agg(F.max("snapshot_id")).collect()[0][0]
-    if found is None:
+    result = known.filter(committed_at <= F.lit(moment)).agg(F.max("snapshot_id")).collect()[0][0]
+    if result is None:
         raise SnapshotNotFound(text, "the first one is later")
-    return int(found)
+    return int(result)
 
 
 def read_snapshots(spark: SparkSession) -> list[Snapshot]:
@@ -118,11 +118,11 @@ def read_snapshots(spark: SparkSession) -> list[Snapshot]:
 def read_labels(spark: SparkSession) -> dict[str, tuple[int, str | None]]:
     """Read the labels: name to snapshot and reason; the last row of a name counts."""
     labels = open_table(spark, "changes").filter(F.col("kind") == "label").select("snapshot_id", "xid", "op", "body")
-    found: dict[str, tuple[int, str | None]] = {}
+    results: dict[str, tuple[int, str | None]] = {}
     for row in sorted(labels.collect(), key=lambda row: row["snapshot_id"]):
-        told = json.loads(row["body"])
-        found[row["xid"]] = (told["snapshot_id"], told.get("why"))
-    return found
+        details = json.loads(row["body"])
+        results[row["xid"]] = (details["snapshot_id"], details.get("why"))
+    return results
 
 
 def check_label_is_free(spark: SparkSession, name: str) -> None:

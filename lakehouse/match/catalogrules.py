@@ -123,8 +123,8 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     with_twins = checked.withColumn(
         "alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike)))
     )
-    found = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
-    return found.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
+    result = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
+    return result.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
         _findings, StructType([STAGE[name] for name in FOUND])
     )
 

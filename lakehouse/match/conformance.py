@@ -138,23 +138,21 @@ def _forget(session: SparkSession, days: int) -> None:
 def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
     """Make the schemas of results that a query names known to the session: they are below the warehouse."""
     folder = f"{absolute_location(settings.warehouse)}/{_FOLDER}"
-    for name in {
-        found.lower() for found in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)
-    }:
+    for name in {row.lower() for row in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)}:
         if exists(spark, f"{folder}/{name}/match_runs/_delta_log"):
             open_conformance(spark, settings, name)
 
 
 def all_runs(spark: SparkSession, settings: Settings) -> DataFrame | None:
     """Return the runs of all result schemas of a warehouse: the columns of `match_runs`, and `schema`; None: there are none."""
-    found, declared = [], _COLUMN.findall(_statement("match_runs.sql"))
+    results, declared = [], _COLUMN.findall(_statement("match_runs.sql"))
     for folder, _, _ in sorted(list_folder(spark, f"{absolute_location(settings.warehouse)}/{_FOLDER}")):
         if exists(spark, f"{folder}/match_runs/_delta_log"):
             rows = spark.read.format("delta").load(f"{folder}/match_runs")
             missing = [(column, kind) for column, kind, _ in declared if column not in rows.columns]
             rows = rows.withColumns({column: F.lit(None).cast(kind) for column, kind in missing}) if missing else rows
-            found.append(rows.withColumn("schema", F.lit(folder.rpartition("/")[2])))
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), found) if found else None
+            results.append(rows.withColumn("schema", F.lit(folder.rpartition("/")[2])))
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), results) if results else None
 
 
 def write_run(spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None) -> None:

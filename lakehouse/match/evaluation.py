@@ -189,17 +189,17 @@ def _check(
 def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
     """Return the values of an attribute; of a name that repeats any may satisfy, but of Kafka's headers the last."""
     if attribute.section == "envelope":
-        found = event.ce.get(attribute.key)
-        if found is None and attribute.key == "datacontenttype":
-            found = event.data_content_type()
+        result = event.ce.get(attribute.key)
+        if result is None and attribute.key == "datacontenttype":
+            result = event.data_content_type()
     elif attribute.section == "message":
         content_types = [event.data_content_type(), event.content_type if event.mode == "structured" else None]
         return [one for one in content_types if one is not None]
     else:
         if attribute.key in event.repeated and event.family != "KAFKA":
             return event.repeated[attribute.key]
-        found = event.options.get(attribute.key)
-    return [] if found is None else [found]
+        result = event.options.get(attribute.key)
+    return [] if result is None else [result]
 
 
 def _check_absent(attribute: DeclaredAttribute, event: Event, tolerance: Tolerance, outcome: Evaluation) -> None:
@@ -423,8 +423,8 @@ def match_event(
         if outcome.matches:
             matches.append(outcome)
     if bare and not matches:
-        found, too_many = _match_bare(bare, event, tolerance, scoped, bare_fits)
-        matches += found
+        result, too_many = _match_bare(bare, event, tolerance, scoped, bare_fits)
+        matches += result
         if too_many:
             return Match(UNMATCHED, reasons=[too_many])
     if not matches:
@@ -489,24 +489,24 @@ def _match_bare(
     """Match definitions that only a content type and a schema distinguish: inside a scope, or when there are few (MSG-087)."""
     if not scoped and len(bare) > _ENOUGH_BARE:
         return [], Reason(WHOLE, "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
-    found = []
+    results = []
     for definition in bare:
         outcome = evaluate(definition, event, tolerance)
         if outcome.matches and (fits(definition, event) if fits and _has_schema(definition) else scoped):
-            found.append(outcome)
-    return found, None
+            results.append(outcome)
+    return results, None
 
 
 def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tolerance) -> list[Evaluation]:
     """Match Versions that are not the default; of each message the newest that matches."""
-    found: dict[tuple[str, str], Evaluation] = {}
+    results: dict[tuple[str, str], Evaluation] = {}
     for definition in sorted(
         (one for one in candidates if one.older and not (one.is_bare or one.incomplete)), key=lambda one: one.older
     ):
         outcome = evaluate(definition, event, tolerance)
         if outcome.matches:
-            found.setdefault(definition.key, outcome)
-    return list(found.values())
+            results.setdefault(definition.key, outcome)
+    return list(results.values())
 
 
 def _has_schema(definition: Definition) -> bool:

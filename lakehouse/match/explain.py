@@ -48,8 +48,8 @@ class Preselection:
     def __call__(self, one: Discriminators) -> bool:
         """Return whether a definition is to be read."""
         kind = _constant_type(one)
-        found = self._may_be_at(one) if kind is None else kind in self._types
-        return found or (one.registryid, one.xid) in self._near
+        result = self._may_be_at(one) if kind is None else kind in self._types
+        return result or (one.registryid, one.xid) in self._near
 
     def _may_be_at(self, one: Discriminators) -> bool:
         """Return of a definition without a constant type whether one of the events may have travelled where it says."""
@@ -69,9 +69,9 @@ def _near_ones(events: Sequence[Event], among: Iterable[Discriminators]) -> Iter
     known = {kind for kind, _ in typed}
     for event in events:
         for wanted in _likenesses(event, known):
-            found = [(one.registryid, one.xid) for kind, one in typed if wanted(kind, one)]
-            if found:
-                yield from found
+            results = [(one.registryid, one.xid) for kind, one in typed if wanted(kind, one)]
+            if results:
+                yield from results
                 break
 
 
@@ -147,10 +147,10 @@ def match_text(
     ]
     if len(events) > _FEW_EVENTS or scope.endpoint:
         return _match(events, read_catalog(view, scope), request, explain=explain)
-    found = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
-    near = events if explain else [event for event, one in zip(events, found, strict=True) if one.row["status"] in FAILURES]
+    result = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
+    near = events if explain else [event for event, one in zip(events, result, strict=True) if one.row["status"] in FAILURES]
     if not near:
-        return found
+        return result
     selection = Preselection(events, near, view.discriminators(scope.registry or None, group_xid=scope.group))
     return _match(events, read_catalog(view, scope, selection), request, explain=explain)
 
@@ -161,11 +161,11 @@ def _match(events: list[Event], catalog: MatchCatalog, request: MatchRequest, *,
         Payloads(Schemas(catalog.schemas), request.max_unpacked_bytes),
         request,
     )
-    found: list[Explained] = []
+    results: list[Explained] = []
     for number, event in enumerate(events):
         row = {"row": number} | matcher.row(event) | {"catalog_snapshot": catalog.snapshot_id}
-        found.append(Explained(row, _candidates(matcher, event, row) if explain and not event.problem else []))
-    return found
+        results.append(Explained(row, _candidates(matcher, event, row) if explain and not event.problem else []))
+    return results
 
 
 def _landed(text: bytes, protocol: str | None, form: str | None, most: int) -> list[CapturedEvent]:

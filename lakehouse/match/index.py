@@ -118,9 +118,9 @@ class Index:
         Similar are types but for letter case and blanks, or for their namespace, or for two letters.
         """
         for keys in self._near_keys(event):
-            found = [one for key in keys for one in self._by_key(key) if not (one.older or one.incomplete)]
-            if found:
-                return iter(found)
+            results = [one for key in keys for one in self._by_key(key) if not (one.older or one.incomplete)]
+            if results:
+                return iter(results)
         return iter(())
 
     def _near_keys(self, event: Event) -> Iterator[list[str]]:
@@ -139,8 +139,8 @@ class Index:
     def _found(self, key: str) -> tuple[Definition, ...]:
         wanted = np.uint64(hash_of(key))
         first, last = np.searchsorted(self._hashes, wanted, "left"), np.searchsorted(self._hashes, wanted, "right")
-        found = self._keys.slice(int(first), int(last) - int(first)).select(["key", "row"]).to_pylist()
-        return tuple(self._compile(one["row"]) for one in found if one["key"] == key)
+        results = self._keys.slice(int(first), int(last) - int(first)).select(["key", "row"]).to_pylist()
+        return tuple(self._compile(one["row"]) for one in results if one["key"] == key)
 
     def _compiled(self, row: int) -> Definition:
         body = orjson.loads(self._bodies[row].as_py())
@@ -150,8 +150,8 @@ class Index:
         if self._types is None and self._keys.num_rows > 8 * CLOSE_TYPES:
             self._types = ()
         if self._types is None:
-            found = {key[5:] for key in self._keys.column("key").to_pylist() if key.startswith("type\0")}
-            self._types = tuple(sorted(found)) if len(found) <= CLOSE_TYPES else ()
+            results = {key[5:] for key in self._keys.column("key").to_pylist() if key.startswith("type\0")}
+            self._types = tuple(sorted(results)) if len(results) <= CLOSE_TYPES else ()
         return tuple(one for one in self._types if one != kind and is_close(one, kind))
 
 
@@ -164,9 +164,9 @@ def event_keys(event: Event) -> Iterator[str]:
     if family is None:
         return
     if family == "AMQP":
-        found = event.options.get(DISCRIMINATORS[family])
-        blind = found is None and not event.knows(_SUBJECT)
-        yield f"blind\0{family}" if blind else f"subject\0{as_text(found)}"
+        result = event.options.get(DISCRIMINATORS[family])
+        blind = result is None and not event.knows(_SUBJECT)
+        yield f"blind\0{family}" if blind else f"subject\0{as_text(result)}"
         return
     if address is not None:
         yield f"address\0{family}\0{address}"
@@ -225,8 +225,8 @@ def _keys_of(definition: Definition) -> Iterator[str]:
 
 
 def _must_be(definition: Definition, pointer: Pointer) -> bool:
-    found = definition.attribute(pointer)
-    return found is not None and found.decides
+    result = definition.attribute(pointer)
+    return result is not None and result.decides
 
 
 def last_segment(kind: str) -> str:

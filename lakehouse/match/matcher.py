@@ -202,8 +202,8 @@ class Matcher:
 
     def explain(self, event: Event) -> list[Evaluation]:
         """Evaluate all candidates and near ones of an event, the best first."""
-        found = {one.key: one for one in (*self.index.candidates(event), *self.index.near(event)) if not one.older}
-        outcomes = [evaluate(one, event, self.request.tolerance) for one in found.values()]
+        results = {one.key: one for one in (*self.index.candidates(event), *self.index.near(event)) if not one.older}
+        outcomes = [evaluate(one, event, self.request.tolerance) for one in results.values()]
         return sorted(outcomes, key=lambda one: (len(one.reasons), -len(one.definition.shapes), one.definition.key))
 
     def _is_sampled(self, event: Event) -> bool:

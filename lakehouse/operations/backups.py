@@ -130,16 +130,16 @@ def restore(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
         _check_parts(spark, place, [*manifest.parts, *manifest.findings])
         rows = _read(spark, place, manifest.parts, CHANGES)
         _verify(rows, Link(), Link(manifest.snapshot_id, manifest.digest), folder)
-        found = _read(spark, place, manifest.findings, VIOLATIONS)
-        if (counted := found.count()) != manifest.findings_count:
+        result = _read(spark, place, manifest.findings, VIOLATIONS)
+        if (counted := result.count()) != manifest.findings_count:
             raise BackupError(f"{folder} holds {counted} findings instead of {manifest.findings_count}. Restore another backup.")
     create_tables(spark, settings)
     if read_head(spark).snapshot_id:
         raise WarehouseTaken(settings.warehouse)
-    findings = found.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
+    findings = result.join(spark.table(table_name("violations")).select("violation_id"), on="violation_id", how="left_anti")
     findings.select(*VIOLATIONS.names).write.format("delta").mode("append").saveAsTable(table_name("violations"))
-    told = json.dumps({"snapshot_id": manifest.snapshot_id, "command": "restore"})
-    writer = rows.select(*CHANGES.names).write.format("delta").mode("append").option("userMetadata", told)
+    details = json.dumps({"snapshot_id": manifest.snapshot_id, "command": "restore"})
+    writer = rows.select(*CHANGES.names).write.format("delta").mode("append").option("userMetadata", details)
     writer = writer.option("txnAppId", APPLICATION).option("txnVersion", manifest.snapshot_id)
     writer.saveAsTable(table_name("changes"))
     for name in ("violations", "changes"):
@@ -159,7 +159,7 @@ def read_manifest(spark: SparkSession, folder: str) -> Manifest:
     """
     listed = list_folder(spark, f"{absolute_location(folder)}/manifests")
     paths = sorted((path for path, _, _ in listed if path.endswith(".json")), reverse=True)
-    return next((found for path in paths if (found := parse_manifest(read_text(spark, path), path)) is not None), Manifest())
+    return next((result for path in paths if (result := parse_manifest(read_text(spark, path), path)) is not None), Manifest())
 
 
 def parse_manifest(text: str, path: str) -> Manifest | None:
@@ -173,25 +173,25 @@ def parse_manifest(text: str, path: str) -> Manifest | None:
         BackupError: it is whole, and not one that `backup` writes: the names of parts are names, no paths and no patterns.
     """
     try:
-        told = json.loads(text)
+        details = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    version = told.get("schema_version") if isinstance(told, dict) else None
+    version = details.get("schema_version") if isinstance(details, dict) else None
     if type(version) is int and version > SCHEMA_VERSION:
-        raise BackupError(f"{path} was made by a newer release ({told.get('product_version')}). Install that.")
+        raise BackupError(f"{path} was made by a newer release ({details.get('product_version')}). Install that.")
     wanted = Manifest().as_json()
-    wrong = "" if isinstance(told, dict) and told.keys() == wanted.keys() else "its members are not those of a manifest"
+    wrong = "" if isinstance(details, dict) and details.keys() == wanted.keys() else "its members are not those of a manifest"
     for name, value in wanted.items() if not wrong else ():
-        if type(told[name]) is not type(value) or (isinstance(value, int) and told[name] < 0):
-            wrong = f"`{name}` is {json.dumps(told[name])[:100]}"
+        if type(details[name]) is not type(value) or (isinstance(value, int) and details[name] < 0):
+            wrong = f"`{name}` is {json.dumps(details[name])[:100]}"
     for name, pattern in (("parts", _PART), ("findings", _FINDINGS)) if not wrong else ():
-        odd = [one for one in told[name] if not (isinstance(one, str) and pattern.fullmatch(one))]
+        odd = [one for one in details[name] if not (isinstance(one, str) and pattern.fullmatch(one))]
         wrong = wrong or (f"`{name}` holds {json.dumps(odd[0])[:100]}, which names no part of a backup" if odd else "")
     if wrong:
         raise BackupError(
             f"{path} is not a manifest that `lakehouse backup` wrote: {wrong}. Restore another backup, or delete it."
         )
-    return Manifest(**told)
+    return Manifest(**details)
 
 
 @contextmanager
@@ -200,8 +200,8 @@ def _readable(folder: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        told = str(error).splitlines()[0][:300]
-        raise BackupError(f"{folder}: the backup cannot be read ({told}). Restore another one.") from error
+        details = str(error).splitlines()[0][:300]
+        raise BackupError(f"{folder}: the backup cannot be read ({details}). Restore another one.") from error
 
 
 def _check_parts(spark: SparkSession, place: str, names: list[str]) -> None:
@@ -233,8 +233,8 @@ def _check_same_catalog(log: DataFrame, last: Manifest, head_id: int, folder: st
 def _verify(rows: DataFrame, before: Link, wanted: Link, name: str) -> None:
     last, problems = check_chain(rows, before, deep=True)
     if problems or last != wanted:
-        told = "; ".join(problems) or f"it ends at snapshot {last.snapshot_id} instead of {wanted.snapshot_id}"
-        raise BackupError(f"{name} is not what was committed: {told}")
+        details = "; ".join(problems) or f"it ends at snapshot {last.snapshot_id} instead of {wanted.snapshot_id}"
+        raise BackupError(f"{name} is not what was committed: {details}")
 
 
 def _read(spark: SparkSession, place: str, names: list[str], schema: Any) -> DataFrame:

@@ -37,12 +37,12 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
         The last snapshot, and what is wrong, in words.
     """
     problems: list[str] = []
-    found = {row["snapshot_id"]: row.asDict() for row in _by_snapshot(rows, deep=deep).collect()}
+    results = {row["snapshot_id"]: row.asDict() for row in _by_snapshot(rows, deep=deep).collect()}
     link = before
-    if found.pop(None, None) is not None:
+    if results.pop(None, None) is not None:
         problems.append("there are rows without a snapshot_id")
-    for snapshot_id in sorted(found):
-        here = found[snapshot_id]
+    for snapshot_id in sorted(results):
+        here = results[snapshot_id]
         if snapshot_id != link.snapshot_id + 1:
             problems.append(f"snapshots {link.snapshot_id + 1} to {snapshot_id - 1} are missing")
         if len(here["bodies"]) != 1:
@@ -62,20 +62,20 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
 def _problems(snapshot_id: int, body: dict[str, Any], here: dict[str, Any], before: Link) -> list[str]:
     labels = {name: json.loads(text) for name, text in (here["labels"] or {}).items()}
     digest = f"{here['digest'] & (2**64 - 1):016x}"
-    told = []
+    details = []
     if here["n"] != body["rows"]:
-        told.append(f"snapshot {snapshot_id} has {here['n']} rows instead of {body['rows']}")
+        details.append(f"snapshot {snapshot_id} has {here['n']} rows instead of {body['rows']}")
     if digest != body["rows_digest"]:
-        told.append(f"the rows of snapshot {snapshot_id} are not those that were committed")
+        details.append(f"the rows of snapshot {snapshot_id} are not those that were committed")
     if here["altered"]:
-        told.append(f"{here['altered']} bodies of snapshot {snapshot_id} do not have their content_hash")
+        details.append(f"{here['altered']} bodies of snapshot {snapshot_id} do not have their content_hash")
     if body["digest"] != chained_digest(snapshot_id, body, labels):
-        told.append(f"the facts or labels of snapshot {snapshot_id} were changed after the commit")
+        details.append(f"the facts or labels of snapshot {snapshot_id} were changed after the commit")
     if before.digest and body["previous_digest"] != before.digest:
-        told.append(f"snapshot {snapshot_id} does not follow the snapshot before it")
+        details.append(f"snapshot {snapshot_id} does not follow the snapshot before it")
     if before.snapshot_id == 0 and snapshot_id == 1 and body["previous_digest"]:
-        told.append("the first snapshot follows another one")
-    return told
+        details.append("the first snapshot follows another one")
+    return details
 
 
 def _by_snapshot(rows: DataFrame, *, deep: bool) -> DataFrame:

@@ -111,22 +111,22 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
     Raises:
         WarehouseError: there is no catalog at all, or one of a newer version of the product.
     """
-    readable, found = _attach(spark, settings)
+    readable, results = _attach(spark, settings)
     for name in TABLES:
-        found += _check_log_folder(spark, name)
+        results += _check_log_folder(spark, name)
     verified = spark.conf.get(_VERIFY_PAGES, None)
     if deep:
         spark.conf.set(_VERIFY_PAGES, "true")
     try:
-        found += _check_contents(spark, settings, readable, deep=deep)
+        results += _check_contents(spark, settings, readable, deep=deep)
     finally:
         if deep and verified is None:
             spark.conf.unset(_VERIFY_PAGES)
     for name in readable:
-        found.append(_check_ddl(spark, name))
-    found.append(_check_stages(spark, settings))
-    found = _with_log_first(found)
-    return found + _check_environment(spark, settings)
+        results.append(_check_ddl(spark, name))
+    results.append(_check_stages(spark, settings))
+    results = _with_log_first(results)
+    return results + _check_environment(spark, settings)
 
 
 def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
@@ -161,10 +161,10 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
     return names if settings.refresh_effective else names[:-1]
 
 
-def _with_log_first(found: list[Diagnosis]) -> list[Diagnosis]:
+def _with_log_first(results: list[Diagnosis]) -> list[Diagnosis]:
     """Where the log itself is broken, tables made again from it would be too: only a backup helps."""
-    is_broken = any(one.state == "error" and (one.table == "changes" or one.mend == _RESTORE) for one in found)
-    return [replace(one, mend=_RESTORE) if is_broken and one.mend == _REBUILD else one for one in found]
+    is_broken = any(one.state == "error" and (one.table == "changes" or one.mend == _RESTORE) for one in results)
+    return [replace(one, mend=_RESTORE) if is_broken and one.mend == _REBUILD else one for one in results]
 
 
 def _check_environment(spark: SparkSession, settings: Settings) -> list[Diagnosis]:
@@ -184,16 +184,16 @@ def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Di
     problems = {name: _problem_of_opening(spark, settings, name) for name in TABLES}
     if all(problems.values()):
         raise WarehouseError(f"{settings.warehouse} holds no table that can be read: {problems['changes']}")
-    found = [Diagnosis("readable", name, "error", told, _mend(name)) for name, told in problems.items() if told]
-    return [name for name, told in problems.items() if not told], found
+    results = [Diagnosis("readable", name, "error", details, _mend(name)) for name, details in problems.items() if details]
+    return [name for name, details in problems.items() if not details], results
 
 
 def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
     """Check that Delta's log lacks no commit: Delta itself reads on without the last ones."""
     files = {path.rsplit("/", 1)[-1]: size for path, size, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")}
-    commits = {int(found.group(1)): size for file, size in files.items() if (found := _COMMIT.match(file))}
-    checked = [int(found.group(1)) for file in files if (found := _CHECKSUM.match(file))]
-    points = [int(found.group(1)) for file in files if (found := _CHECKPOINT.match(file))]
+    commits = {int(match.group(1)): size for file, size in files.items() if (match := _COMMIT.match(file))}
+    checked = [int(match.group(1)) for file in files if (match := _CHECKSUM.match(file))]
+    points = [int(match.group(1)) for file in files if (match := _CHECKPOINT.match(file))]
     if not commits and not points:
         return [Diagnosis("Delta log", name, "error", "there is none", _mend(name))]
     last = max([*commits, *points])
@@ -210,7 +210,7 @@ def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
 def _check_contents(spark: SparkSession, settings: Settings, readable: list[str], *, deep: bool) -> list[Diagnosis]:
     if "changes" not in readable:
         return []
-    found = []
+    results = []
     try:
         log = spark.table(table_name("changes"))
         link, problems = check_chain(log, Link(), deep=deep)
@@ -218,20 +218,22 @@ def _check_contents(spark: SparkSession, settings: Settings, readable: list[str]
     except _SPARK_FAULTS as error:
         return [Diagnosis("digests", "changes", "error", f"it cannot be read: {_short(error)}", _RESTORE)]
     if problems:
-        found += [Diagnosis("digests", "changes", "error", told, _RESTORE) for told in problems]
+        results += [Diagnosis("digests", "changes", "error", details, _RESTORE) for details in problems]
     else:
-        found.append(Diagnosis("digests", "changes", "ok", f"snapshots 1 to {link.snapshot_id}" if head.snapshot_id else "empty"))
+        results.append(
+            Diagnosis("digests", "changes", "ok", f"snapshots 1 to {link.snapshot_id}" if head.snapshot_id else "empty")
+        )
     for table in ENTITY_TABLES:
         if table.name in readable:
-            found.append(_against_log(spark, table, log, head, deep=deep))
+            results.append(_against_log(spark, table, log, head, deep=deep))
     for resource, versions in ((MESSAGES, VERSIONS), (SCHEMAS, SCHEMAVERSIONS)):
         if {resource.name, versions.name} <= set(readable):
-            found.append(_check_defaults(spark, resource, versions))
+            results.append(_check_defaults(spark, resource, versions))
     if settings.refresh_effective and effectivetable.NAME in readable:
-        found.append(_check_effective(spark, settings, head, deep=deep))
+        results.append(_check_effective(spark, settings, head, deep=deep))
     if "violations" in readable:
-        found.append(_check_violations(spark))
-    return found
+        results.append(_check_violations(spark))
+    return results
 
 
 def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, *, deep: bool) -> Diagnosis:
@@ -247,12 +249,12 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
     if (has["n"], has["digest"]) == (should["n"], should["digest"]):
         return Diagnosis("against the log", table.name, "ok", f"{has['n']} rows")
     if (has["newest"] or 0) > head.snapshot_id:
-        told = f"it is at snapshot {has['newest']}, and the log ends at {head.snapshot_id}: the log lost its end"
-        return Diagnosis("against the log", table.name, "error", told, _RESTORE)
+        message = f"it is at snapshot {has['newest']}, and the log ends at {head.snapshot_id}: the log lost its end"
+        return Diagnosis("against the log", table.name, "error", message, _RESTORE)
     is_behind = (has["newest"] or 0) < head.tables.get(table.name, 0)
     if is_behind and last_transaction(spark, table.name) < head.tables[table.name]:  # else it was there, and lost rows since
-        told = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
-        return Diagnosis("against the log", table.name, "warning", told, _CATCH_UP)
+        message = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
+        return Diagnosis("against the log", table.name, "warning", message, _CATCH_UP)
     return Diagnosis("against the log", table.name, "error", _difference(has, should), _REBUILD)
 
 
@@ -266,12 +268,12 @@ def _check_defaults(spark: SparkSession, resource: Table, versions: Table) -> Di
         named = named.select("registryid", F.col("xid").alias(holder), "defaultversionid")
         both = named.join(has, on=["registryid", holder], how="left")
         wrong = both.filter(~F.col("marked").eqNullSafe(F.array("defaultversionid")))
-        told = wrong.agg(F.count("*").alias("n"), F.min(holder).alias("first")).collect()[0]
+        details = wrong.agg(F.count("*").alias("n"), F.min(holder).alias("first")).collect()[0]
     except _SPARK_FAULTS as error:
         return Diagnosis("default Versions", versions.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
-    if not told["n"]:
+    if not details["n"]:
         return Diagnosis("default Versions", versions.name, "ok", f"one for each of `{resource.name}`")
-    text = f"{told['n']} of `{resource.name}` have not exactly the default Version that they name, such as {told['first']}"
+    text = f"{details['n']} of `{resource.name}` have not exactly the default Version that they name, such as {details['first']}"
     return Diagnosis("default Versions", versions.name, "error", text, _AGAIN)
 
 
@@ -308,12 +310,12 @@ def _digest(columns: StructType, names: Iterable[str]) -> list[Column]:
 def _check_violations(spark: SparkSession) -> Diagnosis:
     rows = spark.table(table_name("violations"))
     try:
-        told = rows.agg(F.count("*").alias("n"), F.count_distinct("violation_id").alias("ids")).collect()[0]
+        details = rows.agg(F.count("*").alias("n"), F.count_distinct("violation_id").alias("ids")).collect()[0]
     except _SPARK_FAULTS as error:
         return Diagnosis("findings", "violations", "error", f"it cannot be read: {_short(error)}", _RESTORE)
-    if told["n"] != told["ids"]:
-        return Diagnosis("findings", "violations", "warning", f"{told['n'] - told['ids']} findings occur twice", _RESTORE)
-    return Diagnosis("findings", "violations", "ok", f"{told['n']} findings")
+    if details["n"] != details["ids"]:
+        return Diagnosis("findings", "violations", "warning", f"{details['n'] - details['ids']} findings occur twice", _RESTORE)
+    return Diagnosis("findings", "violations", "ok", f"{details['n']} findings")
 
 
 def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
@@ -346,8 +348,8 @@ def _check_stages(spark: SparkSession, settings: Settings) -> Diagnosis:
     stages = list_folder(spark, stages_location(settings))
     dead = [path for path, _, modified in stages if modified < oldest]
     if dead:
-        told = f"{len(dead)} stages of runs that died"
-        return Diagnosis("stages", "", "warning", told, "the next `lakehouse ingest` removes them")
+        message = f"{len(dead)} stages of runs that died"
+        return Diagnosis("stages", "", "warning", message, "the next `lakehouse ingest` removes them")
     return Diagnosis("stages", "", "ok", f"{len(stages)} of running or recent ingests")
 
 
@@ -396,14 +398,14 @@ class Environment(NamedTuple):
 
     def untried(self, settings: Settings) -> list[tuple[str, str]]:
         """Return what was not tried together, and what to install instead."""
-        found = []
+        results = []
         if _minor(self.python) not in PYTHONS:
-            found.append((f"Python {self.python} was not tried", f"a Python of {', '.join(PYTHONS)}"))
+            results.append((f"Python {self.python} was not tried", f"a Python of {', '.join(PYTHONS)}"))
         wanted = re.search(r"delta-spark_([\d.]+)_", data_folder("conf").joinpath("delta-jars.xml").read_text(encoding="utf-8"))
         if wanted and not settings.delta_jars and _minor(self.spark) != wanted[1]:
             text = f"Delta Lake's jars are for Spark {wanted[1]}, and this is Spark {self.spark}"
-            found.append((text, f"pip install 'pyspark=={wanted[1]}.*', or the setting delta_jars"))
-        return found
+            results.append((text, f"pip install 'pyspark=={wanted[1]}.*', or the setting delta_jars"))
+        return results
 
 
 def read_environment(spark: SparkSession) -> Environment:

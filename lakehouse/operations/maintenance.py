@@ -153,17 +153,17 @@ def _look_at(spark: SparkSession, name: str) -> Upkeep:
         F.count_if(~is_sorted).alias("unsorted"),
         F.count_if(F.col("stats").isNull()).alias("unmeasured"),
     )
-    told = files.collect()[0]
+    details = files.collect()[0]
     # Of a table without keys, one small file has nothing that it could be put together with.
-    is_alone = told["unsorted"] == 1 and not _is_clustered(session, name)
+    is_alone = details["unsorted"] == 1 and not _is_clustered(session, name)
     removed = session.sql(f"VACUUM {table_name(name)} DRY RUN").count()
     return Upkeep(
         name,
         before,
         before,
-        0 if is_alone else told["unsorted"],
+        0 if is_alone else details["unsorted"],
         removed,
-        told["unmeasured"],
+        details["unmeasured"],
         retention,
         time.monotonic() - begun,
     )
@@ -210,9 +210,9 @@ def _space(session: SparkSession, name: str) -> tuple[Space, str]:
 
 def _carry_on(session: SparkSession, name: str) -> None:
     """Set the user metadata of this session's commits to the table's last position in the log."""
-    told = told_by_commits(session, name)
-    if told:
-        tell_commits(session, told)
+    details = told_by_commits(session, name)
+    if details:
+        tell_commits(session, details)
 
 
 def _live_files(session: SparkSession, name: str) -> DataFrame:

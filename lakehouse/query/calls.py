@@ -25,11 +25,11 @@ def for_python(text: str, methods: type) -> str:
         if one.default is False
     }
 
-    def call(found: re.Match[str]) -> str:
-        return _call(found[1], found[2], flags) if hasattr(methods, found[1]) else found[0].replace("--", "\0")
+    def call(rows: re.Match[str]) -> str:
+        return _call(rows[1], rows[2], flags) if hasattr(methods, rows[1]) else rows[0].replace("--", "\0")
 
     text = _COMMAND.sub(call, text)
-    return _OPTION.sub(lambda found: _argument(found[1], flags), text).replace("\0", "--")
+    return _OPTION.sub(lambda result: _argument(result[1], flags), text).replace("\0", "--")
 
 
 def _argument(option: str, flags: set[str]) -> str:

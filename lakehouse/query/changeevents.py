@@ -123,8 +123,8 @@ def _with_ancestors(changed: DataFrame, entities: DataFrame) -> DataFrame:
         "registryid", "kind", F.col("xid").alias("_ancestor"), F.col("snapshot_id").alias("_at"), "op", "body"
     )
     last = F.max_by(F.struct("op", "body"), "_at").alias("last")
-    found = made.join(earlier, on=["registryid", "kind", "_ancestor"]).filter(F.col("_at") <= F.col("snapshot_id"))
-    bodies = found.groupBy(*place).agg(last).filter("last.op <> 'delete'").select(*place, F.col("last.body").alias("ancestor"))
+    result = made.join(earlier, on=["registryid", "kind", "_ancestor"]).filter(F.col("_at") <= F.col("snapshot_id"))
+    bodies = result.groupBy(*place).agg(last).filter("last.op <> 'delete'").select(*place, F.col("last.body").alias("ancestor"))
     return changed.join(bodies, on=place, how="left").select(*changed.columns, "ancestor")
 
 
@@ -133,14 +133,14 @@ def _broken_endpoints(log: DataFrame, changed: DataFrame) -> _BrokenAt:
     is_compared = F.col("kind").isin(*VERSION_KINDS) & (F.col("before").isNotNull() | F.col("ancestor").isNotNull())
     parts = changed.filter(is_compared).mapInArrow(_parts_maker([CORE]), _PART_COLUMNS)
     rows = parts.filter(F.col("compatibility").contains('"yes"')).collect()
-    found: _BrokenAt = {}
+    results: _BrokenAt = {}
     for snapshot_id in sorted({row["snapshot_id"] for row in rows}):
         events = [event_of([SubjectChange(*row[1:])]) for row in rows if row["snapshot_id"] == snapshot_id]
         references = ReferringBodies(_references_at(log, snapshot_id, {one.registryid for one in events}))
         for one in events:
             endpoints = endpoints_broken_by(references, one.registryid, Xid(one.subject), one.broken)
-            found[snapshot_id, one.registryid, one.subject] = endpoints
-    return found
+            results[snapshot_id, one.registryid, one.subject] = endpoints
+    return results
 
 
 def _references_at(

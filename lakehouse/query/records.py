@@ -34,11 +34,11 @@ class Records(list[T]):
 
     def __init__(
         self,
-        found: Iterable[T] = (),
+        results: Iterable[T] = (),
         columns: Sequence[str] = (),
         rows_of: Callable[[Any], Iterable[dict[str, Any]]] = fields_of,
     ) -> None:
-        super().__init__(found)
+        super().__init__(results)
         self.columns = tuple(columns)
         self.rows_of = rows_of
 

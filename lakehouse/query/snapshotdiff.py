@@ -83,13 +83,13 @@ def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     one, other = (side.select(*_KEY, leaves.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
     changed = one.join(other, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
     rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
-    found: DataFrame = changed.mapInArrow(_compared, _TYPES).localCheckpoint()
+    result: DataFrame = changed.mapInArrow(_compared, _TYPES).localCheckpoint()
     is_other = F.col("rule").isin(*OF_OTHER_SCHEMA)
-    judged = _with_other_schemas(read_differences(found.filter(is_other)), sides)
+    judged = _with_other_schemas(read_differences(result.filter(is_other)), sides)
     if judged:
         rows = [tuple(one.as_json().values()) for one in judged]
-        found = found.filter(~is_other).unionByName(before.sparkSession.createDataFrame(rows, _TYPES))
-    return found.orderBy(rank, "registryid", "xid", "pointer")
+        result = result.filter(~is_other).unionByName(before.sparkSession.createDataFrame(rows, _TYPES))
+    return result.orderBy(rank, "registryid", "xid", "pointer")
 
 
 def read_differences(rows: DataFrame) -> list[Difference]:
@@ -97,17 +97,17 @@ def read_differences(rows: DataFrame) -> list[Difference]:
     return [Difference(*row) for row in rows.select(*COLUMNS).collect()]
 
 
-def _with_other_schemas(found: list[Difference], sides: list[DataFrame]) -> list[Difference]:
+def _with_other_schemas(results: list[Difference], sides: list[DataFrame]) -> list[Difference]:
     """Judge differences that lead to other schemas; the documents are few, and looked up at once."""
-    named = sorted({xid for one in found for xid in schemas_named(one)})
+    named = sorted({xid for one in results for xid in schemas_named(one)})
     if not named:
-        return found
+        return results
     of_schema = F.col("kind").isin("schema", "schemaversion") & message_of("xid").isin(*named)
     states: list[Definitions] = [
         {(row["registryid"], row["kind"], row["xid"]): row["leaves"] for row in side.filter(of_schema).collect()}
         for side in sides
     ]
-    return [with_other_schema(one, states[0].get, states[1].get) for one in found]
+    return [with_other_schema(one, states[0].get, states[1].get) for one in results]
 
 
 def _compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -115,12 +115,12 @@ def _compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        found = [
+        results = [
             one
             for registryid, kind, xid, was, now in rows
             for one in differences_of((registryid, kind, xid), _leaves(was), _leaves(now))
         ]
-        yield pa.RecordBatch.from_pylist([one.as_json() for one in found], schema)
+        yield pa.RecordBatch.from_pylist([one.as_json() for one in results], schema)
 
 
 def _leaves(entries: list[dict[str, Any]] | None) -> Leaves | None:

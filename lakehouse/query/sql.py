@@ -157,10 +157,10 @@ def _told() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        told = str(error).split("\n\nJVM stacktrace")[0].strip()
+        details = str(error).split("\n\nJVM stacktrace")[0].strip()
         if not isinstance(error, ParseException):
-            told = told.split(";\n", 1)[0]
-        raise QueryError(f"the query cannot be run: {told}") from error
+            details = details.split(";\n", 1)[0]
+        raise QueryError(f"the query cannot be run: {details}") from error
     except Py4JJavaError as error:  # of a task
         condition = _CONDITION.search(str(error))
         if condition is None:

@@ -144,8 +144,8 @@ def start_server(spark: SparkSession, door: Door, allowed: Allowed = Allowed.REA
     try:
         server = start_sql_server(spark)
     except Exception as error:
-        told = str(getattr(error, "java_exception", error)).splitlines()[0]
-        raise LakehouseError(f"the server does not start: {told}") from error
+        details = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise LakehouseError(f"the server does not start: {details}") from error
     finally:
         spark.conf.unset("hive.server2.keystore.password")  # SET would show it
     until = time.monotonic() + _SECONDS_TO_START

@@ -165,13 +165,13 @@ def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str
         return wanted
     # A message is meant before anything else that has the same id.
     for kinds in (("message",), ("group", "endpoint", "schema")):
-        found = sorted({xid for _, _, xid in find_ids(view, wanted, kinds, registryid)})
-        if found and "message" not in kinds and refused(view, wanted, registryid, only_messages=True):
-            raise MessageNotFound(wanted, found[:_MOST_IDS])
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise AmbiguousId(wanted, list(found[:_MOST_IDS]), max(0, len(found) - _MOST_IDS))
+        results = sorted({xid for _, _, xid in find_ids(view, wanted, kinds, registryid)})
+        if results and "message" not in kinds and refused(view, wanted, registryid, only_messages=True):
+            raise MessageNotFound(wanted, results[:_MOST_IDS])
+        if len(results) == 1:
+            return results[0]
+        if results:
+            raise AmbiguousId(wanted, list(results[:_MOST_IDS]), max(0, len(results) - _MOST_IDS))
     documents = find_documents(view, wanted, registryid)
     if wanted.startswith("/") and not documents:
         return wanted
@@ -204,10 +204,10 @@ def show(
         return [_document(view, *one) for one in view.documents(registryid) if one[1] == xid]
     if len(parts) >= 5 and is_message(Xid(xid)):
         return list(show_messages(view, Xid("/".join(parts[:5])), registryid, max_depth))
-    found = [_entity(view, entity) for entity in view.entities(Xid(xid), registryid)]
-    if not found:
+    results = [_entity(view, entity) for entity in view.entities(Xid(xid), registryid)]
+    if not results:
         raise XidNotFound(xid)
-    return list(found)
+    return list(results)
 
 
 def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, max_depth: int = 128) -> list[Shown]:
@@ -218,7 +218,7 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
     there = view.entities(xid, registryid)
     if not there:
         raise MessageNotFound(xid)
-    found = []
+    results = []
     for one in there:
         definition = view.definition(one.registryid, xid)
         if definition is None:
@@ -226,7 +226,7 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
         attributes = attributes_of(view, definition, max_depth)
         schema = _schema_references(view, one.registryid, attributes)
         schemas = [row["target_xid"] for row in schema if row["status"] == "resolves"]
-        found.append(
+        results.append(
             Shown(
                 {name: definition[name] for name in _TOLD},
                 [
@@ -239,7 +239,7 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
                 changes_in_use(view, one.registryid, definition["version_xid"], schemas),
             )
         )
-    return found
+    return results
 
 
 def _schema_references(view: View, registryid: RegistryId, attributes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -276,5 +276,5 @@ def _document(view: View, registryid: RegistryId, uri: str, snapshot_id: int, fa
     from lakehouse.readmodel.violationlist import find_violations
 
     names = ("rule_id", "severity", "action", "xid", "pointer", "message", "hint")
-    found = find_violations(view, registryid=registryid, document=uri)
-    return ShownDocument(registryid, uri, snapshot_id, facts, [{name: one[name] for name in names} for one in found])
+    results = find_violations(view, registryid=registryid, document=uri)
+    return ShownDocument(registryid, uri, snapshot_id, facts, [{name: one[name] for name in names} for one in results])

@@ -41,17 +41,17 @@ def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]
         max_depth: how many bases are followed; a cycle is followed once around.
     """
     registryid, xid = definition["registryid"], definition["version_xid"]
-    found: list[Step] = []
-    while xid is not None and all(xid != step.version_xid for step in found[1:]):
-        came_back = bool(found) and xid == found[0].version_xid
+    results: list[Step] = []
+    while xid is not None and all(xid != step.version_xid for step in results[1:]):
+        came_back = bool(results) and xid == results[0].version_xid
         row = view.entity(registryid, xid)
-        if row is None or (len(found) > max_depth and definition["chain_status"] != "cycle"):
+        if row is None or (len(results) > max_depth and definition["chain_status"] != "cycle"):
             break
-        found.append(Step(xid, orjson.loads(row.body).get("basemessage"), row.body))
+        results.append(Step(xid, orjson.loads(row.body).get("basemessage"), row.body))
         if came_back:
             break
-        xid = base_of(found[-1].basemessage, partial(_attributes, view, registryid))
-    return found
+        xid = base_of(results[-1].basemessage, partial(_attributes, view, registryid))
+    return results
 
 
 def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
@@ -199,10 +199,10 @@ def _options(known: Record, own_family: str | None, family: str | None, leaves: 
 @cache
 def _defaults() -> dict[str, dict[str, str]]:
     """Return the defaults of an endpoint's options as text, by protocol family; those of every protocol have none."""
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     for row in table("option_defaults"):
-        found.setdefault(row["protocol_family"], {})[row["option"]] = str(as_column_text(orjson.loads(row["default"])))
-    return found
+        results.setdefault(row["protocol_family"], {})[row["option"]] = str(as_column_text(orjson.loads(row["default"])))
+    return results
 
 
 @cache

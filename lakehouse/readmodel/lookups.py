@@ -146,8 +146,8 @@ class EntityLookups:
             "SELECT max(epoch) FROM log WHERE registryid = ? AND xid = ? AND kind = ? AND op = 'delete'"
             f" AND snapshot_id <= {self.view.snapshot_id:d}"
         )
-        found = ((key, self.view.db.execute(query, (key.registryid, key.xid, key.kind)).fetchone()[0]) for key in keys)
-        return {key: epoch for key, epoch in found if epoch is not None}
+        results = ((key, self.view.db.execute(query, (key.registryid, key.xid, key.kind)).fetchone()[0]) for key in keys)
+        return {key: epoch for key, epoch in results if epoch is not None}
 
     def declares(self, key: Key, modifiedat: int) -> tuple[bool, bool]:
         """Return whether documents declared the epoch and the date that are stored of an entity (decision 8).
@@ -187,8 +187,8 @@ class EntityLookups:
     def _raw(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the text of an entity as it was written; None: it says no more than its normal form, or is not there."""
         entity = self.entity(registryid, xid)
-        found: dict[str, Any] | None = None if entity is None or entity.raw is None else read_canonical(entity.raw)
-        return found
+        result: dict[str, Any] | None = None if entity is None or entity.raw is None else read_canonical(entity.raw)
+        return result
 
     def _keep(self, registryid: RegistryId, xid: Xid, entity: Entity | None) -> None:
         self._entities.setdefault((registryid, xid), entity)
@@ -217,11 +217,11 @@ class Lookups(EntityLookups):
             " AND (xid IN (SELECT value FROM json_each(?)) OR instr(body, '\"disputes\"'))",
             (orjson.dumps(list(uris)).decode(),),
         )
-        found = {}
+        results = {}
         for registryid, xid, snapshot_id, body in rows:
-            found[Uri(registryid, xid)] = facts_of(orjson.loads(body))
+            results[Uri(registryid, xid)] = facts_of(orjson.loads(body))
             self._loaded[Uri(registryid, xid)] = snapshot_id
-        return found
+        return results
 
     def loaded_in(self, uri: Uri) -> int:
         """Return the snapshot of the last load of a document that `documents_of` returned."""
@@ -235,8 +235,8 @@ class Lookups(EntityLookups):
             query = (
                 f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND registryid = ? AND xid = ? AND {self.view.holds()}"
             )
-            found = self.view.db.execute(query, uri).fetchone()
-            self._documents[uri] = None if found is None else facts_of(orjson.loads(found[0]))
+            result = self.view.db.execute(query, uri).fetchone()
+            self._documents[uri] = None if result is None else facts_of(orjson.loads(result[0]))
         return self._documents[uri]
 
     # What leads to an entity
@@ -255,7 +255,7 @@ class Lookups(EntityLookups):
         """
         if self.view is None:
             return set()
-        found: set[Xid] = set()
+        result: set[Xid] = set()
         kinds = ", ".join(f"'{one}'" for one in relations)
         for xid in xids:
             for column in ("whole", "without_suffix"):
@@ -267,8 +267,8 @@ class Lookups(EntityLookups):
                     """,
                     (xid, registryid),
                 )
-                found |= {one for (one,) in rows.fetchall()}
-        return found
+                result |= {one for (one,) in rows.fetchall()}
+        return result
 
     def default_versions(self, registryid: RegistryId) -> Iterator[Entity]:
         """Yield the Versions that messages of a registry show; all of its Versions are read."""

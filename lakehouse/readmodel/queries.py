@@ -128,10 +128,10 @@ def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
     rows = view.db.execute(
         f"SELECT registryid, xid FROM log WHERE kind IN ('message', 'schema') AND {view.holds()} ORDER BY registryid, xid"
     )
-    found: dict[tuple[RegistryId, Xid], list[Xid]] = defaultdict(list)
+    result: dict[tuple[RegistryId, Xid], list[Xid]] = defaultdict(list)
     for registryid, xid in rows:
-        found[registryid, xid[: xid.index("/", xid.index("/", 1) + 1)]].append(xid)
-    return dict(found)
+        result[registryid, xid[: xid.index("/", xid.index("/", 1) + 1)]].append(xid)
+    return dict(result)
 
 
 def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
@@ -330,8 +330,8 @@ def endpoints_broken_by(
     """
     groups = sorted({xid_of_group(message) for message in messages_changed_by(references, registryid, xid)})
     endpoints = {endpoint.xid: endpoint for group in groups for endpoint in carrying(references, registryid, group)}
-    found = {who: [xid for xid, one in sorted(endpoints.items()) if is_endpoint_of(one, who)] for who in broken}
-    return {who: xids for who, xids in found.items() if xids}
+    results = {who: [xid for xid, one in sorted(endpoints.items()) if is_endpoint_of(one, who)] for who in broken}
+    return {who: xids for who, xids in results.items() if xids}
 
 
 def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Sequence[Xid]) -> list[dict[str, Any]]:
@@ -346,7 +346,7 @@ def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Se
     Returns:
         One object for each that differs: version, comparedwith, breaks, differences, endpoints.
     """
-    found = []
+    results = []
     for xid in dict.fromkeys([version, *(_shown_version(view, registryid, one) for one in schemas)]):
         entity = view.entity(registryid, xid)
         if entity is None or entity.kind not in VERSION_KINDS:
@@ -356,8 +356,8 @@ def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Se
         change = version_change(entity.kind, earlier.xid, earlier.body, entity.body) if earlier is not None else None
         if change is not None:
             endpoints = endpoints_broken_by(view, registryid, xid, change.broken)
-            found.append({"version": xid} | change.as_json() | {"endpoints": endpoints})
-    return found
+            results.append({"version": xid} | change.as_json() | {"endpoints": endpoints})
+    return results
 
 
 def _shown_version(view: View, registryid: RegistryId, schema: Xid) -> Xid:
@@ -383,16 +383,16 @@ def messages_changed_by(references: EntityReferences, registryid: RegistryId, xi
     if versionid is None or (schema is not None and schema.attributes.get("defaultversionid") == versionid):
         named.append(holder)
     naming = (reference for one in named for reference in references.referring_to(registryid, one))
-    found = {xid_of_resource(one.source_xid) for one in naming if one.relation.startswith("dataschema")}
-    return _extending(references, registryid, found)
+    result = {xid_of_resource(one.source_xid) for one in naming if one.relation.startswith("dataschema")}
+    return _extending(references, registryid, result)
 
 
 def _extending(references: EntityReferences, registryid: RegistryId, messages: set[Xid]) -> set[Xid]:
     """Return messages and those that are based on them, directly or not."""
-    found, left = set(messages), list(messages)
+    result, left = set(messages), list(messages)
     while left:
         naming = references.referring_to(registryid, left.pop())
-        new = {xid_of_resource(one.source_xid) for one in naming if one.relation == "basemessage"} - found
-        found |= new
+        new = {xid_of_resource(one.source_xid) for one in naming if one.relation == "basemessage"} - result
+        result |= new
         left += new
-    return found
+    return result

@@ -63,10 +63,10 @@ class Timeline:
         moment = moment_of(text)
         if moment is None:
             raise SnapshotNotFound(text, "it is not a number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
-        found = [one.snapshot_id for one in self.snapshots() if one.committed_at <= moment]
-        if not found:
+        results = [one.snapshot_id for one in self.snapshots() if one.committed_at <= moment]
+        if not results:
             raise SnapshotNotFound(text, "the first one is later")
-        return found[-1]
+        return results[-1]
 
     def snapshots(self) -> list[Snapshot]:
         """List all snapshots, oldest first, also those after this one."""
@@ -145,12 +145,12 @@ class Entities(Timeline):
 
     def _known_registries(self) -> list[RegistryId]:
         """List the registries of all times, looked up one after the other: there are few of them and many rows of each."""
-        found: list[RegistryId] = []
+        results: list[RegistryId] = []
         last = RegistryId("")
         while (row := self.db.execute("SELECT min(registryid) FROM log WHERE registryid > ?", (last,)).fetchone())[0] is not None:
             last = row[0]
-            found.append(last)
-        return found
+            results.append(last)
+        return results
 
     def count(self) -> int:
         """Count the entities."""
@@ -159,12 +159,12 @@ class Entities(Timeline):
 
     def lived(self, registryid: RegistryId) -> tuple[int, int] | None:
         """Return the first createdat and last modifiedat in a registry, in microseconds; None: it holds nothing."""
-        found: tuple[int, int] = self.db.execute(
+        result: tuple[int, int] = self.db.execute(
             f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self.holds()}"
             " AND kind NOT IN ('document', 'label', 'snapshot')",
             (registryid,),
         ).fetchone()
-        return None if found[0] is None else found
+        return None if result[0] is None else result
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Return an entity; None if there is none at the snapshot."""
@@ -174,7 +174,7 @@ class Entities(Timeline):
     def entities(self, xid: Xid, registryid: RegistryId | None = None) -> list[Entity]:
         """Return the entities of an XID in all registries, or in one; by registry."""
         wanted = [registryid] if registryid else self.registries()
-        return [found for one in wanted if (found := self.entity(one, xid)) is not None]
+        return [result for one in wanted if (result := self.entity(one, xid)) is not None]
 
     def children(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List what an entity holds itself, by XID: groups and endpoints of `/`, messages of a group, Versions of a message."""
@@ -201,7 +201,7 @@ class Entities(Timeline):
 
     def merged_from(self, messages: set[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
         """Return messages with all that name one of them, or a Version of it, as base or by xref, over any number of steps."""
-        found, left = set(messages), list(messages)
+        result, left = set(messages), list(messages)
         while left:
             registryid, xid = left.pop()
             rows = self.db.execute(
@@ -212,10 +212,10 @@ class Entities(Timeline):
                 """,
                 (xid, registryid),
             )
-            new = {(registryid, xid_of_resource(one)) for (one,) in rows.fetchall()} - found
-            found |= new
+            new = {(registryid, xid_of_resource(one)) for (one,) in rows.fetchall()} - result
+            result |= new
             left += new
-        return found
+        return result
 
     def versions(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List the Versions of a message or schema, by XID."""
@@ -224,8 +224,8 @@ class Entities(Timeline):
     def by_version_uri(self, version_uri: str) -> list[Entity]:
         """Find the Versions that a URI names, by registry."""
         rows = self.db.execute("SELECT log_id FROM version_uris WHERE version_uri = ?", (version_uri,)).fetchall()
-        found = (next(self._entities("id = ?", row), None) for row in rows)
-        return sorted((one for one in found if one is not None), key=lambda one: (one.registryid, one.xid))
+        results = (next(self._entities("id = ?", row), None) for row in rows)
+        return sorted((one for one in results if one is not None), key=lambda one: (one.registryid, one.xid))
 
     def documents(self, registryid: RegistryId | None = None) -> list[tuple[RegistryId, str, int, dict[str, Any]]]:
         """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
@@ -246,7 +246,7 @@ class Entities(Timeline):
         wanted = xid.rstrip("/") or "/"
         start = wanted.rstrip("/") + ("/" if below else "/versions/")
         known = [registryid] if registryid is not None else self._known_registries()
-        found = []
+        results = []
         for one in known:
             rows = self.db.execute(
                 "SELECT snapshot_id, registryid, kind, xid, op, epoch, document_uris, body, createdat, modifiedat FROM log"
@@ -255,11 +255,11 @@ class Entities(Timeline):
                 (one, wanted, start, start[:-1] + "0", self.snapshot_id),
             )
             names = [column[0] for column in rows.description]
-            found += [dict(zip(names, row, strict=True)) for row in rows]
-        for row in found:
+            results += [dict(zip(names, row, strict=True)) for row in rows]
+        for row in results:
             row["document_uris"] = orjson.loads(row["document_uris"] or "[]")
             row["createdat"], row["modifiedat"] = _timestamp(row["createdat"]), _timestamp(row["modifiedat"])
-        return found
+        return results
 
     def _entities(self, condition: str, values: tuple[Any, ...], order: str = "registryid, xid") -> Iterator[Entity]:
         rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self.holds()} ORDER BY {order}", values)
@@ -365,8 +365,8 @@ class View(Entities):
             """,
             (xid, registryid),
         )
-        found = (self._reference(registryid, *row) for row in rows.fetchall())
-        return sorted(one for one in found if one.target_xid == xid)
+        results = (self._reference(registryid, *row) for row in rows.fetchall())
+        return sorted(one for one in results if one.target_xid == xid)
 
     def _reference(
         self,

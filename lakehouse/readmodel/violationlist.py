@@ -58,14 +58,14 @@ def find_violations(
     Raises:
         DocumentNotFound: `document` names none that the snapshot holds, nor one that a finding is about.
     """
-    found = _findings(view, of_past_loads=bool(ingest))
-    named = None if document is None else _named(view, document, found, registryid)
+    results = _findings(view, of_past_loads=bool(ingest))
+    named = None if document is None else _named(view, document, results, registryid)
     if ingest == LAST:
-        newest = max(found, key=lambda one: one["found_at"], default=None)
+        newest = max(results, key=lambda one: one["found_at"], default=None)
         ingest = None if newest is None else newest["ingest_id"]
-        found = [] if newest is None else found
+        results = [] if newest is None else results
     wanted = {name: value for name, value in (("ingest_id", ingest), ("registryid", registryid)) if value is not None}
-    rows = [one for one in found if all(one[name] == value for name, value in wanted.items())]
+    rows = [one for one in results if all(one[name] == value for name, value in wanted.items())]
     rows = rows if named is None else [one for one in rows if one["document_uri"] in named]
     return sorted(rows if xid is None else [one for one in rows if _is_of(one["xid"], xid)], key=_order)
 
@@ -78,17 +78,17 @@ def _is_of(xid: str | None, entity: Xid) -> bool:
 def _findings(view: View, where: str = "1", values: tuple[str, ...] = (), *, of_past_loads: bool = False) -> list[dict[str, Any]]:
     """Read the findings of each document's latest load at the snapshot, or of all loads up to it."""
     rows = view.db.execute(f"SELECT {', '.join(_COLUMNS)} FROM violations WHERE {where}", values).fetchall()
-    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-    if not found or (of_past_loads and view.is_live):
-        return found
+    results = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    if not results or (of_past_loads and view.is_live):
+        return results
     holds = f"snapshot_id <= {view.snapshot_id:d}" if of_past_loads else view.holds()
     loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {holds}")
     recorded = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
-    return [one for one in found if one["violation_id"] in recorded]
+    return [one for one in results if one["violation_id"] in recorded]
 
 
-def _named(view: View, text: str, found: list[dict[str, Any]], registryid: RegistryId | None) -> list[str]:
-    of_findings = (one["document_uri"] for one in found if registryid is None or one["registryid"] == registryid)
+def _named(view: View, text: str, results: list[dict[str, Any]], registryid: RegistryId | None) -> list[str]:
+    of_findings = (one["document_uri"] for one in results if registryid is None or one["registryid"] == registryid)
     named = documents_of(text, [*(uri for _, uri, _, _ in view.documents(registryid)), *of_findings])
     if not named:
         raise DocumentNotFound(text, registryid)
@@ -104,15 +104,15 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
     """
     from lakehouse.rules.declared import TOLD
 
-    found: dict[tuple[str, str], RuleFindings] = {}
+    results: dict[tuple[str, str], RuleFindings] = {}
     for one in findings:
         key = (one["rule_id"], one["severity"])
         text = TOLD[one["rule_id"]].text if one["rule_id"] in TOLD else ""
-        known = found.setdefault(key, RuleFindings(*key, text, 0, []))
-        found[key] = known._replace(findings=known.findings + 1)
+        known = results.setdefault(key, RuleFindings(*key, text, 0, []))
+        results[key] = known._replace(findings=known.findings + 1)
         if len(known.examples) < examples:
             known.examples.append({name: one[name] for name in EXAMPLE_COLUMNS})
-    return list(found.values())
+    return list(results.values())
 
 
 def _order(one: dict[str, Any]) -> tuple[Any, ...]:
@@ -149,8 +149,8 @@ def reasons_of(view: View, text: str, registryid: RegistryId | None = None) -> l
     wanted = text.strip().removeprefix("#")
     if not wanted.rstrip("/"):
         return []
-    found = [*refused(view, wanted, registryid), *_deleted(view, wanted, registryid)]
-    return found[:_MOST_REASONS]
+    results = [*refused(view, wanted, registryid), *_deleted(view, wanted, registryid)]
+    return results[:_MOST_REASONS]
 
 
 def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_message: bool = True) -> list[str]:
@@ -169,13 +169,13 @@ def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_
 
 def rejected_documents(view: View, registryid: RegistryId | None = None) -> list[str]:
     """Return which documents were refused whole: nobody knows which entities they hold."""
-    found = [
+    results = [
         f"{uri} was refused whole, so nothing that it holds was loaded: {facts.get('reason')}. `lakehouse show {uri}` shows more."
         for _, uri, _, facts in view.documents(registryid)
         if facts.get("status") == "rejected"
     ]
-    more = [f"{len(found) - _MOST_REASONS} more documents were refused whole."] if len(found) > _MOST_REASONS else []
-    return [*found[:_MOST_REASONS], *more]
+    more = [f"{len(results) - _MOST_REASONS} more documents were refused whole."] if len(results) > _MOST_REASONS else []
+    return [*results[:_MOST_REASONS], *more]
 
 
 def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, only_messages: bool = False) -> list[str]:

@@ -143,12 +143,12 @@ def _envelope_type(binding: ProtocolBinding) -> str:
     """Return the content type of a structured event: of the message, of the endpoint, or the usual one."""
     written = binding.definition.constant(CONTENT_TYPE) or ""
     candidates = [written, (binding.endpoint.format if binding.endpoint else None) or ""]
-    found = next((one for one in candidates if one.lower().startswith("application/cloudevents")), STRUCTURED_JSON)
-    if not media_type(found)[0].endswith("cloudevents+json"):
+    result = next((one for one in candidates if one.lower().startswith("application/cloudevents")), STRUCTURED_JSON)
+    if not media_type(result)[0].endswith("cloudevents+json"):
         raise RenderRefused(
-            binding.definition.xid, [Refusal(CONTENT_TYPE, f"{found}: structured events are written in JSON only")]
+            binding.definition.xid, [Refusal(CONTENT_TYPE, f"{result}: structured events are written in JSON only")]
         )
-    return found
+    return result
 
 
 def _structured(
@@ -194,13 +194,13 @@ def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a binary event as options of the protocol; `datacontenttype` is the content type there."""
     start = PROTOCOLS[family].ce_attributes.split()[0]
     encoded = PROTOCOLS[family].ce_encoding == "percent"
-    found = {}
+    results = {}
     for name, value in ce.items():
         if name != "datacontenttype":
             native = family == "AMQP" and isinstance(value, bool | int)
             text = value if native else as_text(value)
-            found[f"{start}{name}"] = quote(text, safe=_UNENCODED) if encoded else text
-    return found
+            results[f"{start}{name}"] = quote(text, safe=_UNENCODED) if encoded else text
+    return results
 
 
 def _captured(binding: ProtocolBinding, options: Mapping[str, Any]) -> dict[str, Any]:

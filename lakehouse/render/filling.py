@@ -113,11 +113,11 @@ def fill(binding: ProtocolBinding, given: RenderInput, now: str, new_id: str) ->
 
 def placeholders_of(binding: ProtocolBinding) -> dict[str, DeclaredAttribute]:
     """Return the placeholders of a definition, each with the attribute that asks for it first."""
-    found: dict[str, DeclaredAttribute] = {}
+    results: dict[str, DeclaredAttribute] = {}
     for attribute in binding.definition.attributes:
         for name in attribute.template.names if attribute.template else ():
-            found.setdefault(name, attribute)
-    return found
+            results.setdefault(name, attribute)
+    return results
 
 
 def needs_of(binding: ProtocolBinding, given: RenderInput) -> list[Need]:
@@ -142,9 +142,9 @@ def needs_of(binding: ProtocolBinding, given: RenderInput) -> list[Need]:
 
 def given_for(binding: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput) -> Any:
     """Find what was given for an attribute: by its pointer, or by its name, unless that means something else."""
-    found = given.values.get(attribute.pointer)
-    if found is not None or _is_shared(binding, attribute, placeholders_of(binding)):
-        return found
+    result = given.values.get(attribute.pointer)
+    if result is not None or _is_shared(binding, attribute, placeholders_of(binding)):
+        return result
     return given.values.get(attribute.key)
 
 
@@ -254,11 +254,11 @@ def _default(binding: ProtocolBinding, attribute: DeclaredAttribute, now: str) -
 
 def _inferred(binding: ProtocolBinding, now: str) -> dict[str, Any]:
     """Return what CloudEvents has undeclared: `time` (MSG-256), and a `dataschema` that all can resolve (MSG-259)."""
-    found: dict[str, Any] = {"time": now}
+    results: dict[str, Any] = {"time": now}
     uri = binding.inferred.get(f"{ENVELOPE}dataschema/value") or binding.definition.dataschemauri
     if isinstance(uri, str) and is_of_type(uri, "uri"):
-        found["dataschema"] = uri
-    return found
+        results["dataschema"] = uri
+    return results
 
 
 def _undeclared(binding: ProtocolBinding, given: RenderInput) -> Iterator[tuple[Pointer, Any]]:
@@ -297,15 +297,15 @@ def values_of(pairs: Sequence[str]) -> dict[str, str]:
     Raises:
         SettingsError: one has no `=`, or a name is given twice.
     """
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise SettingsError(f"--set {pair}: a value is given as NAME=VALUE.")
-        if name in found:
+        if name in results:
             raise SettingsError(f"--set {name}: the name is given twice.")
-        found[name] = value
-    return found
+        results[name] = value
+    return results
 
 
 def is_file(written: str) -> bool:

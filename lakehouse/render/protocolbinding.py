@@ -60,8 +60,8 @@ class Endpoint:
     @property
     def uri(self) -> str | None:
         """Return its first address."""
-        found = self.options.get("endpoints")
-        uris = [one.get("uri") for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        results = self.options.get("endpoints")
+        uris = [one.get("uri") for one in results if isinstance(one, dict)] if isinstance(results, list) else []
         return next((uri for uri in uris if isinstance(uri, str) and uri), None)
 
     def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:
@@ -70,21 +70,21 @@ class Endpoint:
 
     def leaves(self) -> dict[Pointer, JsonText]:
         """Return its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
-        found: dict[Pointer, Any] = {}
+        results: dict[Pointer, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
         for name, pointer, _ in shared_options(self.family):
             value = self.options.get(name)
             is_filter = name == "topic" and isinstance(value, str) and ("+" in value or "#" in value)
             if value is not None and value != "" and not is_filter and (is_producer or name not in _PRODUCER_ONLY):
-                found[pointer] = value
+                results[pointer] = value
         if self.family == "HTTP":
             pairs = [(kind, name, text) for kind in ("headers", "query") for name, text in self._pairs(kind)]
             kept = [one for one in pairs if one[1].lower() not in SECRET_HEADERS]
-            found |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in kept}
+            results |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in kept}
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
-                found[Pointer("/protocoloptions/path/value")] = path
-        return {pointer: decoded(orjson.dumps(value)) for pointer, value in found.items()}
+                results[Pointer("/protocoloptions/path/value")] = path
+        return {pointer: decoded(orjson.dumps(value)) for pointer, value in results.items()}
 
     def _pairs(self, name: str) -> Iterator[tuple[str, Any]]:
         """Read headers or a query: a list of {name, value}, or a map."""
@@ -238,12 +238,12 @@ def _added(alone: Definition, leaves: Mapping[Pointer, JsonText], family: str) -
     if "/protocoloptions/status" in said:  # of a response
         said.add("/protocoloptions/path")
     headers = "/protocoloptions/headers/"
-    found = {}
+    results = {}
     for pointer, text in leaves.items():
         base = pointer.removesuffix("/value")
         if (base.lower() if family == "HTTP" and base.startswith(headers) else base) not in said:
-            found[pointer] = text
-    return found
+            results[pointer] = text
+    return results
 
 
 def _with(row: Mapping[str, Any], protocol: str, leaves: Mapping[Pointer, JsonText]) -> dict[str, Any]:

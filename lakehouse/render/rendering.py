@@ -125,11 +125,11 @@ def batched(messages: Iterable[Rendered]) -> list[Rendered]:
     Returns:
         A message for each batch, in the order of their first events; of a batch of several definitions `xid` is empty.
     """
-    found: dict[tuple[str | None, str | None, bytes], list[Rendered]] = {}
+    results: dict[tuple[str | None, str | None, bytes], list[Rendered]] = {}
     for message in messages:
         key = (message.protocol, message.uri, orjson.dumps(message.captured, option=orjson.OPT_SORT_KEYS))
-        found.setdefault(key, []).append(message)
-    return [_batch(members) for members in found.values()]
+        results.setdefault(key, []).append(message)
+    return [_batch(members) for members in results.values()]
 
 
 def _batch(members: list[Rendered]) -> Rendered:
@@ -269,8 +269,8 @@ def _refusal(reason: Reason) -> Refusal:
 
 
 def _acks(binding: ProtocolBinding) -> int | None:
-    found = binding.endpoint.options.get("acks") if binding.endpoint and binding.family == "KAFKA" else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    result = binding.endpoint.options.get("acks") if binding.endpoint and binding.family == "KAFKA" else None
+    return result if isinstance(result, int) and not isinstance(result, bool) else None
 
 
 def _clock() -> str:

@@ -141,8 +141,8 @@ def _broker(message: Rendered, port: str) -> str:
 
 def _scheme(message: Rendered) -> str:
     """Return the scheme of the endpoint's address; Kafka's have `_`, so they are no URI to the library."""
-    before, found, _ = (message.uri or "").partition("://")
-    return before.lower() if found else ""
+    before, result, _ = (message.uri or "").partition("://")
+    return before.lower() if result else ""
 
 
 def _text(body: bytes) -> str | None:
@@ -293,7 +293,7 @@ class RenderRun:
             return []
 
     def _of_one(self, renderer: Renderer, bindings: list[ProtocolBinding], given: RenderInput) -> Iterator[Rendered]:
-        found = [message for binding in bindings for message in self._attempt(renderer, binding, given, None)]
+        results = [message for binding in bindings for message in self._attempt(renderer, binding, given, None)]
         if self.failures:
             needs: dict[Need, None] = {}
             for failure in self.failures:
@@ -301,9 +301,9 @@ class RenderRun:
             if needs:
                 by_name = {need.name: need for need in reversed(needs)}
                 raise MissingValues(self.failures[0].xid, list(by_name.values())[::-1])
-            if not found:
+            if not results:
                 raise self.failures[0].error
-        yield from found
+        yield from results
 
     def _attempt(
         self, renderer: Renderer, binding: ProtocolBinding, given: RenderInput, number: int | None

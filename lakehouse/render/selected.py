@@ -93,8 +93,8 @@ def _carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Endpoi
     """Return the endpoints that hold a group's messages, or name the group."""
     naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
     sources = dict.fromkeys([group_xid, *(one.source_xid for one in naming)])
-    found = (view.entity(registryid, xid) for xid in sources)
-    return [endpoint_of(endpoint_row(one)) for one in found if one is not None and one.kind == "endpoint"]
+    results = (view.entity(registryid, xid) for xid in sources)
+    return [endpoint_of(endpoint_row(one)) for one in results if one is not None and one.kind == "endpoint"]
 
 
 def _xid_of(view: View, written: str, registry: RegistryId | None) -> Xid:

@@ -100,25 +100,25 @@ def refusals_of(protocol: str, captured: Mapping[str, Any]) -> list[Refusal]:
 
 
 def _http(captured: Mapping[str, Any], _: str) -> list[Refusal]:
-    found = _headers(captured)
+    results = _headers(captured)
     path = captured.get("path")
     if path is not None and not _PATH.match(as_text(path)):
-        found.append(_refusal("path", path, "a path begins with / and holds what RFC 3986 allows: percent-encode the value"))
+        results.append(_refusal("path", path, "a path begins with / and holds what RFC 3986 allows: percent-encode the value"))
     method = captured.get("method")
     if method is not None and not _TOKEN.match(as_text(method)):
-        found.append(_refusal("method", method, "no HTTP method"))
+        results.append(_refusal("method", method, "no HTTP method"))
     status = captured.get("status")
     if status is not None and not re.match(r"\A[1-5]\d\d\Z", as_text(status)):
-        found.append(_refusal("status", status, "no HTTP status code"))
-    return found
+        results.append(_refusal("status", status, "no HTTP status code"))
+    return results
 
 
 def _nats(captured: Mapping[str, Any], _: str) -> list[Refusal]:
-    found = _headers(captured)
+    results = _headers(captured)
     for name in ("subject", "reply-to"):
         if name in captured and not _NATS_SUBJECT.match(as_text(captured[name])):
-            found.append(_refusal(name, captured[name], "a subject has no blanks, empty tokens or wildcards"))
-    return found
+            results.append(_refusal(name, captured[name], "a subject has no blanks, empty tokens or wildcards"))
+    return results
 
 
 def _kafka(captured: Mapping[str, Any], _: str) -> list[Refusal]:
@@ -129,32 +129,32 @@ def _kafka(captured: Mapping[str, Any], _: str) -> list[Refusal]:
 
 
 def _mqtt(captured: Mapping[str, Any], version: str) -> list[Refusal]:
-    found = []
+    results = []
     for name in ("topic_name", "response_topic"):
         text = as_text(captured.get(name, "t"))
         if not text or any(one in text for one in "+#\0") or len(text.encode()) > 65_535:
-            found.append(_refusal(name, text, "a topic to publish to is not empty and has no wildcards"))
+            results.append(_refusal(name, text, "a topic to publish to is not empty and has no wildcards"))
     if captured["qos"] not in (0, 1, 2):
-        found.append(_refusal("qos", captured["qos"], "0, 1 or 2"))
+        results.append(_refusal("qos", captured["qos"], "0, 1 or 2"))
     if version.startswith("3"):
-        found += [
+        results += [
             _refusal(name, captured[name], f"MQTT/{version} does not carry it") for name in _ONLY_MQTT_5 if captured.get(name)
         ]
     for one in captured.get("user_properties", ()):
         if "\0" in one["name"] + one["value"]:
-            found.append(_refusal(f"user_properties/{escape(one['name'])}", one["value"], "holds a NUL"))
-    return found
+            results.append(_refusal(f"user_properties/{escape(one['name'])}", one["value"], "holds a NUL"))
+    return results
 
 
 def _headers(captured: Mapping[str, Any]) -> list[Refusal]:
-    found = []
+    results = []
     for one in captured.get("headers", ()):
         pointer = f"headers/{escape(one['name'])}"
         if not _TOKEN.match(one["name"]):
-            found.append(_refusal(pointer, one["name"], "no name of a header"))
+            results.append(_refusal(pointer, one["name"], "no name of a header"))
         if not _FIELD.match(one["value"]):
-            found.append(_refusal(pointer, one["value"], "a header holds printable ASCII, and blanks only inside"))
-    return found
+            results.append(_refusal(pointer, one["value"], "a header holds printable ASCII, and blanks only inside"))
+    return results
 
 
 def _refusal(key: str, value: Any, reason: str) -> Refusal:

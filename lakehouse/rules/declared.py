@@ -116,13 +116,13 @@ def _of_words() -> set[str]:
 
 
 def _rules(*hows: str) -> dict[str, Rule]:
-    found = {}
+    results = {}
     of_words = _of_words()
     for row in _declared():
         if row.how in hows:
             action = "quarantined" if row.severity == "error" and row.id not in of_words else "kept"
-            found[row.id] = Rule(row.id, row.severity, action, row.table, row.text, row.hint, row.section)
-    return found
+            results[row.id] = Rule(row.id, row.severity, action, row.table, row.text, row.hint, row.section)
+    return results
 
 
 # What the catalog is checked by, and also what only documents of older dialects can break: all that a finding may name.
@@ -158,12 +158,12 @@ def explain(rule_id: str, *, with_places: bool = True) -> dict[str, Any]:
         close = sorted(one for one in held() if one.split("-")[0] == name.split("-")[0])
         raise UnknownRule(rule_id, close[:5])
     how, by, text = held()[name]
-    told: dict[str, Any] = {"id": name, "text": text, "how": _HOW_TOLD[how]}
+    details: dict[str, Any] = {"id": name, "text": text, "how": _HOW_TOLD[how]}
     if by:
-        told["covered_by"] = ", ".join(by)
+        details["covered_by"] = ", ".join(by)
     if name in TOLD:
         rule = TOLD[name]
-        told |= {
+        details |= {
             "severity": rule.severity,
             "action": rule.action,
             "table": rule.table,
@@ -172,10 +172,10 @@ def explain(rule_id: str, *, with_places: bool = True) -> dict[str, Any]:
         }
     places = places_of(name) if with_places else []
     if places:
-        told["held_in"] = ", ".join(places)
+        details["held_in"] = ", ".join(places)
     if name in examples():
-        told |= examples()[name]._asdict()
-    return told
+        details |= examples()[name]._asdict()
+    return details
 
 
 def registry_of(at: str, fragment: Any) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _places() -> dict[str, set[tuple[str, int]]]:
     code = {path: ast.parse(text) for path, text in texts.items() if path.endswith(".py") and _RULE_ID.search(text)}
     constants = {path: known for path, tree in code.items() if (known := _constants(tree))}
     uses = _uses(texts, constants)
-    found = defaultdict(set)
+    result = defaultdict(set)
     for path, text in texts.items():
         if not path.endswith(".py"):
             lines = list(enumerate(text.splitlines(), 1))
@@ -223,11 +223,11 @@ def _places() -> dict[str, set[tuple[str, int]]]:
             lines = [one for one in _texts(code[path]) if (path, one[0]) not in uses] if path in code else []
         for line, written in lines:
             for rule_id in _RULE_ID.findall(written):
-                found[rule_id].add((path, line))
+                result[rule_id].add((path, line))
     for (path, line), places in uses.items():
         rule_id = next(rule_id for at, rule_id in constants[path].values() if at == line)
-        found[rule_id] |= places
-    return found
+        result[rule_id] |= places
+    return result
 
 
 def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
@@ -250,13 +250,13 @@ def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _constants(tree: ast.Module) -> dict[str, tuple[int, str]]:
     """Return the names in a module that are one rule's id, such as `STALE = "DOC-003"`, with the line."""
-    found = {}
+    results = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Constant):
             value = node.value.value
             if isinstance(value, str) and _RULE_ID.fullmatch(value):
-                found[node.targets[0].id] = node.lineno, value
-    return found
+                results[node.targets[0].id] = node.lineno, value
+    return results
 
 
 def _uses(texts: dict[str, str], constants: dict[str, dict[str, tuple[int, str]]]) -> dict[tuple[str, int], set[tuple[str, int]]]:
@@ -264,7 +264,7 @@ def _uses(texts: dict[str, str], constants: dict[str, dict[str, tuple[int, str]]
     names = {name for known in constants.values() for name in known}
     any_name = re.compile(rf"\b({'|'.join(sorted(names))})\b")
     modules = {path.removesuffix(".py").replace("/", "."): path for path in constants}
-    found = defaultdict(set)
+    result = defaultdict(set)
     for path, text in texts.items():
         if not path.endswith(".py") or not any_name.search(text):
             continue
@@ -280,5 +280,5 @@ def _uses(texts: dict[str, str], constants: dict[str, dict[str, tuple[int, str]]
                 }
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in seen:
-                found[seen[node.id]].add((path, node.lineno))
-    return found
+                result[seen[node.id]].add((path, node.lineno))
+    return result

@@ -104,8 +104,8 @@ def dependents(rows: DataFrame) -> DataFrame:
 
 def _report_hanging(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = [finding_of(subject_of(row), missing_parent(row["cause"])) for row in batch.to_pylist()]
-        yield pa.RecordBatch.from_pylist(found, schema=arrow_schema())
+        results = [finding_of(subject_of(row), missing_parent(row["cause"])) for row in batch.to_pylist()]
+        yield pa.RecordBatch.from_pylist(results, schema=arrow_schema())
 
 
 def subject_of(row: dict[str, Any]) -> FindingSubject:

@@ -85,10 +85,10 @@ def check_stage(
     merged = partial(flattened_candidate, spark, settings, what, used)
     pairs = check_entities(what.things, settings.duplicate_messageids, merged).unionByName(flattened)
     pairs = pairs.unionByName(check_promises(spark, what, used))
-    found = materialize(without_doubles(materialize(judged(pairs.coalesce(cores)))))
-    if not count_if(found, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
-        return Checked(stage, found, 0, True)
-    return reject_documents(stage, found, known) if strict else _take_out(stage, found)
+    result = materialize(without_doubles(materialize(judged(pairs.coalesce(cores)))))
+    if not count_if(result, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
+        return Checked(stage, result, 0, True)
+    return reject_documents(stage, result, known) if strict else _take_out(stage, result)
 
 
 def _looked_at(stage: DataFrame, *, is_published: bool) -> DataFrame:
@@ -111,19 +111,19 @@ def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
     if is_known_empty(refused):
         return Checked(stage, no_findings(spark), 0, True)
     both = stage.filter(F.col("row") == "entity").join(refused.select(*keys).distinct(), on=keys, how="left_semi")
-    found = materialize(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
-    if is_empty(found):
+    result = materialize(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
+    if is_empty(result):
         return Checked(stage, no_findings(spark), 0, True)
-    taken = _take_out(stage, found)
+    taken = _take_out(stage, result)
     # The findings themselves are in the stage.
-    return taken._replace(findings=taken.findings.join(found.select(*keys).distinct(), on=keys, how="left_anti").select(*FOUND))
+    return taken._replace(findings=taken.findings.join(result.select(*keys).distinct(), on=keys, how="left_anti").select(*FOUND))
 
 
-def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
+def _take_out(stage: DataFrame, rows: DataFrame) -> Checked:
     """Take what was refused out of the stage, and what cannot live without it: each with its own finding."""
     entities = stage.filter(F.col("row") == "entity")
     keys = ["document_uri", *KEY]
-    refused = found.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
+    refused = rows.filter(F.col("finding.action") == "quarantined").select(*keys).distinct()
     # A message or schema shows nothing without its default Version: the one that its own document names, whichever is published.
     defaults = entities.filter(F.col("isdefault") & F.col("kind").isin("version", "schemaversion")).select(*keys)
     shows = F.when(F.col("kind") == "version", "message").otherwise("schema").alias("kind")
@@ -140,7 +140,7 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     below = deep.join(seeds, on=["document_uri", "registryid", "cause"], how="inner")
     hanging = bare.unionByName(below.select(*bare.columns)).groupBy(*keys).agg(F.min("cause").alias("cause"))
     hanging = hanging.join(refused, on=keys, how="left_anti").join(entities.select(*keys), on=keys, how="left_semi")
-    every = found.unionByName(without_doubles(dependents(hanging)))
+    every = rows.unionByName(without_doubles(dependents(hanging)))
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
     every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)
@@ -151,17 +151,17 @@ def _take_out(stage: DataFrame, found: DataFrame) -> Checked:
     return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
 
 
-def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None) -> Checked:
+def reject_documents(stage: DataFrame, rows: DataFrame, known: DataFrame | None) -> Checked:
     """Refuse each document with an error whole: one finding, which lists the errors.
 
     One that was loaded stays in its registry with all that is published of it, whichever it names now.
 
     Args:
         stage: columns `schema.STAGE`.
-        found: findings, columns `FOUND`.
+        rows: findings, columns `FOUND`.
         known: as from `baseline.current_documents`; None: nothing is.
     """
-    errors = found.filter(F.col("finding.action") == "quarantined")
+    errors = rows.filter(F.col("finding.action") == "quarantined")
     one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
     by_document = errors.groupBy("document_uri", "registryid").agg(
         F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(one)), 1, _ERRORS_TOLD).alias("told")
@@ -183,7 +183,7 @@ def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None
         "hint": F.lit(rule.hint),
         "raw": F.lit(None).cast("string"),
     }
-    told = rejected.select(
+    details = rejected.select(
         F.lit("finding").alias("row"),
         "document_uri",
         F.col("stays").alias("registryid"),
@@ -204,7 +204,7 @@ def reject_documents(stage: DataFrame, found: DataFrame, known: DataFrame | None
     others = others.filter((F.col("row") != "finding") | F.col("reason").isNull())
     told_of = {"facts": F.to_json(cleared), "registryid": F.col("stays")}
     others = others.withColumns({name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in told_of.items()})
-    return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), told, rejected.count(), False)
+    return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), details, rejected.count(), False)
 
 
 def _where_loaded(stage: DataFrame, known: DataFrame) -> DataFrame:

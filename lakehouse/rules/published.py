@@ -86,8 +86,8 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         merged = partial(flattened_published, spark, settings)
         between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
         between = between.unionByName(check_published(spark, settings, things))
-        found = without_doubles(materialize(judged(between.unionByName(check_published_promises(spark, things)))))
-        return found.unionByName(alone.result())
+        result = without_doubles(materialize(judged(between.unionByName(check_published_promises(spark, things)))))
+        return result.unionByName(alone.result())
 
 
 def current_dialects(spark: SparkSession) -> DataFrame:
@@ -132,8 +132,8 @@ def _checker(entity: str, names: list[str]) -> Callable[[Iterable[pa.RecordBatch
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = [one for around, known in _rows(names, batch) for one in _check_row(entity, around, known)]
-            yield pa.RecordBatch.from_pylist(found, schema=schema)
+            results = [one for around, known in _rows(names, batch) for one in _check_row(entity, around, known)]
+            yield pa.RecordBatch.from_pylist(results, schema=schema)
 
     return check
 

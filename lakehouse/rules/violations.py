@@ -49,10 +49,10 @@ def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
         spark: the session.
         findings: as for `record_findings`.
     """
-    told = ["registryid", "document_uri", "xid", "rule_id", "message", "action"]
-    known = spark.table(table_name("violations")).select(*told).distinct()
+    details = ["registryid", "document_uri", "xid", "rule_id", "message", "action"]
+    known = spark.table(table_name("violations")).select(*details).distinct()
     flat = findings.withColumns({name: F.col(f"finding.{name}") for name in ("rule_id", "message", "action")})
-    return flat.join(known, on=told, how="left_anti").select(*findings.columns)
+    return flat.join(known, on=details, how="left_anti").select(*findings.columns)
 
 
 def count_findings(findings: DataFrame) -> list[Count]:

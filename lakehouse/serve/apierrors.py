@@ -204,7 +204,7 @@ class ProblemFound(Exception):
         if not self.name:
             return f"{HTTPStatus(self.status).phrase}."
         known = self.args_of_title | {"subject": self.subject}
-        return _ARGUMENT.sub(lambda found: known.get(found[1], found[0]), KINDS[self.name].title)
+        return _ARGUMENT.sub(lambda result: known.get(result[1], result[0]), KINDS[self.name].title)
 
     def as_json(self, dialect: str, base: str) -> bytes:
         """Write it for a client.
@@ -235,7 +235,7 @@ class ProblemFound(Exception):
         return (_HTTP if kind.of_http else _CORE) + self.name
 
 
-def raise_problems(found: Iterable[ProblemFound]) -> None:
+def raise_problems(results: Iterable[ProblemFound]) -> None:
     """Refuse a request for all that is wrong with it.
 
     RFC 9457 has one type and title for an answer: those of the first problem, whose detail names the others.
@@ -243,7 +243,7 @@ def raise_problems(found: Iterable[ProblemFound]) -> None:
     Raises:
         ProblemFound: something is.
     """
-    problems = list(found)
+    problems = list(results)
     if not problems:
         return
     first, *others = problems

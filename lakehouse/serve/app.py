@@ -211,11 +211,11 @@ class App:
         headers = dict(scope["headers"])
         method = scope["method"]
         if method == "GET" and b"text/event-stream" in headers.get(b"accept", b""):
-            found = await self._streamed(scope, headers, receive, send)
-            if found is None:
+            result = await self._streamed(scope, headers, receive, send)
+            if result is None:
                 self.metrics.answered(method, 200, 0.0)
                 return
-            ready = found
+            ready = result
         else:
             ready = await self._answered(scope, headers, method, receive)
         status, more, body = as_sent(ready, headers)

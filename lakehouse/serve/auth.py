@@ -80,12 +80,12 @@ class Accounts:
         except OSError as error:
             return self._unusable(None, error.strerror)
         try:
-            found = os.fstat(opened)
-            if not stat.S_ISREG(found.st_mode):
-                return self._unusable(_stamp(found), "it is no file")
-            if found.st_size > _MOST_BYTES_OF_FILE:
-                return self._unusable(_stamp(found), f"it has more than {_MOST_BYTES_OF_FILE} bytes")
-            return _stamp(found), self._users(os.pread(opened, _MOST_BYTES_OF_FILE, 0))
+            result = os.fstat(opened)
+            if not stat.S_ISREG(result.st_mode):
+                return self._unusable(_stamp(result), "it is no file")
+            if result.st_size > _MOST_BYTES_OF_FILE:
+                return self._unusable(_stamp(result), f"it has more than {_MOST_BYTES_OF_FILE} bytes")
+            return _stamp(result), self._users(os.pread(opened, _MOST_BYTES_OF_FILE, 0))
         except OSError as error:
             return self._unusable(None, error.strerror)
         finally:
@@ -117,8 +117,8 @@ class Accounts:
         return stamp, {}
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _stamp(result: os.stat_result) -> Stamp:
+    return result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns, result.st_ctime_ns
 
 
 def _account(text: bytes) -> Account | None:
@@ -229,8 +229,8 @@ class Guard:
             self._refuse_who_was_wrong_often(client, name)  # meanwhile
             stamp, users = (None, {}) if accounts is None else accounts.read()
             account = users.get(name, _NOBODY)
-            found = hashlib.pbkdf2_hmac("sha256", password, account.salt, account.iterations)
-            is_right = hmac.compare_digest(found, account.digest)
+            result = hashlib.pbkdf2_hmac("sha256", password, account.salt, account.iterations)
+            is_right = hmac.compare_digest(result, account.digest)
             if not is_right and users:  # where nobody can be right, nobody is wrong
                 self._of_address.went_wrong(client)
                 self._of_name.went_wrong((client, name))

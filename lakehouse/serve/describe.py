@@ -205,22 +205,22 @@ def _collection(name: str) -> dict[str, dict[str, Any]]:
 def _own(entity: str, dialect: str) -> dict[str, dict[str, Any]]:
     """Return the attributes of an entity that not every registry has, as a dialect spells them; and any other."""
     every = set(_common(entity)) | {"versionid", "isdefault", "ancestor", "meta", "deprecated", "schema", "schemauri"}
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for row in table():
         is_own = row["entity"] == entity and not row["place"] and row["name"] not in every and row["type"] not in _NOT_OWN
         if is_own and row["name"] != "*":
             spelled = (row.get(dialect) or "").split()
             name = spelled[0] if spelled and not spelled[0].startswith("/") else row["name"]
-            found[name] = _TYPES.get(row["type"], {"type": "any"}) | _MORE.get(row["name"], {})
-    return _named(found) | _ANYTHING
+            results[name] = _TYPES.get(row["type"], {"type": "any"}) | _MORE.get(row["name"], {})
+    return _named(results) | _ANYTHING
 
 
 def _registry_attributes() -> dict[str, dict[str, Any]]:
     inlined: dict[str, dict[str, Any]] = dict.fromkeys(("capabilities", "model", "modelsource"), _OBJECT)
-    found = {"specversion": {"type": "string"} | _COUNTED} | _common("registry") | inlined
+    result = {"specversion": {"type": "string"} | _COUNTED} | _common("registry") | inlined
     for name in sorted(MEMBERS):
-        found |= _collection(name)
-    return _named(found) | _ANYTHING
+        result |= _collection(name)
+    return _named(result) | _ANYTHING
 
 
 def _group(collection: str, dialect: str) -> dict[str, Any]:
@@ -404,11 +404,11 @@ def _of_groups(collection: str, members: str) -> Document:
 
 
 def _get(summary: str, flags: tuple[str, ...], schema: Document | None, media_type: str = "application/json") -> Document:
-    found: Document = {"description": "There it is."}
+    results: Document = {"description": "There it is."}
     if schema is not None:
-        found["content"] = {media_type: {"schema": schema}}
+        results["content"] = {media_type: {"schema": schema}}
     parameters = [{"name": name, "in": "query", "description": _FLAGS[name], "schema": _flag(name)} for name in flags]
-    answers = {"200": found, "307": {"description": "A name of a snapshot leads to its number."}}
+    answers = {"200": results, "307": {"description": "A name of a snapshot leads to its number."}}
     return {"get": {"summary": summary, "parameters": parameters, "responses": answers}}
 
 
@@ -469,8 +469,8 @@ def _list(kind: str) -> Document:
 
 def _events() -> Document:
     event = {"type": "object", "required": ["specversion", "id", "source", "type"]}
-    found = _get("What changed, as CloudEvents", (), {"type": "array", "items": event}, "application/cloudevents-batch+json")
-    found["get"]["parameters"] = [
+    result = _get("What changed, as CloudEvents", (), {"type": "array", "items": event}, "application/cloudevents-batch+json")
+    result["get"]["parameters"] = [
         {
             "name": "since",
             "in": "query",
@@ -479,13 +479,13 @@ def _events() -> Document:
         },
         {"name": "feed", "in": "query", "description": "Only this feed.", "schema": {"enum": ["core", "messagecatalog"]}},
     ]
-    return found
+    return result
 
 
 def _lookup() -> Document:
-    found = _get("The version that a URI names", (), _plain("id", "version"))
-    found["get"]["parameters"] = [{"name": "uri", "in": "query", "required": True, "schema": {"type": "string"}}]
-    return found
+    result = _get("The version that a URI names", (), _plain("id", "version"))
+    result["get"]["parameters"] = [{"name": "uri", "in": "query", "required": True, "schema": {"type": "string"}}]
+    return result
 
 
 def _errors_of_writes(dialect: str) -> Document:

@@ -93,9 +93,9 @@ def state_routes(
             return Response(b'{"status":"loading"}', 503, {"Retry-After": "2"}, "application/json")
         if not live.is_empty and not await anyio.to_thread.run_sync(_is_read, live):
             return Response(_NOT_READ, 503, {"Retry-After": "5"}, "application/json")
-        found = None if hindrance is None else await anyio.to_thread.run_sync(hindrance)
-        if found is not None:
-            return Response(orjson.dumps(found._asdict()), 503, {"Retry-After": "2"}, "application/json")
+        result = None if hindrance is None else await anyio.to_thread.run_sync(hindrance)
+        if result is not None:
+            return Response(orjson.dumps(result._asdict()), 503, {"Retry-After": "2"}, "application/json")
         return Response(b'{"status":"ready","snapshot":%d}' % head.number, media_type="application/json")
 
     async def figures(_: Any) -> Response:

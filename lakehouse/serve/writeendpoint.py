@@ -94,7 +94,7 @@ def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xid
     """Write the members of a collection that were processed."""
     wanted = {last_id(xid) for xid in xids}
     if len(parts) == 1:
-        return answers.groups(parts[0], lambda found: [one for one in found if one.entity.id in wanted])
+        return answers.groups(parts[0], lambda results: [one for one in results if one.entity.id in wanted])
     holder = xid_of(*parts[:-1])
     if len(parts) == 3:
         group = request.catalog.group(holder)
@@ -108,7 +108,7 @@ def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xid
     resource = request.catalog.resource(holder)
     if resource is None:
         raise ProblemFound("not_found", holder)
-    return answers.versions(resource, lambda found: [one for one in found if one.entity["versionid"] in wanted])
+    return answers.versions(resource, lambda results: [one for one in results if one.entity["versionid"] in wanted])
 
 
 def _json(request: ReadRequest, text: bytes) -> ApiAnswer:
@@ -226,7 +226,7 @@ def methods_at(parts: tuple[str, ...], *, details: bool = True) -> tuple[str, ..
         parts: of the path.
         details: `$details` is at its end; without, the document of a schema cannot be patched.
     """
-    found = draft_methods_of(parts) or methods_of(parts)
+    results = draft_methods_of(parts) or methods_of(parts)
     if not details and len(parts) in (4, 6) and parts[2] == "schemas":
-        return tuple(method for method in found if method != "PATCH")
-    return found
+        return tuple(method for method in results if method != "PATCH")
+    return results

@@ -147,10 +147,10 @@ def page_of_list(path: str, number: int) -> str:
 def read_path(path: str) -> PageAddress | None:
     """Take a path apart; None: no page has such a path."""
     *folder, last = path.split("/")
-    found = _NAME.match(last)
-    if found is None:
+    match = _NAME.match(last)
+    if match is None:
         return None
-    return PageAddress(tuple(folder), found["name"], found["part"] or "", found["of"] or "", found["ending"])
+    return PageAddress(tuple(folder), match["name"], match["part"] or "", match["of"] or "", match["ending"])
 
 
 def _character(one: str) -> str:

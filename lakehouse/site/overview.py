@@ -50,32 +50,32 @@ class Overview:
     @cached_property
     def findings_by_xid(self) -> dict[Key, list[dict[str, Any]]]:
         """Give the findings of each entity; those of a Version are of what it is a Version of."""
-        found: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+        result: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         for one in self.findings:
             if one["xid"]:
-                found[one["registryid"], xid_of_resource(one["xid"])].append(one)
-        return found
+                result[one["registryid"], xid_of_resource(one["xid"])].append(one)
+        return result
 
     @cached_property
     def findings_by_rule(self) -> dict[str, list[dict[str, Any]]]:
         """Give the findings of each rule, the worst rules first."""
-        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        result: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for one in self.findings:
-            found[one["rule_id"]].append(one)
-        return found
+            result[one["rule_id"]].append(one)
+        return result
 
     @cached_property
     def refused(self) -> dict[Key, list[dict[str, Any]]]:
         """Give findings by which members were refused that are not in the catalog, by the group that would hold them."""
-        found: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+        result: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         present = {key: set(xids) for key, xids in self.members.items()}
         for (registryid, xid), findings in self.findings_by_xid.items():
             group = xid_of_group(xid)
             if xid.count("/") == 4 and xid not in present.get((registryid, group), ()):
                 refused = [one for one in findings if one["action"] == "quarantined"]
                 # That its Versions were refused with it need not be said.
-                found[registryid, group] += [one for one in refused if one["xid"] == xid] or refused
-        return found
+                result[registryid, group] += [one for one in refused if one["xid"] == xid] or refused
+        return result
 
     def is_refused(self, registryid: RegistryId, xid: Xid) -> bool:
         """Tell that what a document says of an entity was not loaded."""

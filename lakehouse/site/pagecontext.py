@@ -73,12 +73,12 @@ class ListPage(NamedTuple):
     def near(self) -> list[int]:
         """Give the numbers of the pages that are linked: the first, the last and those around; 0 stands for a gap."""
         wanted = sorted({1, self.pages, *range(max(1, self.number - 2), min(self.pages, self.number + 2) + 1)})
-        found: list[int] = []
+        results: list[int] = []
         for one in wanted:
-            if found and one > found[-1] + 1:
-                found.append(0)
-            found.append(one)
-        return found
+            if results and one > results[-1] + 1:
+                results.append(0)
+            results.append(one)
+        return results
 
 
 @dataclass
@@ -117,12 +117,12 @@ class PageContext:
     style: PageStyle = field(default_factory=PageStyle)
     kept: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
 
-    def page(self, template: str, path: str, /, **told: Any) -> Page:
+    def page(self, template: str, path: str, /, **details: Any) -> Page:
         """Make a page of a template; its links lead from its path."""
         root = "../" * path.count("/") or "./"
         links = Links(self.overview)
         common = {"book": self, "style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
-        return Page(path, render(template, **common, **told))
+        return Page(path, render(template, **common, **details))
 
     def part(self, rows: Sequence[Any], path: str, number: int, read: Callable[[Any], Any] | None = None) -> ListPage | None:
         """Cut a page out of a list; None: it is not that long.
@@ -164,12 +164,12 @@ class PageContext:
             most: of that kind are kept.
         """
         kept = self.kept.setdefault(key[0], OrderedDict())
-        found: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one looks at another may let go
-        if isinstance(found, _Nothing):
-            found = kept[key] = make()
+        result: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one looks at another may let go
+        if isinstance(result, _Nothing):
+            result = kept[key] = make()
             if len(kept) > most:
                 kept.popitem(last=False)
-        return found
+        return result
 
 
 class Links:

@@ -67,14 +67,14 @@ def readable(schema: Any, format_: str | None) -> Readable:
         with suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):  # no JSON, or nested too deep: shown as it is written
             read = orjson.loads(schema)
             value, text = read, whole_text(read)
-    found = _listing(value, text, format_ or "")
-    told = value if isinstance(value, dict) else {}
-    title, description = (_written(told, *names) for names in (("title", "name"), ("description", "doc")))
-    return Readable(text[:MOST_TEXT], len(text) > MOST_TEXT, found.fields, found.is_more, found.notes, title, description)
+    result = _listing(value, text, format_ or "")
+    details = value if isinstance(value, dict) else {}
+    title, description = (_written(details, *names) for names in (("title", "name"), ("description", "doc")))
+    return Readable(text[:MOST_TEXT], len(text) > MOST_TEXT, result.fields, result.is_more, result.notes, title, description)
 
 
-def _written(told: dict[str, Any], *names: str) -> str:
-    return next((text_of(told[name]) for name in names if told.get(name) is not None), "")
+def _written(details: dict[str, Any], *names: str) -> str:
+    return next((text_of(details[name]) for name in names if details.get(name) is not None), "")
 
 
 def _listing(value: Any, text: str, format_: str) -> Listing:
@@ -83,16 +83,16 @@ def _listing(value: Any, text: str, format_: str) -> Listing:
         return Listing([], notes=(f"Its fields are not listed: it has {len(text):,} characters, of {_LONGEST:,} that are read.",))
     key = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), format_)
     with _guard:
-        found = _kept.get(key)
-        if found is not None:
+        result = _kept.get(key)
+        if result is not None:
             _kept.move_to_end(key)
-            return found
-    found = _read(value, text, format_)
+            return result
+    result = _read(value, text, format_)
     with _guard:
-        _kept[key] = found
+        _kept[key] = result
         while len(_kept) > _MOST_KEPT:
             _kept.popitem(last=False)
-    return found
+    return result
 
 
 def _read(value: Any, text: str, format_: str) -> Listing:

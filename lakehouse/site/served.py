@@ -73,18 +73,18 @@ class Site:
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
         style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
         book = self.book(view, style)
-        found = find_page(book, path, query)
-        return ServedPage(found or missing_page(book, path), found is not None, view.snapshot_id)
+        result = find_page(book, path, query)
+        return ServedPage(result or missing_page(book, path), result is not None, view.snapshot_id)
 
     def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")
         key = (key[0], f"{key[1]}/{view.definitions_snapshot}/{len(view.labels())}")
         with self._guard:
-            found = self._known.get(key)
-            if found is not None:
+            result = self._known.get(key)
+            if result is not None:
                 self._known.move_to_end(key)
-                return found
-            found = self._known[key] = (overview_of(view, self.model.settings.owner_names), {})
+                return result
+            result = self._known[key] = (overview_of(view, self.model.settings.owner_names), {})
             while len(self._known) > _MOST_SNAPSHOTS:
                 self._known.popitem(last=False)
-            return found
+            return result

@@ -130,9 +130,9 @@ class Writer:
                 if parent == self.folder or not parent.is_dir() or any(parent.iterdir()):
                     break
                 parent.rmdir()
-        told = {"format": _FORMAT, "snapshot_id": snapshot_id, "pages": dict(sorted(self.found.items()))}
+        details = {"format": _FORMAT, "snapshot_id": snapshot_id, "pages": dict(sorted(self.found.items()))}
         beside = self.folder / f"{MANIFEST}.~new"
-        beside.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2))
+        beside.write_bytes(orjson.dumps(details, option=orjson.OPT_INDENT_2))
         os.replace(beside, self.folder / MANIFEST)
         return len(gone)
 
@@ -147,8 +147,8 @@ def _read_manifest(folder: Path) -> dict[str, str]:
         if not folder.exists() or not any(folder.iterdir()):
             folder.mkdir(parents=True, exist_ok=True)
             return {}
-        told = orjson.loads((folder / MANIFEST).read_bytes())
-        pages: dict[str, str] = told["pages"]
+        details = orjson.loads((folder / MANIFEST).read_bytes())
+        pages: dict[str, str] = details["pages"]
     except FileNotFoundError as error:
         raise SettingsError(
             f"{folder}: holds files, and no {MANIFEST} of an earlier run. Name another folder, or empty this one."
@@ -175,8 +175,8 @@ def _write_members(
     parts = [members[start : start + _AT_ONCE] for start in range(0, total, _AT_ONCE)]
     begin = partial(_begin, settings, book.view.snapshot_id, book.overview, book.style, writer.folder, writer.known)
     with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
-        for part, (found, written) in zip(parts, pool.map(_write_part, parts), strict=True):
-            writer.found |= found
+        for part, (row, written) in zip(parts, pool.map(_write_part, parts), strict=True):
+            writer.found |= row
             writer.written += written
             done += len(part)
             progress(done, total)

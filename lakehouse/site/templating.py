@@ -73,14 +73,14 @@ def asset(name: str) -> bytes:
     return (files("lakehouse.site") / "assets" / name).read_bytes()
 
 
-def render(template: str, /, **told: Any) -> bytes:
+def render(template: str, /, **details: Any) -> bytes:
     """Render a page; where it would become larger than `LARGEST`, with shorter texts and lists, which it tells."""
     page = environment().get_template(template)
     body = b""
     for scale in _SCALES:
         token = _scale.set(scale)
         try:
-            body = page.render(told, is_cut=scale < 1).encode("utf-8", "replace")  # half of a surrogate pair cannot be written
+            body = page.render(details, is_cut=scale < 1).encode("utf-8", "replace")  # half of a surrogate pair cannot be written
         finally:
             _scale.reset(token)
         if len(body) <= LARGEST:
@@ -208,11 +208,11 @@ def _lines(one: list[str], other: list[str]) -> tuple[str, str]:
     """Give the lines by which two texts differ; a gap where lines between them are the same."""
     if max(len(one), len(other)) > _MOST_LINES:
         return "\n".join(one), "\n".join(other)
-    found: tuple[list[str], list[str]] = ([], [])
+    result: tuple[list[str], list[str]] = ([], [])
     for op, i, j, k, m in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
-        for side, lines in zip(found, ([_GAP], [_GAP]) if op == "equal" else (one[i:j], other[k:m]), strict=True):
+        for side, lines in zip(result, ([_GAP], [_GAP]) if op == "equal" else (one[i:j], other[k:m]), strict=True):
             side.extend(lines)
-    return "\n".join(_joined(found[0])), "\n".join(_joined(found[1]))
+    return "\n".join(_joined(result[0])), "\n".join(_joined(result[1]))
 
 
 def _joined(lines: list[str]) -> Iterator[str]:

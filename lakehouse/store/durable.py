@@ -68,10 +68,10 @@ def check_storage(location: str) -> None:
     folder = local_path(location)
     if folder is None:
         return
-    told = os.statvfs(folder)
+    details = os.statvfs(folder)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-    if told.f_blocks and not told.f_bavail:  # some file systems count no blocks
+    if details.f_blocks and not details.f_bavail:  # some file systems count no blocks
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
@@ -125,7 +125,7 @@ class Durable:
 def _since_checkpoint(log: Path) -> list[Path]:
     """List the commit files from that of the newest checkpoint on, in their order."""
     names = sorted(os.listdir(log))
-    newest = max((found[1] for name in names if (found := _CHECKPOINT.fullmatch(name))), default="")
+    newest = max((match[1] for name in names if (match := _CHECKPOINT.fullmatch(name))), default="")
     return [log / name for name in names if _COMMIT.fullmatch(name) and name >= newest]
 
 

@@ -40,15 +40,15 @@ class Migration(NamedTuple):
 def migrations(folder: Path | None = None) -> list[Migration]:
     """Read the migrations, in order; a version without a file changes nothing but its number."""
     place = data_folder("ddl") / "migrations" if folder is None else folder
-    found = []
+    results = []
     for file in place.iterdir():
         named = _FILE.match(file.name)
         if named:
             lines = file.read_text(encoding="utf-8").splitlines()
             text = "\n".join(line for line in lines if not line.lstrip().startswith("--"))
             statements = tuple(part.strip() for part in _STATEMENT_END.split(text) if part.strip())
-            found.append(Migration(int(named[1]), named[2], statements))
-    return sorted(found)
+            results.append(Migration(int(named[1]), named[2], statements))
+    return sorted(results)
 
 
 def migrate(spark: SparkSession, target: int, tables: tuple[str, ...], steps: list[Migration] | None = None) -> list[str]:
@@ -97,8 +97,8 @@ def check_not_newer(version: int, known: int) -> None:
 
 def stored_version(spark: SparkSession) -> int:
     """Read the version of the attached tables; 0 when it is not said."""
-    found = table_property(spark, "changes", PROPERTY) or ""
-    return int(found) if found.isdigit() else 0
+    result = table_property(spark, "changes", PROPERTY) or ""
+    return int(result) if result.isdigit() else 0
 
 
 @retries(8).wraps

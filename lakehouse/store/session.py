@@ -170,8 +170,8 @@ def _launch(conf: dict[str, str]) -> SparkSession:
             try:
                 return launch_session(spark_conf, log.file)
             except Exception as error:
-                told = Path(log.name).read_text(encoding="utf-8", errors="replace")[-4000:]
-                raise LakehouseError(f"Spark did not start: {error}\n{told}") from error
+                details = Path(log.name).read_text(encoding="utf-8", errors="replace")[-4000:]
+                raise LakehouseError(f"Spark did not start: {error}\n{details}") from error
 
 
 def _packaged_conf() -> dict[str, str]:
@@ -195,11 +195,11 @@ def _java_version(java: str) -> int | None:
     release = Path(java).resolve().parent.parent / "release"
     if release.is_file():
         text = release.read_text(encoding="utf-8", errors="replace")
-        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
+        match = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
     else:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-        found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
-    return int(found.group(1)) if found else None
+        match = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    return int(match.group(1)) if match else None
 
 
 def _download_jars(settings: Settings, folder: Path) -> None:
@@ -225,15 +225,15 @@ def _download_jars(settings: Settings, folder: Path) -> None:
             *(["-settings", settings.ivy_settings] if settings.ivy_settings else []),
         ]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        found = list(Path(scratch, "jars").glob("*.jar"))
-        if ran.returncode or not found:
+        results = list(Path(scratch, "jars").glob("*.jar"))
+        if ran.returncode or not results:
             raise LakehouseError(
                 "Delta Lake's jars could not be resolved from Maven. On a machine that does not reach it, put them into a "
                 "folder and name it with the setting delta_jars (LAKEHOUSE_DELTA_JARS); docs/operations.md lists them.\n"
                 + (ran.stdout + ran.stderr)[-2000:]
             )
         folder.mkdir(exist_ok=True)
-        for jar in found:
+        for jar in results:
             jar.replace(folder / jar.name)
 
 

@@ -216,8 +216,8 @@ def create_view(session: SparkSession, schema: str, name: str, statement: str) -
 
 def _stands(session: SparkSession, schema: str, name: str, body: str, digest: str) -> bool:
     """Return whether a view exists with the query of this statement."""
-    found = view_made_by(session, schema, name, _STATEMENT)
-    return found is not None and found[0] == digest and found[1] != "" and body.endswith(found[1])
+    result = view_made_by(session, schema, name, _STATEMENT)
+    return result is not None and result[0] == digest and result[1] != "" and body.endswith(result[1])
 
 
 def session_with_views(

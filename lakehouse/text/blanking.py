@@ -61,7 +61,7 @@ def blank_text(text: str) -> str:
     """Blank what may be a secret in a text: a document that could not be read or was cut off, or a message that quotes it."""
     text = _PRIVATE_KEY.sub(rf"\1{REDACTED}", _ESCAPED.sub(_plain, text))
     text = _SCHEME.sub(rf"\1{REDACTED}", _blank_values(text))
-    return _USERINFO.sub(lambda found: found[1] + REDACTED + ("@" if found[2].endswith("@") else ""), text)
+    return _USERINFO.sub(lambda result: result[1] + REDACTED + ("@" if result[2].endswith("@") else ""), text)
 
 
 def blank_value(value: Any) -> Any:
@@ -173,5 +173,5 @@ def _ends_before(text: str, line: int, indent: int) -> bool:
 
 def _end_of(pattern: re.Pattern[str], text: str, start: int) -> int:
     """Return the end of the match of a pattern that also matches the empty text, so that there always is one."""
-    found = pattern.match(text, start)
-    return found.end() if found else start
+    match = pattern.match(text, start)
+    return match.end() if match else start

@@ -30,8 +30,8 @@ def documents_of(text: str, uris: Iterable[str]) -> list[str]:
     """
     known, wanted = set(uris), _spellings(text)
     end = "/" + os.path.normpath(text)
-    found = [uri for uri in known if _plain(uri) in wanted] or [uri for uri in known if uri.endswith(("/" + text, end))]
-    return sorted(found)
+    results = [uri for uri in known if _plain(uri) in wanted] or [uri for uri in known if uri.endswith(("/" + text, end))]
+    return sorted(results)
 
 
 def _spellings(text: str) -> set[str]:

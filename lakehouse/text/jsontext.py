@@ -230,18 +230,18 @@ def not_utf8(text: bytes, error: UnicodeDecodeError) -> NotJson:
 
 def _refused(text: bytes, error: Exception, max_depth: int) -> NotJson:
     """Return the error for a text that is not JSON, with the reason and the position."""
-    told = str(error)
-    if "recursion limit" in told.lower():
+    details = str(error)
+    if "recursion limit" in details.lower():
         return too_deep(max_depth)
     try:
         text.decode()
     except UnicodeDecodeError as encoded:
         return not_utf8(text, encoded)
     is_json = text.lstrip()[:1] in (b"{", b"[")
-    ends_line = _AT.search(told)  # the place is that of a line feed: behind the end of the line before
+    ends_line = _AT.search(details)  # the place is that of a line feed: behind the end of the line before
     if ends_line:
-        told = told[: ends_line.start()] + _place(text, _end_of_line(text, int(ends_line[1]) - 1))
-    return NotJson(f"not JSON: {told}", MEND if is_json else _NAME_IT)
+        details = details[: ends_line.start()] + _place(text, _end_of_line(text, int(ends_line[1]) - 1))
+    return NotJson(f"not JSON: {details}", MEND if is_json else _NAME_IT)
 
 
 def _place(text: bytes, offset: int) -> str:
@@ -297,8 +297,8 @@ def _java_double(number: float) -> str:
 
 def _with_twins(value: Any) -> orjson.Fragment:
     if isinstance(value, Duplicated):
-        told = (as_read(key) + b":" + as_read(member) for key, member in members(value))
-        return orjson.Fragment(b"{" + b",".join(told) + b"}")
+        details = (as_read(key) + b":" + as_read(member) for key, member in members(value))
+        return orjson.Fragment(b"{" + b",".join(details) + b"}")
     return _spelling(value)
 
 
@@ -372,12 +372,12 @@ def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
     if isinstance(value, Duplicated):
         for key, values in value.twice.items():
             differs = len({_comparable(one) for one in values}) > 1
-            told = "different values" if differs else "the same value"
+            message = "different values" if differs else "the same value"
             yield Problem(
                 below(pointer, key),
                 DUPLICATE_KEY,
                 "error" if differs else "warning",
-                f"the key {key!r} occurs {len(values)} times in one object, with {told}",
+                f"the key {key!r} occurs {len(values)} times in one object, with {message}",
                 "Keep one of them.",
                 as_written(_blanked(below(pointer, key), values)),
             )

@@ -182,9 +182,9 @@ class _Walk:
         return True
 
     def _tell(self, key: str | int) -> None:
-        told = "a secret was replaced before storing"
+        message = "a secret was replaced before storing"
         pointer = pointer_of(*map(str, self.path), str(key))
-        self.found.append(Problem(pointer, CREDENTIAL, "error", told, "Keep credentials out of registry documents."))
+        self.found.append(Problem(pointer, CREDENTIAL, "error", message, "Keep credentials out of registry documents."))
 
 
 def _is_no_placeholder(value: Any) -> bool:
@@ -210,11 +210,11 @@ def _without_password(text: str) -> str:
 
 
 def _without_bearer(text: str) -> str:
-    return _BEARER.sub(lambda found: (found[1] or found[2]) + REDACTED, text)
+    return _BEARER.sub(lambda result: (result[1] or result[2]) + REDACTED, text)
 
 
 def _without_basic(text: str) -> str:
-    return _BASIC.sub(lambda found: found[1] + (REDACTED if _names_user(found[2]) else found[2]), text)
+    return _BASIC.sub(lambda result: result[1] + (REDACTED if _names_user(result[2]) else result[2]), text)
 
 
 def _without_signature(text: str) -> str:

@@ -263,11 +263,11 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        found = self.unpacked.read(size)
-        self.left -= len(found)
+        results = self.unpacked.read(size)
+        self.left -= len(results)
         if self.left < 0:
             raise TooLong
-        return found
+        return results
 
     def close(self) -> None:
         self.raw.close()

@@ -74,12 +74,12 @@ def template_problem(text: str) -> tuple[str, str] | None:
 def _is_above_level_1(expression: str) -> bool:
     """Return whether an expression of RFC 6570 has an operator, several variables, or a modifier of one."""
     try:
-        found = URITemplate(expression).variables
+        results = URITemplate(expression).variables
     except ValueError:  # a prefix that is not a number
         return False
     return any(
         one.operator is not Operator.default or len(one.variables) > 1 or any(any(how.values()) for _, how in one.variables)
-        for one in found
+        for one in results
     )
 
 

@@ -59,8 +59,8 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     """
     problems = []
     if text.startswith(_BOM):
-        told = "the document starts with a byte order mark"
-        problems.append(Problem(WHOLE, BYTE_ORDER_MARK, "warning", told, "Save it as UTF-8 without one."))
+        message = "the document starts with a byte order mark"
+        problems.append(Problem(WHOLE, BYTE_ORDER_MARK, "warning", message, "Save it as UTF-8 without one."))
     loader = None
     try:
         loader = _Loader(text.decode("utf-8-sig"), max_depth)
@@ -122,15 +122,15 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        found: dict[Hashable, Any] = {}
+        results: dict[Hashable, Any] = {}
         for key_node, value_node in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise _refused("a key that is not text", key_node.start_mark)
-            if key in found:
+            if key in results:
                 raise _refused(f"the key {key!r} occurs twice", key_node.start_mark)
-            found[key] = self.construct_object(value_node, deep=True)
-        return found
+            results[key] = self.construct_object(value_node, deep=True)
+        return results
 
 
 def _refused(what: str, mark: yaml.Mark) -> NotJson:

@@ -145,8 +145,8 @@ class StageBatches:
             },
         )
 
-    def _finding_batch(self, told: list[tuple[str, str, str, Finding]]) -> pa.RecordBatch:
-        uris, registries, ids, findings = zip(*told, strict=True)
+    def _finding_batch(self, details: list[tuple[str, str, str, Finding]]) -> pa.RecordBatch:
+        uris, registries, ids, findings = zip(*details, strict=True)
         kind, xid, pointer, rule_id, severity, action, message, hint, raw = zip(*findings, strict=True)
         members = {
             "violation_id": ids,

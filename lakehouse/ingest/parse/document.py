@@ -55,8 +55,8 @@ def wrong_collection(document: Any) -> Problem | None:
     """Return the problem of the first collection, in any spelling, that is not a map (MSG-018, END-031), else None."""
     for key, value in document.items() if isinstance(document, dict) else ():
         if key in COLLECTIONS and value is not None and not isinstance(value, dict):
-            told = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'}, not a map"
-            return Problem(pointer_of(key), _GROUPS[COLLECTIONS[key]].map_rule, "error", told, "Write a map keyed by id.")
+            message = f"`{key}` is {'an array' if isinstance(value, list) else 'a scalar'}, not a map"
+            return Problem(pointer_of(key), _GROUPS[COLLECTIONS[key]].map_rule, "error", message, "Write a map keyed by id.")
     return None
 
 
@@ -119,8 +119,8 @@ class _Document:
                 read = read_entity(shape.entity, written, at, None, self.dialect)
                 ids = id_problems(groupid, read, shape.idattribute, shape.id_rule, at, seen)
                 if groupid in earlier:
-                    told = f"{xid} occurs twice in `{collection}`, or in both its spellings"
-                    ids.append(Problem(at, shape.map_rule, "error", told, f"Keep it in `{collection}`."))
+                    message = f"{xid} occurs twice in `{collection}`, or in both its spellings"
+                    ids.append(Problem(at, shape.map_rule, "error", message, f"Keep it in `{collection}`."))
                 self._read_group(shape, xid, at, written, read, ids)
             else:
                 self.refusals.refuse_shape(shape.kind, xid, at, written, shape.map_rule)
@@ -135,8 +135,8 @@ class _Document:
         problems = [*ids, *self.emission.text_errors(here, (key,) if isinstance(members, dict) else ())]
         problems += self.emission.broken(subject, read, (here, written))
         if members is not None and not isinstance(members, dict):
-            told = Problem(below(here, key), shape.members_rule, "error", f"`{key}` is not a map", "Write a map keyed by id.")
-            problems.append(told)
+            details = Problem(below(here, key), shape.members_rule, "error", f"`{key}` is not a map", "Write a map keyed by id.")
+            problems.append(details)
             own, members = written, None
         accepted = self.emission.emit(shape.kind, xid, here, own, read, problems)
         self.emission.respelled(shape.entity, key, shape.members)
@@ -222,9 +222,9 @@ class Tally:
         if count > most:
             raise Rejected(LIMIT, f"{count} entities, more than max_entities ({most})", "Split it, or raise the limit.")
         if self._errors:
-            told = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in self._first)
+            details = "; ".join(f"{finding.pointer}: {finding.rule_id}: {finding.message}" for finding in self._first)
             raise Rejected(
-                STRICT, f"{self._errors} errors under --strict: {told}", "Fix them, or load the rest without --strict."
+                STRICT, f"{self._errors} errors under --strict: {details}", "Fix them, or load the rest without --strict."
             )
 
 
@@ -233,8 +233,8 @@ def fault_of(error: BaseException) -> Rejected:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents] or frames
     place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
-    told = f"reading it failed: {type(error).__name__}{place}"
-    return Rejected(FAULT, told, "Report it, with what is unusual about the document.")
+    message = f"reading it failed: {type(error).__name__}{place}"
+    return Rejected(FAULT, message, "Report it, with what is unusual about the document.")
 
 
 def read_up_to(stream: BinaryIO, size: int) -> bytes:

@@ -51,7 +51,7 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
 
 def _deepest(pointer: Pointer, document: Any) -> Pointer:
     """Return the longest beginning of a pointer that exists in a document: several members may have become one."""
-    found, value = WHOLE, document
+    result, value = WHOLE, document
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
@@ -60,8 +60,8 @@ def _deepest(pointer: Pointer, document: Any) -> Pointer:
             value = value[key]
         else:
             break
-        found = Pointer(f"{found}/{token}")
-    return found
+        result = Pointer(f"{result}/{token}")
+    return result
 
 
 def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules: bool) -> Reading:

@@ -113,8 +113,8 @@ class Refusals:
 
     def refuse_shape(self, kind: str, xid: Xid, here: Pointer, written: Any, rule: str) -> None:
         """Refuse what is not an object."""
-        told = Problem(here, rule, "error", "it is not an object", "Write an object.")
-        self.refuse(kind, xid, told, as_written(written))
+        details = Problem(here, rule, "error", "it is not an object", "Write an object.")
+        self.refuse(kind, xid, details, as_written(written))
 
     def refuse_dependent(self, kind: str, xid: Xid, here: Pointer, written: Any, cause: str) -> None:
         """Refuse what cannot live without an entity that was refused: a message or schema with its Versions, or a Version."""
@@ -194,15 +194,15 @@ def id_problems(key: str, read: NormalEntity, attribute: str, rule: str, here: P
     problems = id_syntax(key, rule, here)
     declared = read.known.get(attribute, key)
     if declared != key:
-        told = f"`{attribute}` is {declared!r}, and its key in the map is {key!r}"
+        message = f"`{attribute}` is {declared!r}, and its key in the map is {key!r}"
         problems.append(
-            Problem(Pointer(here + read.pointers.get(attribute, "/" + attribute)), rule, "error", told, "Make the two equal.")
+            Problem(Pointer(here + read.pointers.get(attribute, "/" + attribute)), rule, "error", message, "Make the two equal.")
         )
     read.known.pop(attribute, None)
     other = seen.setdefault(key.lower(), key)
     if other != key:
-        told = f"the ids {other!r} and {key!r} differ in letter case only"
-        problems.append(Problem(here, rule, "error", told, "Rename one of them."))
+        message = f"the ids {other!r} and {key!r} differ in letter case only"
+        problems.append(Problem(here, rule, "error", message, "Rename one of them."))
     return problems
 
 

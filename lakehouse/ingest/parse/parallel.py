@@ -89,8 +89,8 @@ def stage_large(documents: DataFrame, large: list[str], limits: ParseLimits, kee
     """
     spark = documents.sparkSession
     is_large = F.col("document_uri").isin(large)
-    found = documents.filter(is_large).withColumn("content", F.lit(None).cast("binary")).select(*Source._fields).collect()
-    sources = {row["document_uri"]: Source(*row) for row in found}
+    results = documents.filter(is_large).withColumn("content", F.lit(None).cast("binary")).select(*Source._fields).collect()
+    sources = {row["document_uri"]: Source(*row) for row in results}
     outlined = _frame(spark, sources.values()).mapInArrow(outliner(limits), _OUTLINE).collect()
     outlines = {row["document_uri"]: row for row in outlined if row["outline"] is not None}
     for row in outlined:
@@ -129,8 +129,8 @@ class _Shared(NamedTuple):
 
 def _read_shared(spark: SparkSession, parts: list[_PartRow], limits: ParseLimits, keep: Keep, name: str) -> _Shared:
     tasks = min(len(parts), _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
-    told = spark.createDataFrame(parts, _PART).repartition(tasks).mapInArrow(part_parser(limits), STAGE)
-    read = keep(told, f"parts{name}")
+    details = spark.createDataFrame(parts, _PART).repartition(tasks).mapInArrow(part_parser(limits), STAGE)
+    read = keep(details, f"parts{name}")
     is_document = F.col("row") == "document"
     closed = keep(read.filter(is_document).repartition(1).mapInArrow(closer(limits), STAGE), f"closed{name}")
     left = {
@@ -275,8 +275,8 @@ def _add_part(stage: StageBatches, uri: str, outline: Outline, row: dict[str, An
         total.add_counts(reading)
     counted = {name: getattr(total, name) for name in _COUNTED}
     groups = {collection: list(ids) for collection, ids in whole.groups.items()}
-    told = {"findings": sorted(findings), "groups": groups, "marks": sorted(total.marks)}
-    stage.add_facts(uri, outline.registry, facts | counted | told)
+    details = {"findings": sorted(findings), "groups": groups, "marks": sorted(total.marks)}
+    stage.add_facts(uri, outline.registry, facts | counted | details)
 
 
 def closer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -287,12 +287,12 @@ def closer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     """
 
     def close(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told: dict[tuple[str, RegistryId], list[dict[str, Any]]] = {}
+        details: dict[tuple[str, RegistryId], list[dict[str, Any]]] = {}
         for batch in batches:
             for row in batch.select(["document_uri", "registryid", "facts"]).to_pylist():
-                told.setdefault((row["document_uri"], row["registryid"]), []).append(json.loads(row["facts"]))
+                details.setdefault((row["document_uri"], row["registryid"]), []).append(json.loads(row["facts"]))
         stage = StageBatches()
-        for (uri, registry), parts in told.items():
+        for (uri, registry), parts in details.items():
             stage.add_facts(uri, registry, _added_up(parts, limits))
         for made in stage.batches():
             is_read = ["status" in json.loads(facts) for facts in made.column("facts").to_pylist()]

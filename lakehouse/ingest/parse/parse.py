@@ -223,8 +223,8 @@ class _Parse:
             except NotReadable as error:
                 self._reject(Rejected(NOT_JSON, blank_text(str(error)), "Pack or upload the document again."))
             except TooLong:
-                told = f"unpacks to more than max_unpacked_bytes ({self.limits.unpacked})"
-                self._reject(Rejected(LIMIT, told, "Split it, or raise the limit."))
+                message = f"unpacks to more than max_unpacked_bytes ({self.limits.unpacked})"
+                self._reject(Rejected(LIMIT, message, "Split it, or raise the limit."))
             except Rejected as rejected:
                 self._reject(rejected)
             except Exception as error:
@@ -242,8 +242,8 @@ class _Parse:
     def _read(self) -> None:
         source, limits = self.source, self.limits
         if source.size > limits.bytes:
-            told = f"{source.size} bytes, more than max_document_bytes ({limits.bytes})"
-            raise Rejected(LIMIT, told, "Split it, or raise the limit.")
+            message = f"{source.size} bytes, more than max_document_bytes ({limits.bytes})"
+            raise Rejected(LIMIT, message, "Split it, or raise the limit.")
         if source.content is None and self._is_unchanged():
             self._add_facts({"status": "unchanged"})
             return
@@ -361,8 +361,8 @@ class _Parse:
     def _pass_over(self, reason: str) -> None:
         """Skip a file that is not a registry document; one that was named is meant to be one."""
         if self.source.named:
-            told = f"it is named as a document, and is none: {reason}"
-            raise Rejected(NO_DOCUMENT, told, "Name a registry document, or its folder.")
+            message = f"it is named as a document, and is none: {reason}"
+            raise Rejected(NO_DOCUMENT, message, "Name a registry document, or its folder.")
         self._add_facts({"status": "skipped", "reason": reason})
 
     def _reject(self, why: Rejected) -> None:
@@ -430,15 +430,15 @@ def read_as(
     Returns:
         The dialect, and what came out.
     """
-    told = dialect or declared_dialect(document)
-    if told in READERS:
-        return told, READERS[told](document, problems, uri, open_file, rules)
-    reading = read_document(document, problems, told or "", rules=rules)
-    if told is None:
-        told = dialect_of(document, reading.spellings)
-        if has_own_rules(told):
-            reading = read_document(document, problems, told, rules=rules)  # again, now that its own rules are known
-    return told, reading
+    details = dialect or declared_dialect(document)
+    if details in READERS:
+        return details, READERS[details](document, problems, uri, open_file, rules)
+    reading = read_document(document, problems, details or "", rules=rules)
+    if details is None:
+        details = dialect_of(document, reading.spellings)
+        if has_own_rules(details):
+            reading = read_document(document, problems, details, rules=rules)  # again, now that its own rules are known
+    return details, reading
 
 
 PART_BYTES = 4 << 20
@@ -494,9 +494,9 @@ class Parts:
 
     def dialect(self) -> str:
         """Return the dialect of all parts; any of them may determine it."""
-        told = declared_dialect(self.root)
-        if told:
-            return told
+        details = declared_dialect(self.root)
+        if details:
+            return details
         total = Reading()
         for reading in self.readings(NORMAL):
             total.add_counts(reading)
@@ -512,7 +512,7 @@ class Parts:
         whole = whole or Whole(self._messages.find)
         left = [key for key in root if key in COLLECTIONS and isinstance(root[key], dict) and root[key]]
         inside = {key: [one for one in self.problems if one.pointer.startswith(pointer_of(key) + "/")] for key in left}
-        others = [one for one in self.problems if not any(one in found for found in inside.values())]
+        others = [one for one in self.problems if not any(one in row for row in inside.values())]
         yield read_document({key: {} if key in left else root[key] for key in root}, others, dialect, whole=whole)
         order = list(root)
         for collection, text in self._texts():
@@ -539,9 +539,9 @@ class Parts:
 
 def read_part(text: bytes, dialect: str, whole: Whole, depth: int) -> Reading:
     """Read groups that were cut out of a document."""
-    value, found = read_text(text, "", depth)
+    value, result = read_text(text, "", depth)
     marks = marks_of(value)
-    reading = _read_groups(value, found + redact(value, text), dialect, whole)
+    reading = _read_groups(value, result + redact(value, text), dialect, whole)
     reading.marks = marks
     return reading
 
@@ -566,13 +566,13 @@ def _check_part(part: DocumentPart, open_text: Callable[[], BinaryIO], limits: P
 
 def _placed(error: NotJson, part: DocumentPart, open_text: Callable[[], BinaryIO]) -> NotJson:
     """Return the error of a part with its position in the document; without one in the root, from which parts were cut."""
-    found = _PLACE.search(str(error))
-    if found is None:
+    match = _PLACE.search(str(error))
+    if match is None:
         return error
-    told = str(error)[: found.start()]
+    details = str(error)[: match.start()]
     if part.collection is None:
-        return NotJson(f"{told} outside the groups", error.hint)
-    line, column = int(found[1]), int(found[2])
+        return NotJson(f"{details} outside the groups", error.hint)
+    line, column = int(match[1]), int(match[2])
     lines, last_length = 0, 0
     with closing(open_text()) as stream:
         for chunk in read_start(stream, part.start):
@@ -581,7 +581,7 @@ def _placed(error: NotJson, part: DocumentPart, open_text: Callable[[], BinaryIO
             last_length = len(chunk) - after + (0 if after else last_length)
     if line == 1:
         column += last_length - part.text.index(b"{", 1) - 1
-    return NotJson(f"{told} at line {lines + line} column {column}", error.hint)
+    return NotJson(f"{details} at line {lines + line} column {column}", error.hint)
 
 
 def _part_size(limits: ParseLimits) -> int:

@@ -130,8 +130,8 @@ def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]
                 )
             else:
                 if not has_zone:
-                    told = f"`{name}` {text!r} has no time zone and is taken as UTC"
-                    problems.append(Problem(below(here, name), "MSG-047", "warning", told, "Add Z."))
+                    message = f"`{name}` {text!r} has no time zone and is taken as UTC"
+                    problems.append(Problem(below(here, name), "MSG-047", "warning", message, "Add Z."))
         moments.append(moment)
     return (known.pop("epoch", None), moments[0], moments[1]), problems
 

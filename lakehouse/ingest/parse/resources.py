@@ -68,8 +68,8 @@ class Resources:
             )
         key, members = read.children.get("versions", ("versions", None))
         if members is not None and not isinstance(members, dict):
-            told = "`versions` is not a map"
-            problems.append(Problem(below(here, key), "MSG-069", "error", told, "Write a map keyed by versionid."))
+            message = "`versions` is not a map"
+            problems.append(Problem(below(here, key), "MSG-069", "error", message, "Write a map keyed by versionid."))
             members = None
         if "xref" in meta.known:
             self._read_alias(one, read, meta, problems)
@@ -77,16 +77,16 @@ class Resources:
             self._read_versioned(one, read, meta, (key, members), family, problems)
         else:
             declared = read.known.get("versionid", meta.known.get("defaultversionid", "1"))
-            found = [*id_syntax(declared, "MSG-038", here), *emission.text_errors(here)]
-            found += emission.broken(subject_of(entity, read, name, group, family, self.dialect), read, (here, written))
-            self._emit_single(one, meta, Version(declared, here, written, read, found), problems)
+            results = [*id_syntax(declared, "MSG-038", here), *emission.text_errors(here)]
+            results += emission.broken(subject_of(entity, read, name, group, family, self.dialect), read, (here, written))
+            self._emit_single(one, meta, Version(declared, here, written, read, results), problems)
 
     def _read_alias(self, one: Resource, read: NormalEntity, meta: NormalEntity, problems: list[Problem]) -> None:
         """An entity with `xref` stands for another one and has no Versions (decision 20)."""
         own = sorted(set(read.known) - {"versionid", *LIFE}) + sorted(read.extensions)
         if own or read.children:
-            told = f"`xref` is set, so its own {', '.join(own or ['versions'])} is ignored"
-            problems.append(Problem(one.here, "MSG-096", "warning", told, "Leave out `xref`, or the attributes."))
+            message = f"`xref` is set, so its own {', '.join(own or ['versions'])} is ignored"
+            problems.append(Problem(one.here, "MSG-096", "warning", message, "Leave out `xref`, or the attributes."))
         meta.problems, meta.spellings = read.problems, read.spellings
         self.emission.emit(one.entity, one.xid, one.here, one.written, meta, [*problems, *self.emission.text_errors(one.here)])
 
@@ -130,8 +130,8 @@ class Resources:
                 if "deprecated" in self_meta:
                     read.known["deprecated"] = self_meta.pop("deprecated")
                 if self_meta:
-                    told = f"{', '.join(sorted(self_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
-                    problems.append(Problem(at, "MSG-066", "warning", told, f"Write it in `meta` of the {entity}."))
+                    message = f"{', '.join(sorted(self_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
+                    problems.append(Problem(at, "MSG-066", "warning", message, f"Write it in `meta` of the {entity}."))
                 problems += id_problems(versionid, read, "versionid", "MSG-038", at, seen)
                 problems += self.emission.text_errors(at)
                 read.known.pop(f"{entity}id", None)
@@ -204,8 +204,8 @@ class Resources:
         if family is None:
             key = key_of_options(written)
             if written.get(key):
-                told = f"`{key}` is given without a protocol; its options are kept as written"
-                warned.append(Problem(below(here, key), "MSG-111", "warning", told, "Set `protocol`."))
+                message = f"`{key}` is given without a protocol; its options are kept as written"
+                warned.append(Problem(below(here, key), "MSG-111", "warning", message, "Set `protocol`."))
         return family
 
 
@@ -251,8 +251,8 @@ class Version(NamedTuple):
         """Return whether an error was found."""
         if self.read is None:
             return True
-        found = [*self.problems, *self.read.problems, *take_life(dict(self.read.known), self.pointer)[1]]
-        if has_error(found):
+        results = [*self.problems, *self.read.problems, *take_life(dict(self.read.known), self.pointer)[1]]
+        if has_error(results):
             return True
         try:
             canonical([self.read.known, self.read.extensions])
@@ -270,8 +270,8 @@ def default_version(
     declared = (meta.known.get("defaultversionid"), read.known.get("versionid"), marked[0] if len(marked) == 1 else None)
     chosen = choose_default(declared, by_id, versions[-1].versionid)
     for versionid in chosen.unknown:
-        told = f"the default Version {versionid!r} is not one of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
-        problems.append(Problem(here, "MSG-038", "error", told, "Name an existing versionid."))
+        message = f"the default Version {versionid!r} is not one of the {entity}'s Versions ({', '.join(list(by_id)[:10])})"
+        problems.append(Problem(here, "MSG-038", "error", message, "Name an existing versionid."))
     return by_id[chosen.versionid or ""]
 
 
@@ -285,8 +285,8 @@ def fill_default(entity: str, read: NormalEntity, default: Version, problems: li
         if name not in default.read.known:
             default.read.known[name] = value
         elif not same(default.read.known[name], value) and name not in LIFE:
-            told = f"`{name}` of the {entity} differs from its default Version's, which is taken"
-            problems.append(Problem(default.pointer, "MSG-038", "warning", told, "Write it in the Version only."))
+            message = f"`{name}` of the {entity} differs from its default Version's, which is taken"
+            problems.append(Problem(default.pointer, "MSG-038", "warning", message, "Write it in the Version only."))
 
 
 def own_extensions(read: NormalEntity, default: Version) -> dict[str, Any]:

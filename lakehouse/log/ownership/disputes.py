@@ -40,10 +40,10 @@ def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
     return one.select(*_DOCUMENT, "last_sha256", *(F.col(f"dispute.{name}").alias(name) for name in DISPUTE.names))
 
 
-def refused_in(told: DataFrame) -> DataFrame:
+def refused_in(details: DataFrame) -> DataFrame:
     """Return the entities that were rejected in documents: document_uri, KEY."""
     is_entity = F.col("kind").isin(*TABLE_OF_KIND) & F.col("xid").isNotNull()
-    return told.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM).distinct()
+    return details.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM).distinct()
 
 
 def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
@@ -154,13 +154,13 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
         settled: those that are none any more; as from `by_document`.
     """
     none = F.array().cast(f"array<{DISPUTE.simpleString()}>")
-    told = F.coalesce(more, none)
+    details = F.coalesce(more, none)
 
     def is_kept(old: Column) -> Column:
-        return ~F.exists(F.concat(told, settled), lambda new: (new["kind"] == old["kind"]) & (new["xid"] == old["xid"]))
+        return ~F.exists(F.concat(details, settled), lambda new: (new["kind"] == old["kind"]) & (new["xid"] == old["xid"]))
 
     before = F.coalesce(facts["disputes"], none)
-    after = F.concat(F.filter(before, is_kept), told)
+    after = F.concat(F.filter(before, is_kept), details)
     ended = F.filter(before, lambda old: ~is_kept(old) & F.coalesce(old["rule_id"].isin(*TOLD_ONLY), F.lit(False)))
     findings = F.array_except(
         F.coalesce(facts["findings"], no_uris()), F.transform(ended, lambda old: taking_id(registryid, uri, old))

@@ -133,8 +133,8 @@ class Definition:
 
     def constant(self, pointer: Pointer) -> str | None:
         """Return the value of an attribute that has one without placeholders, as text."""
-        found = self.attribute(pointer)
-        return found.value if found and found.has_value and not found.template and isinstance(found.value, str) else None
+        result = self.attribute(pointer)
+        return result.value if result and result.has_value and not result.template and isinstance(result.value, str) else None
 
     @property
     def address(self) -> DeclaredAttribute | None:

@@ -96,15 +96,15 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Discriminato
     is_there, rows = False, []
     for registryid, group_xid, options in holders:
         if is_wanted is None:
-            found = view.definitions(registryid, group_xid=group_xid)
+            results = view.definitions(registryid, group_xid=group_xid)
         else:
             wanted: dict[RegistryId, list[Xid]] = {}
             for one in view.discriminators(registryid, group_xid=group_xid):
                 is_there = True
                 if is_wanted(one):
                     wanted.setdefault(one.registryid, []).append(one.xid)
-            found = (row for one, xids in wanted.items() for row in view.definitions(one, xids=xids))
-        rows += [row if options is None else row | {"endpoint": options} for row in found]
+            results = (row for one, xids in wanted.items() for row in view.definitions(one, xids=xids))
+        rows += [row if options is None else row | {"endpoint": options} for row in results]
     if not (rows or is_there or scope.endpoint):
         in_scope([], [], scope)
     return rows
@@ -142,15 +142,15 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
         for uri in (row["schema_xid"], row["dataschemauri"]):
             wanted.setdefault(registryid, {}).update(dict.fromkeys(schema_xids(uri) if uri else ()))
         inline[registryid] = inline.get(registryid, False) or names_others(row["attributes"].get("/dataschema"))
-    found = []
+    results = []
     for registryid, xids in wanted.items():
         own = [schema_version(one) for xid in xids for one in view.versions(registryid, xid)]
         if inline[registryid] or any(names_others(one.text) for one in own):
             known = {one.xid for one in own}
             others = (one for one in view.below(registryid, xid_of("schemagroups")) if one.kind == "schemaversion")
             own += [schema_version(one) for one in others if one.xid not in known and '"$id"' in one.body]
-        found += own
-    return found
+        results += own
+    return results
 
 
 def schema_version(entity: Entity) -> SchemaVersion:
@@ -179,11 +179,11 @@ def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], sc
                 f"--group {scope.group}: the catalog holds no message of such a group. It is an XID: /messagegroups/ID."
             )
     if scope.endpoint:
-        found = [one for one in endpoints if one["xid"] == scope.endpoint and scope.registry in (None, "", one["registryid"])]
-        if not found:
+        results = [one for one in endpoints if one["xid"] == scope.endpoint and scope.registry in (None, "", one["registryid"])]
+        if not results:
             raise SettingsError(f"--endpoint {scope.endpoint}: the catalog holds no such endpoint. It is an XID: /endpoints/ID.")
         carried = {
-            (one["registryid"], via): own_options(one) for one in found for via in (one["xid"], *(one["messagegroups"] or ()))
+            (one["registryid"], via): own_options(one) for one in results for via in (one["xid"], *(one["messagegroups"] or ()))
         }
         messages = [
             row | {"endpoint": carried[row["registryid"], row["group_xid"]]}
@@ -195,11 +195,11 @@ def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], sc
 
 def own_options(endpoint: dict[str, Any]) -> dict[Pointer, JsonText]:
     """Return what an endpoint says where its messages say nothing: protocol, and Kafka's topic and key."""
-    found: dict[Pointer, JsonText] = {}
+    results: dict[Pointer, JsonText] = {}
     if endpoint["protocol"]:
-        found[OWN_PROTOCOL] = decoded(orjson.dumps(endpoint["protocol"]))
+        results[OWN_PROTOCOL] = decoded(orjson.dumps(endpoint["protocol"]))
         if endpoint["protocol"].upper().startswith("KAFKA"):
             options = orjson.loads(endpoint["protocoloptions"] or "{}")
             texts = {name: options[name] for name in _OWN_OPTIONS if isinstance(options.get(name), str)}
-            found |= {pointer_of("protocoloptions", name, "value"): decoded(orjson.dumps(text)) for name, text in texts.items()}
-    return found
+            results |= {pointer_of("protocoloptions", name, "value"): decoded(orjson.dumps(text)) for name, text in texts.items()}
+    return results

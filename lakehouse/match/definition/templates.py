@@ -142,15 +142,15 @@ def _fill(part: str, literals: tuple[str, ...], captured: list[str]) -> bool:
     if not (part.startswith(first) and part.endswith(last)):
         return False
     start, end = len(first), len(part) - len(last)
-    found: list[str] = []
+    results: list[str] = []
     for literal in literals[-2:0:-1]:
         at = part.rfind(literal, start + 1, end - 1)
         if at < 0:
             return False
-        found.append(part[at + len(literal) : end])
+        results.append(part[at + len(literal) : end])
         end = at
     if end <= start:
         return False
-    found.append(part[start:end])
-    captured.extend(reversed(found))
+    results.append(part[start:end])
+    captured.extend(reversed(results))
     return True

@@ -56,10 +56,10 @@ def as_text(value: Any) -> str:
 
 def is_timestamp(text: str) -> bool:
     """Return whether a text is an RFC 3339 date-time with its offset (MSG-217); a leap second is one."""
-    found = _TIMESTAMP.match(text)
-    if found is None:
+    match = _TIMESTAMP.match(text)
+    if match is None:
         return False
-    year, month, day, hour, minute, second = (int(part) for part in found.groups())
+    year, month, day, hour, minute, second = (int(part) for part in match.groups())
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return (
         1 <= month <= 12

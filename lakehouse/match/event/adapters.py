@@ -132,14 +132,14 @@ def read_map(path: str) -> dict[str, Any]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        found = orjson.loads(text) if path.endswith(".json") else tomllib.loads(text)
+        result = orjson.loads(text) if path.endswith(".json") else tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"--map {path}: cannot be read ({error.strerror}).") from error
     except ValueError as error:
         raise SettingsError(f"--map {path}: neither TOML nor JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise SettingsError(f"--map {path}: a table of names and SQL expressions is needed.")
-    return found
+    return result
 
 
 def _read_table(spark: SparkSession, source: str) -> DataFrame:
@@ -229,10 +229,10 @@ def to_landed(
         made |= _mapped(plain, mapping, made)
     if protocol is not None:
         made["protocol"] = F.coalesce(made["protocol"], F.lit(protocol)) if "protocol" in made else F.lit(protocol)
-    found = rows.select(*((made[name] if name in made else F.lit(None).cast(kind)).alias(name) for name, kind in LANDED.items()))
+    result = rows.select(*((made[name] if name in made else F.lit(None).cast(kind)).alias(name) for name, kind in LANDED.items()))
     # A type that differs in what may be NULL only stays: casts build lists again, row by row.
-    return found.select(
-        *(F.col(name) if _is_of(found.schema[name].dataType, kind) else F.col(name).cast(kind) for name, kind in LANDED.items())
+    return result.select(
+        *(F.col(name) if _is_of(result.schema[name].dataType, kind) else F.col(name).cast(kind) for name, kind in LANDED.items())
     )
 
 
@@ -272,10 +272,10 @@ def detect(schema: StructType, *, strict: bool = True) -> str | None:
     platform = known_platform(schema.names)
     if platform is not None or not strict:
         return platform
-    found = sorted(names & (KNOWN_COLUMNS | _LINES | _CAPTURED))
+    result = sorted(names & (KNOWN_COLUMNS | _LINES | _CAPTURED))
     raise SettingsError(
         f"the columns are those of no landing that is known: {', '.join(schema.names) or 'none'}. Recognised: "
-        f'{", ".join(found) or "none"}. Name the others with --map FILE, such as `payload = "body"`, `protocol = "\'KAFKA\'"`, '
+        f'{", ".join(result) or "none"}. Name the others with --map FILE, such as `payload = "body"`, `protocol = "\'KAFKA\'"`, '
         '`topic = "subject_name"`, or `[ce]` with `type = "event_type"` (docs/match.md), or say --format.'
     )
 
@@ -383,14 +383,14 @@ def _http(rows: DataFrame) -> dict[str, Column]:
 
 def _mqtt(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower(): name for name in rows.columns}
-    found = {name: F.col(names[name]) for name in MQTT_OPTIONS if name in names}
+    result = {name: F.col(names[name]) for name in MQTT_OPTIONS if name in names}
     topic = names.get("topic", names.get("topic_name"))
     properties = next((names[name] for name in ("user_properties", "properties", "userproperties") if name in names), None)
     made = {
         "protocol": F.lit("MQTT/5.0"),
-        "options": _options({"topic_name": F.col(str(topic))} | found),
+        "options": _options({"topic_name": F.col(str(topic))} | result),
         "payload": _binary(rows, names.get("payload", names.get("message", ""))),
-        "captured": _captured("topic_name", *found, "user_properties" if properties else ""),
+        "captured": _captured("topic_name", *result, "user_properties" if properties else ""),
     }
     return made | ({"headers": _pairs(rows, properties)} if properties else {})
 
@@ -417,30 +417,30 @@ _ADAPTERS: dict[str, Callable[[DataFrame], dict[str, Column]]] = {
 
 def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Column]) -> dict[str, Column]:
     """Apply a mapping: names of the canonical table; `[ce]` attributes; all else are options of the protocol."""
-    found: dict[str, Column] = {}
+    results: dict[str, Column] = {}
     options: dict[str, Column] = {}
     for name, expression in mapping.items():
         if name == "ce" and isinstance(expression, dict):
             texts = {attribute: F.expr(text).cast("STRING") for attribute, text in expression.items()}
             texts.setdefault("specversion", F.lit("1.0"))
-            found["ce"] = _options(texts)
+            results["ce"] = _options(texts)
         elif name == "options" and isinstance(expression, dict):
             options |= {option: F.expr(text) for option, text in expression.items()}
         elif not isinstance(expression, str):
             raise SettingsError(f"--map: {name}: a SQL expression as text is needed.")
         elif name in LANDED:
-            found[name] = _mapped_column(rows, name, expression)
+            results[name] = _mapped_column(rows, name, expression)
         else:
             options[name] = F.expr(expression)
     if options:
-        found["options"] = _merged(made["options"], _options(options)) if "options" in made else _options(options)
+        results["options"] = _merged(made["options"], _options(options)) if "options" in made else _options(options)
     known = _captured(
-        *(name if "/" not in name else name.partition("/")[0] for name in options), "headers" if "headers" in found else ""
+        *(name if "/" not in name else name.partition("/")[0] for name in options), "headers" if "headers" in results else ""
     )
-    takes_over = JSON in rows.columns and found.keys() & {"ce", "payload", "options", "headers"}  # the line counts no more
+    takes_over = JSON in rows.columns and results.keys() & {"ce", "payload", "options", "headers"}  # the line counts no more
     if LINE not in made or takes_over:
-        found["captured"] = F.concat(made["captured"], known) if "captured" in made else known
-    return found
+        results["captured"] = F.concat(made["captured"], known) if "captured" in made else known
+    return results
 
 
 def _mapped_column(rows: DataFrame, name: str, expression: str) -> Column:

@@ -105,8 +105,8 @@ class Event:
     @property
     def address(self) -> str | None:
         """Return where it travelled: topic, topic_name, subject or path."""
-        found = self.options.get(ADDRESSES.get(self.family or "", ""))
-        return None if found is None else as_text(found)
+        result = self.options.get(ADDRESSES.get(self.family or "", ""))
+        return None if result is None else as_text(result)
 
     def knows(self, pointer: str) -> bool:
         """Return whether the landing would hold an attribute of the event."""
@@ -118,9 +118,9 @@ class Event:
 
     def data_content_type(self) -> str | None:
         """Return the content type of the payload; JSON when a structured JSON event says nothing."""
-        found = self.ce.get("datacontenttype")
-        if found is not None:
-            return as_text(found)
+        result = self.ce.get("datacontenttype")
+        if result is not None:
+            return as_text(result)
         return "application/json" if self.mode == "structured" else self.content_type
 
 
@@ -183,8 +183,8 @@ def events_of(landed: CapturedEvent, max_unpacked_bytes: int = MOST_UNPACKED) ->
             yield event
         else:
             yield from _open_batch(event) if content.startswith(BATCH) else iter((_open_structured(event, content),))
-    elif found := _binary_attributes(event):
-        event.ce, event.mode = found, "binary"
+    elif result := _binary_attributes(event):
+        event.ce, event.mode = result, "binary"
         if event.content_type is not None:
             event.ce.setdefault("datacontenttype", event.content_type)
         event.captured = captured | {"/envelopemetadata"}
@@ -207,27 +207,27 @@ def _unpack(event: Event, most: int) -> None:
 
 def _content_type(event: Event) -> str | None:
     protocol = PROTOCOLS.get(event.family or "")
-    found = event.options.get(protocol.content_type) if protocol else None
-    if found is None and event.family == "NATS":  # whose clients write it in their own letters
-        found = next((one for name, one in event.options.items() if name.lower() == "headers/content-type"), None)
-    return None if found is None else as_text(found)
+    result = event.options.get(protocol.content_type) if protocol else None
+    if result is None and event.family == "NATS":  # whose clients write it in their own letters
+        result = next((one for name, one in event.options.items() if name.lower() == "headers/content-type"), None)
+    return None if result is None else as_text(result)
 
 
 def _binary_attributes(event: Event) -> dict[str, Any]:
     """Undo the binding: the attributes of a binary event by their names; empty when it is none."""
     family = event.family or ""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for start in PROTOCOLS[family].ce_attributes.split() if family in PROTOCOLS else ():
         for name, value in event.options.items():
             if name.startswith(start) if family not in ("HTTP", "NATS") else name[: len(start)].lower() == start:
-                found[name[len(start) :].lower() if family in ("HTTP", "NATS") else name[len(start) :]] = value
+                results[name[len(start) :].lower() if family in ("HTTP", "NATS") else name[len(start) :]] = value
     if family == "HTTP":
-        found = {name: _unquoted(value) for name, value in found.items()}
+        results = {name: _unquoted(value) for name, value in results.items()}
     if family in ("HTTP", "NATS"):
-        return {name: unquote(value, errors="strict") if _is_encoded(value) else value for name, value in found.items()}
-    if family == "MQTT" and "specversion" not in found and not all(name in found for name in _REQUIRED[1:]):
+        return {name: unquote(value, errors="strict") if _is_encoded(value) else value for name, value in results.items()}
+    if family == "MQTT" and "specversion" not in results and not all(name in results for name in _REQUIRED[1:]):
         return {}
-    return found
+    return results
 
 
 def _unquoted(value: Any) -> Any:
@@ -348,8 +348,8 @@ def named_values(
             pairs.append((as_text(name), item.get("value"))) if name is not None else None
         elif isinstance(item, list | tuple) and len(item) == 2:
             pairs.append((as_text(item[0]), item[1]))
-    found: dict[str, list[Any]] = {}
+    results: dict[str, list[Any]] = {}
     for name, value in pairs:
-        found.setdefault(f"{section}/{escape(name.lower() if lower else name)}", []).append(value)
-    options = {name: values[-1 if last else 0] for name, values in found.items()}
-    return options, {name: values for name, values in found.items() if len(values) > 1}
+        results.setdefault(f"{section}/{escape(name.lower() if lower else name)}", []).append(value)
+    options = {name: values[-1 if last else 0] for name, values in results.items()}
+    return options, {name: values for name, values in results.items() if len(values) > 1}

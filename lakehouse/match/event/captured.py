@@ -275,25 +275,25 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
     nested = next((by_letters[name] for name in _NESTED if isinstance(by_letters.get(name), dict)), None)
     if nested is None and {"method"} <= value.keys() and value.keys() & {"url", "path"}:
         return None
-    found = _request_members(value, nested or {})
-    if not isinstance(found.get("method"), str) or not isinstance(found.get("url"), str):
+    result = _request_members(value, nested or {})
+    if not isinstance(result.get("method"), str) or not isinstance(result.get("url"), str):
         return None
     headers = dict(_logged_headers(value))
-    if isinstance(found.get("query"), str) and "?" not in found["url"] and found["query"] not in ("", "-"):
-        found["url"] += f"?{found['query'].lstrip('?')}"
-    made: dict[str, Any] = {name: found[name] for name in ("method", "url", "headers", "body") if name in found}
+    if isinstance(result.get("query"), str) and "?" not in result["url"] and result["query"] not in ("", "-"):
+        result["url"] += f"?{result['query'].lstrip('?')}"
+    made: dict[str, Any] = {name: result[name] for name in ("method", "url", "headers", "body") if name in result}
     return made if not headers or "headers" in made else made | {_LOGGED_HEADERS: headers}
 
 
 def _request_members(*parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a log's line that are of a request, the later part first; else what its request line says."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for one in parts:
         known = ((_HTTP_NAMES.get(_letters(name)), held) for name, held in one.items() if held is not None)
-        found |= {name: held for name, held in known if name}
+        results |= {name: held for name, held in known if name}
     written = parts[0].get("request")
     line = _REQUEST_LINE.match(written) if isinstance(written, str) else None
-    return found if line is None else line.groupdict() | found
+    return results if line is None else line.groupdict() | results
 
 
 def _logged_headers(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -376,8 +376,8 @@ def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
 def _of_unions(value: Any, column: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise UnreadableEvent(f"{column}: a map is needed")
-    found = {name: _of_union(one) for name, one in value.items()}
-    return {name: as_text(one) for name, one in found.items() if one is not None}
+    results = {name: _of_union(one) for name, one in value.items()}
+    return {name: as_text(one) for name, one in results.items() if one is not None}
 
 
 def _of_union(value: Any) -> Any:
@@ -415,8 +415,8 @@ def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = 
 
 def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[CapturedEvent]:
     if form in PLATFORMS:
-        found = landed_of_object(value, protocol, form) if isinstance(value, dict) else None
-        yield found or CapturedEvent(None, problem=f"line: no JSON object, and the columns of {form} are in one")
+        result = landed_of_object(value, protocol, form) if isinstance(value, dict) else None
+        yield result or CapturedEvent(None, problem=f"line: no JSON object, and the columns of {form} are in one")
     elif isinstance(value, dict) and isinstance(value.get("captured"), dict):
         yield landed_of_captured(value, protocol)
     elif isinstance(value, dict) and isinstance(value.get("log"), dict) and isinstance(value["log"].get("entries"), list):
@@ -424,8 +424,8 @@ def _of_value(value: Any, protocol: str | None, form: str | None) -> Iterator[Ca
             yield from landed_of_har(entry)
     elif isinstance(value, dict) and "specversion" in value:
         yield landed_of_cloudevent(value, protocol)
-    elif isinstance(value, dict) and (found := landed_of_object(value, protocol)) is not None:
-        yield found
+    elif isinstance(value, dict) and (result := landed_of_object(value, protocol)) is not None:
+        yield result
     else:
         shape = ", ".join(sorted(value)[:8]) if isinstance(value, dict) else type(value).__name__
         wanted = "no captured message, CloudEvent or HAR entry, nor columns that are known"

@@ -154,11 +154,11 @@ class _Graph:
         """Return the parts that a part calls, for which member, and the document that they are in."""
         if not isinstance(part, dict):
             return
-        found = self._called_once(part, root)
+        results = self._called_once(part, root)
         if any(keyword in part for keyword in _TWICE):
-            once = list(found)
-            found = iter([*once, *(one for one in once if one[0] is None)])
-        yield from found
+            once = list(results)
+            results = iter([*once, *(one for one in once if one[0] is None)])
+        yield from results
 
     def _called_once(self, part: dict[str, Any], root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
         for keyword, value in part.items():
@@ -180,16 +180,16 @@ class _Graph:
             return root, root
         if not place.startswith("/"):
             return self._anchors_of(root).get(f"#{place}"), root
-        found = root
+        results = root
         for token in unquote(place).split("/")[1:]:
             name = token.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            elif isinstance(found, dict) and name in found:
-                found = found[name]
+            if isinstance(results, list) and name.isdecimal() and int(name) < len(results):
+                results = results[int(name)]
+            elif isinstance(results, dict) and name in results:
+                results = results[name]
             else:
                 return None, root
-        return found, root
+        return results, root
 
     def _anchors_of(self, root: Any) -> dict[str, Any]:
         if id(root) not in self._anchors:

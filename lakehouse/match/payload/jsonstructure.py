@@ -45,16 +45,16 @@ class StructureValidator:
     def errors(self, value: Any) -> list[Error]:
         """Return what breaks the schema."""
         try:
-            found = InstanceValidator(self._document, allow_import=False).validate_instance(value)
+            result = InstanceValidator(self._document, allow_import=False).validate_instance(value)
         except re2.error as error:
             raise Unsupported(f"a pattern that RE2 does not run: {error}") from error
-        return [_error(one) for one in found[:5]]
+        return [_error(one) for one in result[:5]]
 
 
 def _error(text: str) -> Error:
     """Read the place out of the SDK's message: `… at #/items[0]/name …`."""
-    found = _PLACE.search(text)
-    pointer = "" if found is None else _INDEX.sub(r"/\1", found["place"].lstrip("#"))
+    match = _PLACE.search(text)
+    pointer = "" if match is None else _INDEX.sub(r"/\1", match["place"].lstrip("#"))
     missing = _MISSING.search(text)
     if missing:
         return (f"{pointer}/{escape(missing['name'])}", "required", text)

@@ -70,13 +70,13 @@ class JsonSchemaValidator:
         """Return what breaks the schema."""
         if self._validator.is_valid(value):
             return []
-        found = []
+        results = []
         for error in self._validator.iter_errors(value):
             keyword = str(error.schema_path[-1]) if error.schema_path else ""
-            found.append((_pointer(error, keyword), keyword, error.message))
-            if len(found) == 5:
+            results.append((_pointer(error, keyword), keyword, error.message))
+            if len(results) == 5:
                 break
-        return found
+        return results
 
 
 def _pointer(error: Any, keyword: str) -> str:

@@ -44,10 +44,10 @@ class ProtobufValidator:
         names = [f"{own.package}.{one.name}".lstrip(".") for one in own.message_type]
         schema_id = resolved.xid.partition("/schemas/")[2].partition("/")[0]
         wanted = resolved.named or schema_id
-        found = [name for name in names if name == wanted or name.rpartition(".")[2] == wanted.rpartition(".")[2]] or names[:1]
-        if not found or (len(names) > 1 and found == names[:1] and names[0].rpartition(".")[2] != wanted.rpartition(".")[2]):
+        result = [name for name in names if name == wanted or name.rpartition(".")[2] == wanted.rpartition(".")[2]] or names[:1]
+        if not result or (len(names) > 1 and result == names[:1] and names[0].rpartition(".")[2] != wanted.rpartition(".")[2]):
             raise Unsupported(f"no message type {wanted} among {', '.join(names[:5]) or 'none'}")
-        self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(found[0]))
+        self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(result[0]))
 
     @property
     def message_class(self) -> Any:
@@ -82,12 +82,12 @@ class ProtobufValidator:
         """Return the fields that the schema does not know, and required ones (proto2) that are missing."""
         if value is None:
             return [("", "type", "null, expected a message")]
-        found = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
-        return found + _unknown(value, "")
+        results = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
+        return results + _unknown(value, "")
 
 
 def _unknown(message: Any, pointer: str) -> list[Error]:
-    found = [
+    results = [
         (f"{pointer}/{one.field_number}", "unknown", f"field {one.field_number} is not in the schema")
         for one in UnknownFieldSet(message)
     ]
@@ -96,8 +96,8 @@ def _unknown(message: Any, pointer: str) -> list[Error]:
             continue
         members = list(value) if hasattr(value, "add") else [value]
         for at, member in enumerate(members):
-            found += _unknown(member, f"{pointer}/{field.name}" + (f"/{at}" if hasattr(value, "add") else ""))
-    return found
+            results += _unknown(member, f"{pointer}/{field.name}" + (f"/{at}" if hasattr(value, "add") else ""))
+    return results
 
 
 @lru_cache(256)

@@ -179,17 +179,17 @@ class Schemas:
         """Return all Versions of a definition's schema, that of the definition first, then the others, the newest first."""
         if resolved.schema_xid is None:
             return [WriterSchema(resolved, False, {})]
-        found: list[WriterSchema] = []
+        results: list[WriterSchema] = []
         is_older = False
         for version in sorted(self._versions.of_schema((resolved.registryid, resolved.schema_xid)), key=_age, reverse=True):
             labels = version.labels or {}
             if version.xid == resolved.xid:
-                found.insert(0, WriterSchema(resolved, False, labels))
+                results.insert(0, WriterSchema(resolved, False, labels))
                 is_older = True
             elif version.text is not None:
                 other = resolved._replace(xid=version.xid, text=version.text, format=version.format or resolved.format)
-                found.append(WriterSchema(other, is_older, labels))
-        return found
+                results.append(WriterSchema(other, is_older, labels))
+        return results
 
     def finder(self, registryid: RegistryId) -> Callable[[str], Any]:
         """Return what finds another schema of a registry by its `$id`; it raises LookupError when there is none."""
@@ -206,13 +206,13 @@ class Schemas:
     def _ids(self, registryid: RegistryId) -> dict[str, Any]:
         """Return the schemas of a registry by `$id`, read when one is asked for first."""
         if registryid not in self._named:
-            found: dict[str, Any] = {}
+            results: dict[str, Any] = {}
             for version in self._versions.defaults(registryid):
                 if version.text and '"$id"' in version.text:
                     document = orjson.loads(version.text)
                     if isinstance(document, dict) and isinstance(document.get("$id"), str):
-                        found[document["$id"].partition("#")[0]] = document
-            self._named[registryid] = found
+                        results[document["$id"].partition("#")[0]] = document
+            self._named[registryid] = results
         return self._named[registryid]
 
     def _version(self, registryid: RegistryId, place: SchemaPlace) -> SchemaVersion | None:

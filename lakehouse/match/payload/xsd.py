@@ -102,17 +102,17 @@ class XsdValidator:
         """Return what breaks the schema: XPath, what of the schema, why."""
         if value is None:
             return [("", "type", "null, expected XML")]
-        found: list[Error] = []
+        results: list[Error] = []
         name = value.root.tag.rpartition("}")[2]
         if self.wanted is not None and name != self.wanted:
             return [(f"/{name}", "element", f"the element {self.wanted} is expected")]
         for error in self.schema.iter_errors(value):
             element = getattr(error.validator, "elem", None)
             keyword = "element" if element is None else str(element.tag).rpartition("}")[2]
-            found.append((error.path or f"/{name}", keyword, _first_line(error.reason or error)))
-            if len(found) == 5:
+            results.append((error.path or f"/{name}", keyword, _first_line(error.reason or error)))
+            if len(results) == 5:
                 break
-        return found
+        return results
 
 
 def _resource(text: bytes) -> XMLResource:

@@ -228,8 +228,8 @@ class _RowTexts:
     @cached_property
     def is_absent(self) -> Rows:
         """Return which rows have no text."""
-        found: Rows = (self.unique == len(self.texts.words))[self.inverse]
-        return found
+        result: Rows = (self.unique == len(self.texts.words))[self.inverse]
+        return result
 
     def ask(self, attribute: DeclaredAttribute, probe: Event, glances: FastPathCache) -> tuple[Rows, Rows, list[Captures]]:
         """Compare each text: which hold, which are odd, and what the placeholders hold."""
@@ -241,7 +241,7 @@ class _RowTexts:
         left &= ~holds
         if not left.any():
             return holds, is_odd, [] if sure is None else sure.held
-        found: list[list[str]] = [[] for _ in (attribute.template.names if attribute.template else ())]
+        results: list[list[str]] = [[] for _ in (attribute.template.names if attribute.template else ())]
         at = np.full(count, -1)
         for number in np.nonzero(left)[0].tolist():
             text = self.texts.distinct[self.unique[number]]
@@ -249,11 +249,11 @@ class _RowTexts:
             if compare(attribute, text, probe, captured) is None:
                 holds[number] = True
                 is_odd[number] = deviates_in_form(attribute, text) or any(len(one) > LONGEST_VALUE for *_, one in captured)
-                if found:
-                    at[number] = len(found[0])
-                for into, one in zip(found, captured, strict=False):
+                if results:
+                    at[number] = len(results[0])
+                for into, one in zip(results, captured, strict=False):
                     into.append(one[2])
-        looped = [Captures(pa.array(one, pa.string()), at) for one in found]
+        looped = [Captures(pa.array(one, pa.string()), at) for one in results]
         return holds, is_odd, looped if sure is None else [_joined(*pair) for pair in zip(sure.held, looped, strict=True)]
 
     def _sure(self, attribute: DeclaredAttribute, left: Rows, glances: FastPathCache) -> FastPath | None:
@@ -295,11 +295,11 @@ def _at_a_glance(attribute: DeclaredAttribute, texts: pa.Array) -> FastPath | No
     sure &= _bools(pc.less_equal(pc.utf8_length(texts), LONGEST_VALUE))
     if template.segments == _WHOLE and not template.separator:
         return FastPath(sure, [Captures(texts, np.where(sure, np.arange(len(texts)), -1))])
-    found = _split(template, texts)
-    if found is None:
+    result = _split(template, texts)
+    if result is None:
         return None
-    sure &= found.holds
-    return FastPath(sure, [Captures(one.values, np.where(sure, one.at, -1)) for one in found.held])
+    sure &= result.holds
+    return FastPath(sure, [Captures(one.values, np.where(sure, one.at, -1)) for one in result.held])
 
 
 def _form_of(attribute: DeclaredAttribute) -> str | None:
@@ -343,5 +343,5 @@ def _split(template: Template, texts: pa.Array) -> FastPath | None:
 
 
 def _bools(values: pa.Array) -> Rows:
-    found: Rows = np.array(values.to_numpy(zero_copy_only=False), bool)
-    return found
+    result: Rows = np.array(values.to_numpy(zero_copy_only=False), bool)
+    return result

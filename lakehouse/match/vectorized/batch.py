@@ -82,18 +82,18 @@ class _Repeated(NamedTuple):
         return pa.array(self.values, kind).take(pa.array(numbers))
 
 
-def result_batch(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> pa.RecordBatch:
+def result_batch(matcher: Matcher, columns: Columns, results: list[MatchedRows]) -> pa.RecordBatch:
     """Make the results of rows.
 
     Args:
         matcher: how they are matched, and what validates.
         columns: what they are in.
-        found: what they are of; at least one.
+        results: what they are of; at least one.
 
     Returns:
         Columns of `RESULT_SCHEMA`, in the order of the rows.
     """
-    rows = np.concatenate([one.rows for one in found])
+    rows = np.concatenate([one.rows for one in results])
     order = np.argsort(rows) if (rows[1:] < rows[:-1]).any() else None
     if order is not None:
         rows = rows[order]
@@ -102,7 +102,7 @@ def result_batch(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -
     part = {name: batch.column(name) if at is None else batch.column(name).take(at) for name in batch.schema.names
             if name in _OWN}  # fmt: skip
     refs = [part[field.name].cast(field.type) for field in EVENT_REF]
-    repeated = _same(found) | _payloads(matcher, columns, found)
+    repeated = _same(results) | _payloads(matcher, columns, results)
     taken = None if at is None else rows
     made = {name: part[name] for name in ("ordinal", "place", "landed_at")} | {
         "event_ref": pa.StructArray.from_arrays(refs, fields=list(EVENT_REF)),
@@ -110,7 +110,7 @@ def result_batch(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -
         "ce_source": columns.attribute("source").take(taken),
         "ce_type": columns.attribute("type").take(taken),
         "address": columns.option(columns.binding.address).take(taken),
-        "variables": _variables(matcher, found, order),
+        "variables": _variables(matcher, results, order),
     }
     family, version = columns.binding.family, columns.binding.version
     protocol = f"{family}/{version}" if version else family
@@ -138,11 +138,11 @@ def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
     return pa.array([value], kind).take(pa.array(np.zeros(count, np.int64)))
 
 
-def _same(found: list[MatchedRows]) -> dict[str, _Repeated]:
+def _same(results: list[MatchedRows]) -> dict[str, _Repeated]:
     """Return the columns that are the same for rows of the same definitions."""
-    pairs = [(one, choice) for one in found for choice in one.choices if choice is not None]
+    pairs = [(one, choice) for one in results for choice in one.choices if choice is not None]
     numbers, before = [], 0
-    for one in found:
+    for one in results:
         number = np.cumsum([choice is not None for choice in one.choices]) - 1 + before
         before = int(number[-1]) + 1
         numbers.append(number[one.which])
@@ -158,11 +158,11 @@ def _same(found: list[MatchedRows]) -> dict[str, _Repeated]:
     return {name: _Repeated(held, which) for name, held in values.items()}
 
 
-def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> dict[str, _Repeated]:
+def _payloads(matcher: Matcher, columns: Columns, results: list[MatchedRows]) -> dict[str, _Repeated]:
     """Validate payloads: status, errors, the Version that wrote them, and remarks."""
     verdicts: list[tuple[PayloadVerdict, Definition]] = []
     which: list[Rows] = []
-    for one in found:
+    for one in results:
         choices = [(at, choice.best[0]) for at, choice in enumerate(one.choices) if choice is not None]
         number = np.zeros(len(one.choices), np.int64)
         number[[at for at, _ in choices]] = np.arange(len(verdicts), len(verdicts) + len(choices))
@@ -189,10 +189,10 @@ def _payloads(matcher: Matcher, columns: Columns, found: list[MatchedRows]) -> d
 
 def _validators(matcher: Matcher, choices: list[tuple[int, Definition]]) -> dict[Quick | None, list[int]]:
     """Return what validates at once, or None, and the numbers of the choices that it is for."""
-    found: dict[Quick | None, list[int]] = {}
+    results: dict[Quick | None, list[int]] = {}
     for at, shown in choices:
-        found.setdefault(matcher.payloads.quick(shown), []).append(at)
-    return found
+        results.setdefault(matcher.payloads.quick(shown), []).append(at)
+    return results
 
 
 def _left(columns: Columns, quick: Quick | None, rows: Rows) -> Iterator[tuple[int, Payload]]:
@@ -242,13 +242,13 @@ def _is_quick(quick: Quick, envelope: dict[str, Any]) -> bool:
     return quick(data)
 
 
-def _variables(matcher: Matcher, found: list[MatchedRows], order: Rows | None) -> pa.Array:
+def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None) -> pa.Array:
     """Return the column `variables`: of each row the names, sorted as they were met, with their texts."""
     names: list[str] = []
     starts: dict[int, int] = {}  # of the columns that hold the texts, by identity
     held_in: list[pa.Array] = []
     sizes, at, texts = [], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for one in found:
+    for one in results:
         shown = [_shown(matcher, name, held) for name, held in one.variables.items()]
         for values in (held.values for held in shown):
             if id(values) not in starts:
@@ -310,10 +310,10 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
         for columns in columns_of(batch):
             glances = FastPathCache()
             groups = ((RowGroup(columns, rows, glances), members, which) for rows, members, which in _groups(matcher, columns))
-            found = [one for group, members, which in groups for one in _match_group(group, members, which)]
-            if found:
-                results.append(result_batch(matcher, columns, found))
-                for one in found:
+            matches = [one for group, members, which in groups for one in _match_group(group, members, which)]
+            if matches:
+                results.append(result_batch(matcher, columns, matches))
+                for one in matches:
                     done[columns.numbers[one.rows]] = True
     if not done.any():
         return results, batch
@@ -365,9 +365,9 @@ def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidate
             address = addresses.distinct[addresses.codes[rows[0]]] if has_addresses else None
             if address is not None:
                 event.options[binding.discriminator] = address
-            found = likeness.candidates(tuple(matcher.index.candidates(event)), event.family)
-            if len(found) <= _MOST_CANDIDATES:
-                yield rows, found
+            results = likeness.candidates(tuple(matcher.index.candidates(event)), event.family)
+            if len(results) <= _MOST_CANDIDATES:
+                yield rows, results
 
 
 def _match_group(group: RowGroup, members: list[Candidates], which: Rows) -> Iterator[MatchedRows]:
@@ -481,8 +481,8 @@ def match_row(matcher: Matcher, row: dict[str, Any]) -> Iterator[dict[str, Any]]
     own = {name: row[name] for name in ("ordinal", "place", "landed_at")}
     own["event_ref"] = {name: row[name] for name in ("source", "partition", "offset", "row")}
     try:
-        found = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
+        results = [result for landed in landed_of_row(row) for result in matcher.rows(landed)]
     except Exception as error:  # reported in the row's own result, without the error's text, which may hold values
         problem = f"row: it cannot be matched ({type(error).__name__})"
-        found = list(matcher.rows(CapturedEvent(row["protocol"], problem=problem)))
-    return (result | own | {"why": why_of(result)} for result in found)
+        results = list(matcher.rows(CapturedEvent(row["protocol"], problem=problem)))
+    return (result | own | {"why": why_of(result)} for result in results)

@@ -52,15 +52,15 @@ class Captures(NamedTuple):
     def differs(self, other: Captures) -> Rows:
         """Return which rows have another text there; rows that have none do not count."""
         if self.values is other.values:
-            found: Rows = self.at != other.at
-            return found & _not_equal(self, other) if found.any() else found
+            result: Rows = self.at != other.at
+            return result & _not_equal(self, other) if result.any() else result
         return _not_equal(self, other)
 
 
 def _not_equal(one: Captures, other: Captures) -> Rows:
     texts = (held.values.take(pa.array(held.at, mask=held.at < 0)) for held in (one, other))
-    found: Rows = pc.fill_null(pc.not_equal(*texts), False).to_numpy(zero_copy_only=False)
-    return found
+    result: Rows = pc.fill_null(pc.not_equal(*texts), False).to_numpy(zero_copy_only=False)
+    return result
 
 
 class TextColumn:
@@ -113,8 +113,8 @@ class TextColumn:
 
     def where(self, fits: Callable[[str], bool]) -> Rows:
         """Return which rows have a text that something holds of."""
-        found: Rows = np.array([text is not None and fits(text) for text in self.distinct], bool)[self.codes]
-        return found
+        result: Rows = np.array([text is not None and fits(text) for text in self.distinct], bool)[self.codes]
+        return result
 
 
 class Pairs:
@@ -161,8 +161,8 @@ class Pairs:
         repeats = None
         if len(at) > 1 and (parents[1:] == parents[:-1]).any():
             repeats = (np.bincount(parents, minlength=self._count) > 1)[rows]
-        found = last[rows]
-        return self.texts.take(pa.array(found, mask=found < 0)), repeats
+        result = last[rows]
+        return self.texts.take(pa.array(result, mask=result < 0)), repeats
 
 
 class AlikePairs:
@@ -339,22 +339,22 @@ class Columns:
     @property
     def _is_plain(self) -> Rows:
         """Return which rows have no option that says how their payload is read, and no header of bytes."""
-        found: Rows = np.logical_and.reduce(
+        result: Rows = np.logical_and.reduce(
             [self.option(name).is_absent for name in (self.binding.content_encoding, SCHEMA_ID, KEY_SCHEMA_ID)]
         )
-        return found
+        return result
 
     @property
     def _odd(self) -> Rows:
         """Return which rows have values in their first attributes that are not taken column by column."""
-        found = [texts.odd for texts in map(self.attribute, _CORE) if texts.odd is not None]
-        return np.logical_or.reduce(found) if found else np.zeros(len(self), bool)
+        results = [texts.odd for texts in map(self.attribute, _CORE) if texts.odd is not None]
+        return np.logical_or.reduce(results) if results else np.zeros(len(self), bool)
 
     def bodies(self, rows: Rows) -> list[bytes | None]:
         """Return the payloads of rows of binary events."""
         column = self.batch.column("payload")
-        found: list[bytes | None] = (column if len(rows) == len(self) else column.take(pa.array(rows))).to_pylist()
-        return found
+        result: list[bytes | None] = (column if len(rows) == len(self) else column.take(pa.array(rows))).to_pylist()
+        return result
 
     @cached_property
     def _options(self) -> Pairs | AlikePairs:
@@ -475,8 +475,8 @@ def columns_of(batch: pa.RecordBatch) -> Iterator[Columns]:
 
 def _is_protocol(batch: pa.RecordBatch, protocol: str | None) -> Rows:
     column = batch.column("protocol")
-    found = pc.is_null(column) if protocol is None else pc.fill_null(pc.equal(column, protocol), False)
-    rows: Rows = found.to_numpy(zero_copy_only=False)
+    result = pc.is_null(column) if protocol is None else pc.fill_null(pc.equal(column, protocol), False)
+    rows: Rows = result.to_numpy(zero_copy_only=False)
     return rows
 
 

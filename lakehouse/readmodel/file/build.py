@@ -53,8 +53,8 @@ class Facts:
         self.db = db
 
     def __getitem__(self, name: str) -> Any:
-        found = self.db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if found is None else json.loads(found[0])
+        result = self.db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if result is None else json.loads(result[0])
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
@@ -182,10 +182,10 @@ def _take_log(
     last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
     kind, op, body = (LOG_COLUMNS.index(name) for name in ("kind", "op", "body"))
     for batch in batches(table, LOG_COLUMNS, above, files=files):
-        found = list(sqliteschema.log_rows(batch))
-        db.executemany(_INSERT_LOG, found)
+        results = list(sqliteschema.log_rows(batch))
+        db.executemany(_INSERT_LOG, results)
         edges, uris = [], []
-        for log_id, row in enumerate(found, start=last + 1):
+        for log_id, row in enumerate(results, start=last + 1):
             if row[op] != "delete" and row[body] is not None:
                 edges += [(log_id, *edge) for edge in edges_of(row[kind], row[body])]
                 uri = version_uri_of(row[kind], row[body])
@@ -193,8 +193,8 @@ def _take_log(
                     uris.append((log_id, uri))
         db.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?, ?)", edges)
         db.executemany("INSERT INTO version_uris VALUES (?, ?)", uris)
-        last += len(found)
-        reporter.more(len(found))
+        last += len(results)
+        reporter.more(len(results))
 
 
 def _replace(db: sqlite3.Connection, last: int) -> None:
@@ -242,8 +242,8 @@ def _check_head(facts: Facts, table: DeltaTable, files: pa.Table) -> None:
         return
     head = facts["head"]
     rows_of = (batch.to_pylist() for batch in batches(table, _COMMIT, head - 1, {"kind": ["snapshot"]}, files))
-    found = [row["body"] for some in rows_of for row in some if row["snapshot_id"] == head]
-    if [json.loads(body)["digest"] for body in found] != [facts["head_digest"]]:
+    results = [row["body"] for some in rows_of for row in some if row["snapshot_id"] == head]
+    if [json.loads(body)["digest"] for body in results] != [facts["head_digest"]]:
         raise CannotFollow
 
 
@@ -257,11 +257,11 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
         raise CannotFollow
     keys, count = set(), facts["effective"]
     for batch in batches(table, EFFECTIVE_COLUMNS, known):
-        found = list(sqliteschema.effective_rows(batch))
-        replaced = db.executemany(_DELETE_EFFECTIVE, [row[:2] for row in found]).rowcount
-        db.executemany(_INSERT_EFFECTIVE, found)
-        count += len(found) - replaced
-        keys |= {(row[0], "message", row[1]) for row in found}
+        results = list(sqliteschema.effective_rows(batch))
+        replaced = db.executemany(_DELETE_EFFECTIVE, [row[:2] for row in results]).rowcount
+        db.executemany(_INSERT_EFFECTIVE, results)
+        count += len(results) - replaced
+        keys |= {(row[0], "message", row[1]) for row in results}
     gone = db.execute(
         """
         SELECT e.registryid, e.xid FROM log AS l INNER JOIN effective AS e ON e.registryid = l.registryid AND e.xid = l.xid

@@ -175,10 +175,10 @@ class Warehouse:
         if self.is_remote:
             return ""
         try:
-            found = os.stat(f"{self.location}/{name}/_delta_log/{version:020}.json")
+            result = os.stat(f"{self.location}/{name}/_delta_log/{version:020}.json")
         except OSError:  # only a checkpoint is left, or nothing: the table has to be opened
             return ""
-        return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
+        return f"{result.st_mtime_ns}:{result.st_size}:{result.st_ino}"
 
 
 def row_count(files: pa.Table) -> int | None:
@@ -303,13 +303,13 @@ def _wanted(file: pq.ParquetFile, group: int, above: int | None, where: Mapping[
     if above is None and not where:
         return None
     known = {name: set(values) for name, values in where.items()}
-    found = bytearray()
+    result = bytearray()
     for batch in _pages(file, group, [*known, *([] if above is None else ["snapshot_id"])]):
         tests: list[Iterable[bool]] = [map(known[name].__contains__, batch.column(name).to_pylist()) for name in known]
         if above is not None:
             tests.append(value > above for value in batch.column("snapshot_id").to_pylist())
-        found += bytes(map(all, zip(*tests, strict=True)))
-    return bytes(found)
+        result += bytes(map(all, zip(*tests, strict=True)))
+    return bytes(result)
 
 
 def _cut(batch: pa.RecordBatch, wanted: bytes | None) -> Iterator[pa.RecordBatch]:
@@ -320,7 +320,7 @@ def _cut(batch: pa.RecordBatch, wanted: bytes | None) -> Iterator[pa.RecordBatch
     if wanted is None:
         yield _plain(batch)
         return
-    runs = [found.span() for found in _RUN.finditer(wanted)]
+    runs = [row.span() for row in _RUN.finditer(wanted)]
     if len(runs) <= _MOST_RUNS:
         yield from (_plain(batch.slice(start, end - start)) for start, end in runs)
     else:

@@ -170,14 +170,14 @@ def connect(path: Path, *, write: bool = False) -> ReadConnection:
 
 def decoded(row: Iterable[Any]) -> dict[str, Any]:
     """Return a row of `effective` as Python values."""
-    found = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
+    result = dict(zip(EFFECTIVE_COLUMNS, row, strict=True))
     for name in JSON_COLUMNS:
-        if found[name] is not None:
-            found[name] = orjson.loads(found[name])
+        if result[name] is not None:
+            result[name] = orjson.loads(result[name])
     for name in BOOLEAN_COLUMNS:
-        if found[name] is not None:
-            found[name] = bool(found[name])
-    return found
+        if result[name] is not None:
+            result[name] = bool(result[name])
+    return result
 
 
 def log_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -215,14 +215,14 @@ def _maps(column: pa.MapArray) -> list[str | None]:
     first, count = ends[0], ends[-1] - ends[0]  # the flat columns are those of the whole row group
     keys, items = column.keys.slice(first, count).to_pylist(), column.items.slice(first, count).to_pylist()
     null = column.is_null().to_pylist()
-    found: list[str | None] = []
+    results: list[str | None] = []
     for row, is_null in enumerate(null):
         if is_null:
-            found.append(None)
+            results.append(None)
         else:
             start, end = ends[row] - first, ends[row + 1] - first
-            found.append(orjson.dumps(dict(zip(keys[start:end], items[start:end], strict=True))).decode())
-    return found
+            results.append(orjson.dumps(dict(zip(keys[start:end], items[start:end], strict=True))).decode())
+    return results
 
 
 def _lists(column: pa.ListArray) -> list[str | None]:
@@ -232,17 +232,17 @@ def _lists(column: pa.ListArray) -> list[str | None]:
     values = column.values.slice(first, count).to_pylist()
     null = column.is_null().to_pylist()
     known: dict[tuple[str, ...], str] = {}
-    found: list[str | None] = []
+    results: list[str | None] = []
     for row, is_null in enumerate(null):
         if is_null:
-            found.append(None)
+            results.append(None)
             continue
         items = tuple(values[ends[row] - first : ends[row + 1] - first])
         text = known.get(items)
         if text is None:
             text = known[items] = orjson.dumps(items).decode()
-        found.append(text)
-    return found
+        results.append(text)
+    return results
 
 
 class Edge(NamedTuple):

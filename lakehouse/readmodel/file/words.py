@@ -64,10 +64,10 @@ def index_all(db: sqlite3.Connection) -> None:
         (NEVER,),
     )
     fields = _FieldsOf(db)
-    found = (
+    result = (
         (one, "message", xid, words_of_message(xid, *fields.read(one, row if own else None))) for one, xid, own, *row in messages
     )
-    last = _insert(db, found, 0)
+    last = _insert(db, result, 0)
     kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
     others = db.execute(
         f"SELECT registryid, kind, xid FROM log WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
@@ -105,9 +105,9 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
     _insert(db, ((*key, words_of(db, *key)) for key in there), last)
 
 
-def _insert(db: sqlite3.Connection, found: Iterable[tuple[str, str, str, Words]], last: int) -> int:
+def _insert(db: sqlite3.Connection, results: Iterable[tuple[str, str, str, Words]], last: int) -> int:
     """Insert entities with their words, in rows after the last; give the number of the new last one."""
-    for one in _parts(found):
+    for one in _parts(results):
         numbered = list(enumerate(one, start=last + 1))
         db.executemany(
             "INSERT INTO searched VALUES (?, ?, ?, ?, ?)",
@@ -121,8 +121,8 @@ def _insert(db: sqlite3.Connection, found: Iterable[tuple[str, str, str, Words]]
     return last
 
 
-def _parts(found: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[str, str, str, Words]]]:
-    iterator = iter(found)
+def _parts(results: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[str, str, str, Words]]]:
+    iterator = iter(results)
     while some := list(islice(iterator, 1000)):
         yield some
 
@@ -174,11 +174,11 @@ def declared_in(attributes: str) -> list[tuple[str, str, bool]]:
     Args:
         attributes: of its effective definition, as JSON text: JSON Pointer to JSON text.
     """
-    found: dict[tuple[str, str], bool] = {}
+    results: dict[tuple[str, str], bool] = {}
     for section, name, part, value in _DECLARED.findall(attributes[:_MOST]):
         key = (section, name)
-        found[key] = found.get(key, False) or (part == "required" and value == "true")
-    return [(section, name, is_required) for (section, name), is_required in found.items()]
+        results[key] = results.get(key, False) or (part == "required" and value == "true")
+    return [(section, name, is_required) for (section, name), is_required in results.items()]
 
 
 def _with_words(paths: Sequence[str]) -> str:
@@ -231,11 +231,11 @@ def words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:
 
 
 def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -> dict[str, Any]:
-    found = db.execute(
+    result = db.execute(
         "SELECT body FROM log WHERE registryid = ? AND xid = ? AND kind = ? AND until = ? AND op <> 'delete'",
         (registryid, xid, kind, NEVER),
     ).fetchone()
-    known: dict[str, Any] = {} if found is None else orjson.loads(found[0])
+    known: dict[str, Any] = {} if result is None else orjson.loads(result[0])
     return known
 
 

@@ -194,8 +194,8 @@ def value_at(document: Any, fragment: str) -> Any:
 
 def _by_id(root: Any, uri: str, whole: str) -> Any:
     """Find the schema inside of a document that has an `$id`."""
-    found = [one for one in _schemas(root) if one is not root and any(one.get(word) in (uri, whole) for word in ("$id", "id"))]
-    return found[0] if found else None
+    results = [one for one in _schemas(root) if one is not root and any(one.get(word) in (uri, whole) for word in ("$id", "id"))]
+    return results[0] if results else None
 
 
 def _by_anchor(document: Any, anchor: str) -> Any:
@@ -206,16 +206,16 @@ def _by_anchor(document: Any, anchor: str) -> Any:
 
 
 def _schemas(document: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     open_ones = [document]
-    while open_ones and len(found) < 100_000:
+    while open_ones and len(results) < 100_000:
         held = open_ones.pop()
         if isinstance(held, dict):
-            found.append(held)
+            results.append(held)
             open_ones += held.values()
         elif isinstance(held, list):
             open_ones += held
-    return found
+    return results
 
 
 class JsonExample:
@@ -292,24 +292,24 @@ class JsonExample:
             else []
         )
         fewest, most = schema.get("minProperties", 0), schema.get("maxProperties", 10**6)
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for name in dict.fromkeys([*(declared or {}), *required]):
             if name in required:
-                found[name] = self._value(self._member(schema, name), root, name, depth + 1)
-            elif len(found) + len(set(required) - set(found)) < most and self._made.wants(depth):
+                results[name] = self._value(self._member(schema, name), root, name, depth + 1)
+            elif len(results) + len(set(required) - set(results)) < most and self._made.wants(depth):
                 with suppress(Impossible):
-                    found[name] = self._value(self._member(schema, name), root, name, depth + 1)
+                    results[name] = self._value(self._member(schema, name), root, name, depth + 1)
         for name, others in {**_dict(schema, "dependencies"), **_dict(schema, "dependentRequired")}.items():
-            if name in found and isinstance(others, list):
+            if name in results and isinstance(others, list):
                 for other in others:
-                    found.setdefault(other, self._value(self._member(schema, other), root, other, depth + 1))
+                    results.setdefault(other, self._value(self._member(schema, other), root, other, depth + 1))
         number = 0
-        while len(found) < fewest and number < _MOST_ITEMS:
+        while len(results) < fewest and number < _MOST_ITEMS:
             number += 1
             name = self._free_name(schema, number)
-            if name not in found:
-                found[name] = self._value(self._member(schema, name), root, name, depth + 1)
-        return found
+            if name not in results:
+                results[name] = self._value(self._member(schema, name), root, name, depth + 1)
+        return results
 
     def _member(self, schema: dict[str, Any], name: str) -> Any:
         import re2
@@ -341,19 +341,19 @@ class JsonExample:
         wanted = max(fewest, min(most, usual))
         if wanted > _MOST_ITEMS * 10:
             raise Impossible(f"an array of {wanted} items")
-        found: list[Any] = []
+        results: list[Any] = []
         for _ in range(wanted * (20 if schema.get("uniqueItems") else 1)):
-            if len(found) == wanted:
+            if len(results) == wanted:
                 break
             try:
-                item = self._value(heads[len(found)] if len(found) < len(heads) else rest, root, name, depth + 1)
+                item = self._value(heads[len(results)] if len(results) < len(heads) else rest, root, name, depth + 1)
             except Impossible:
-                if len(found) < fewest:
+                if len(results) < fewest:
                     raise
                 break
-            if not (schema.get("uniqueItems") and item in found):
-                found.append(item)
-        return found
+            if not (schema.get("uniqueItems") and item in results):
+                results.append(item)
+        return results
 
     def _text(self, schema: dict[str, Any], name: str) -> Any:
         if isinstance(schema.get("enum"), list):
@@ -377,27 +377,27 @@ class JsonExample:
             return self._made.integer(None if low is None else low + eps, None if high is None else high - top, step)
         if step:
             lowest = None if low is None else low / step + is_open[0] * 0.5
-            found = self._made.integer(lowest, None if high is None else high / step - is_open[1] * 0.5)
-            return float(round(found * step, 10))
+            result = self._made.integer(lowest, None if high is None else high / step - is_open[1] * 0.5)
+            return float(round(result * step, 10))
         return self._made.number(name, low, high, open_ends=any(is_open))
 
 
 def _bounds(schema: dict[str, Any]) -> tuple[float | None, float | None, tuple[bool, bool]]:
     """Return the bounds of a number, and whether they are out of it: a boolean in draft 4, a number since draft 6."""
-    found: list[float | None] = []
+    results: list[float | None] = []
     is_open = []
     for plain, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
         bound, other = schema.get(plain), schema.get(exclusive)
         if isinstance(other, bool) or other is None:
-            found.append(bound)
+            results.append(bound)
             is_open.append(other is True)
         elif bound is None or (other - bound) * sign >= 0:
-            found.append(other)
+            results.append(other)
             is_open.append(True)
         else:
-            found.append(bound)
+            results.append(bound)
             is_open.append(False)
-    return found[0], found[1], (is_open[0], is_open[1])
+    return results[0], results[1], (is_open[0], is_open[1])
 
 
 def _dict(schema: dict[str, Any], word: str) -> dict[str, Any]:

@@ -87,10 +87,10 @@ class Examples:
 
     def _payload(self, binding: ProtocolBinding, given: RenderInput, random: Random) -> tuple[bytes | None, str | None, str]:
         content_type = declared_content_type(binding, given.values)
-        found = self._makers(binding.definition, content_type)
-        if found.make is None:
-            return (None if found.reason else _without_schema(content_type)), None, found.reason
-        return self._valid(binding, given, random, found.make, found.content_type), found.content_type, ""
+        result = self._makers(binding.definition, content_type)
+        if result.make is None:
+            return (None if result.reason else _without_schema(content_type)), None, result.reason
+        return self._valid(binding, given, random, result.make, result.content_type), result.content_type, ""
 
     def _valid(
         self,
@@ -201,10 +201,10 @@ def _made_apart(example: Callable[[Plausible], bytes], made: Plausible) -> bytes
         except Impossible as error:
             return str(error)
 
-    found = apart(work, _SECONDS)
-    if isinstance(found, str):
-        raise Impossible(found)
-    return found
+    result = apart(work, _SECONDS)
+    if isinstance(result, str):
+        raise Impossible(result)
+    return result
 
 
 def _avro_maker(validator: Any, as_json: bool) -> Callable[[Plausible], bytes]:
@@ -260,7 +260,7 @@ def _members(payload: bytes | None) -> dict[str, str]:
         held = orjson.loads(payload or b"null")
     except orjson.JSONDecodeError:
         return {}
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     level: list[Any] = [held]
     for _ in range(_MOST_MEMBERS):
         if not level:
@@ -269,11 +269,11 @@ def _members(payload: bytes | None) -> dict[str, str]:
         if isinstance(one, dict):
             for name, member in one.items():
                 if isinstance(member, str | int | float):
-                    found.setdefault(_squashed(name), as_text(member))
+                    results.setdefault(_squashed(name), as_text(member))
             level += [member for member in one.values() if isinstance(member, dict | list)]
         elif isinstance(one, list):
             level += [member for member in one if isinstance(member, dict | list)]
-    return found
+    return results
 
 
 def _value_of(

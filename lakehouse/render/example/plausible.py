@@ -72,10 +72,10 @@ class Plausible:
                 raise Impossible(str(error)) from error
         if shortest > _MOST_VALUES * 20:
             raise Impossible(f"a text of {shortest} characters")
-        found = f"{name or 'text'}-{self.random.randrange(1, 100)}"
-        if len(found) < shortest:
-            found = found.ljust(shortest, "x")
-        return found if longest is None else found[:longest]
+        results = f"{name or 'text'}-{self.random.randrange(1, 100)}"
+        if len(results) < shortest:
+            results = results.ljust(shortest, "x")
+        return results if longest is None else results[:longest]
 
     def formatted(self, form: str, name: str = "") -> str | None:
         """Return a text of a format of JSON Schema, or of a type of JSON Structure; None: the format is not known."""
@@ -138,9 +138,9 @@ class Plausible:
         high = highest if highest is not None else max(low, 0.0) + limit if low > -limit else limit
         if low > high:
             raise Impossible(f"no number between {lowest} and {highest}")
-        found = low + (high - low) * (0.05 + 0.9 * self.random.random())
-        rounded = round(found, 2)
-        return rounded if low < rounded < high or (not open_ends and low <= rounded <= high) else found
+        result = low + (high - low) * (0.05 + 0.9 * self.random.random())
+        rounded = round(result, 2)
+        return rounded if low < rounded < high or (not open_ends and low <= rounded <= high) else result
 
     def any(self, name: str = "") -> Any:
         """Return a value of which nothing is known."""
@@ -247,16 +247,16 @@ def _characters(operator: Any, value: Any) -> str:
     if operator is constants.NOT_LITERAL:
         return "".join(one for one in _PRINTABLE if ord(one) != value)
     negated = bool(value) and value[0][0] is constants.NEGATE
-    found = ""
+    result = ""
     for kind, held in value[1:] if negated else value:
         if kind is constants.LITERAL:
-            found += chr(held)
+            result += chr(held)
         elif kind is constants.RANGE:
-            found += "".join(chr(code) for code in range(held[0], min(held[1], held[0] + 255) + 1))
+            result += "".join(chr(code) for code in range(held[0], min(held[1], held[0] + 255) + 1))
         elif kind is constants.CATEGORY:
-            found += _CATEGORIES.get(str(held), "")
+            result += _CATEGORIES.get(str(held), "")
     if negated:
-        found = "".join(one for one in _PRINTABLE if one not in found)
-    if not found:
+        result = "".join(one for one in _PRINTABLE if one not in result)
+    if not result:
         raise _TooLong
-    return found
+    return result

@@ -88,8 +88,8 @@ class StructureExample:
 
     def _plain(self, kind: str, schema: dict[str, Any], name: str) -> Any:
         if kind in _BITS or kind in _UNSIGNED:
-            found = self._integer(kind, schema, name)
-            return str(found) if kind in _AS_TEXT else found
+            result = self._integer(kind, schema, name)
+            return str(result) if kind in _AS_TEXT else result
         if kind in _REALS or kind == "decimal":
             number = self._real(schema, name)
             return f"{number:.2f}" if kind == "decimal" else number
@@ -143,22 +143,22 @@ class StructureExample:
         required = schema.get("required", [])
         sets = required and all(isinstance(one, list) for one in required)
         must = list(required[0] if sets else required)
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for name in dict.fromkeys([*(declared or {}), *must]):
             if name in must:
-                found[name] = self._value((declared or {}).get(name, "any"), name, depth + 1)
+                results[name] = self._value((declared or {}).get(name, "any"), name, depth + 1)
             elif self._made.wants(depth):
                 with suppress(Impossible):
-                    found[name] = self._value((declared or {})[name], name, depth + 1)
-        return found
+                    results[name] = self._value((declared or {})[name], name, depth + 1)
+        return results
 
     def _array(self, schema: dict[str, Any], name: str, depth: int) -> list[Any]:
-        found: list[Any] = []
+        results: list[Any] = []
         for _ in self._numbers(schema, depth, "Items"):
             item = self._value(schema.get("items", "any"), name, depth + 1)
-            if item not in found or schema.get("type") == "array":
-                found.append(item)
-        return found
+            if item not in results or schema.get("type") == "array":
+                results.append(item)
+        return results
 
     def _numbers(self, schema: dict[str, Any], depth: int, word: str) -> range:
         fewest, most = int(schema.get(f"min{word}", 0)), int(schema.get(f"max{word}", _USUAL))

@@ -41,10 +41,10 @@ class XsdExample:
         Raises:
             Impossible: there is none, it is too deep or too large.
         """
-        found = [one for name, one in self._schema.elements.items() if wanted in (None, name) and not one.abstract]
-        if not found:
+        results = [one for name, one in self._schema.elements.items() if wanted in (None, name) and not one.abstract]
+        if not results:
             raise Impossible("the schema itself declares no element")
-        return bytes(ElementTree.tostring(self._element(found[0], 0), encoding="utf-8"))
+        return bytes(ElementTree.tostring(self._element(results[0], 0), encoding="utf-8"))
 
     def _element(self, declared: Any, depth: int) -> ElementTree.Element:
         self._made.spend(depth)
@@ -81,13 +81,13 @@ class XsdExample:
         if held.model == "choice" and members:
             open_ended = [one for one in members if not self._is_deep(one)] or members
             members = [self._made.random.choice(open_ended)] if self._made.wants(depth) else open_ended[:1]
-        found: list[ElementTree.Element] = []
+        results: list[ElementTree.Element] = []
         for one in members:
             for _ in range(self._times(one, depth)):
                 if isinstance(one, XsdAnyElement):
                     raise Impossible("any element is allowed there")
-                found += self._group(one, depth + 1) if isinstance(one, XsdGroup) else [self._element(one, depth)]
-        return found
+                results += self._group(one, depth + 1) if isinstance(one, XsdGroup) else [self._element(one, depth)]
+        return results
 
     def _times(self, particle: Any, depth: int) -> int:
         fewest, most = particle.min_occurs, particle.max_occurs
@@ -142,17 +142,17 @@ class XsdExample:
         whole = digits is not None and digits.value == 0
         if whole or total is not None or kind.is_derived(self._schema.maps.types[f"{_XSD}integer"]):
             return str(self._made.integer(low, high))
-        found = self._made.number(name, low, high)
-        return repr(found) if digits is None else f"{found:.{digits.value}f}"
+        result = self._made.number(name, low, high)
+        return repr(result) if digits is None else f"{result:.{digits.value}f}"
 
 
 def _bound(kind: Any, side: str) -> float | None:
     """Return the least or most value of a type, a little inside where the bound does not count in; the tightest of several."""
-    found: list[float] = []
+    results: list[float] = []
     for form, inside in (("Inclusive", 0), ("Exclusive", 1)):
         facet = kind.get_facet(f"{_XSD}{side}{form}")
         try:
-            found += [] if facet is None else [float(Decimal(str(facet.value)) + (inside if side == "min" else -inside))]
+            results += [] if facet is None else [float(Decimal(str(facet.value)) + (inside if side == "min" else -inside))]
         except InvalidOperation:
             continue
-    return (max(found) if side == "min" else min(found)) if found else None
+    return (max(results) if side == "min" else min(results)) if results else None

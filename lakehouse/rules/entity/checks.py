@@ -253,8 +253,8 @@ def _types(declaration: Any, argument: str, around: Around) -> str | None:
     allowed = argument.split()
     if kind in allowed or kind not in values.TYPES:
         return None
-    told = [one for one in allowed if one != "asciisymbol"]
-    return f"has the type {kind!r}; allowed: {', '.join(told)}"
+    details = [one for one in allowed if one != "asciisymbol"]
+    return f"has the type {kind!r}; allowed: {', '.join(details)}"
 
 
 def _fits(declaration: Any, argument: str, around: Around) -> str | None:

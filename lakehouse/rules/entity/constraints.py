@@ -128,23 +128,23 @@ def _places(entity: str, family: str) -> tuple[_PlaceTests, ...]:
 
 def by_table(entity: str, family: str, known: dict[str, Any]) -> list[EntityViolation]:
     """Apply the rows of the table. This runs for every message, so it does nothing that it need not."""
-    found: list[EntityViolation] = []
+    results: list[EntityViolation] = []
     for place in _places(entity, family):
         holder: Any = known
         for token in place.path:
             holder = holder.get(token) if isinstance(holder, dict) else None
         if isinstance(holder, dict):
-            _apply(place, holder, known, found)
-    return found
+            _apply(place, holder, known, results)
+    return results
 
 
-def _apply(place: _PlaceTests, holder: dict[str, Any], known: dict[str, Any], found: list[EntityViolation]) -> None:
+def _apply(place: _PlaceTests, holder: dict[str, Any], known: dict[str, Any], results: list[EntityViolation]) -> None:
     path, names, others, itself, fixed, sound = place
     around = Around(fixed, known)
     for test in itself:
-        told = test.check(holder, test.argument, around)
-        if told is not None:
-            found.append(EntityViolation(path, test.rule_id, told, test.severity))
+        details = test.check(holder, test.argument, around)
+        if details is not None:
+            results.append(EntityViolation(path, test.rule_id, details, test.severity))
     for name, value in holder.items():
         tests = names.get(name, others)
         if not tests:
@@ -153,12 +153,12 @@ def _apply(place: _PlaceTests, holder: dict[str, Any], known: dict[str, Any], fo
         if passed is not None and value in passed:
             continue
         around.name = name
-        before = len(found)
+        before = len(results)
         for check, argument, rule_id, severity in tests:
-            told = check(value, argument, around)
-            if told is not None:
-                found.append(EntityViolation((*path, name), rule_id, f"`{name}` {told}", severity))
-        if passed is not None and len(found) == before and len(value) <= _LONGEST_SOUND:
+            details = check(value, argument, around)
+            if details is not None:
+                results.append(EntityViolation((*path, name), rule_id, f"`{name}` {details}", severity))
+        if passed is not None and len(results) == before and len(value) <= _LONGEST_SOUND:
             if len(passed) > _MOST_SOUND:
                 passed.clear()
             passed.add(value)
@@ -180,15 +180,15 @@ class ValidatedCache:
     def others(self, context: Hashable, members: dict[str, Any]) -> dict[str, tuple[Any, bytes]]:
         """Return the members that were not validated yet, each with its JSON; empty for one without members here."""
         seen = self._texts.get(context, ())
-        found = {}
+        results = {}
         for name, member in members.items():
             try:
                 text = orjson.dumps(member)
             except TypeError:  # a number with its own spelling
                 text = b""
             if (name, text) not in seen:
-                found[name] = member, text
-        return found
+                results[name] = member, text
+        return results
 
     def add(self, context: Hashable, members: dict[str, tuple[Any, bytes]], unsound: Collection[str]) -> None:
         """Record that members, as from `others`, are valid, except the invalid ones."""

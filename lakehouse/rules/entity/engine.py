@@ -73,19 +73,19 @@ PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
 
 def check_entity(subject: Subject) -> list[EntityViolation]:
     """Find all rules that an entity breaks by itself."""
-    found = by_table(subject.entity, "", subject.known)
+    results = by_table(subject.entity, "", subject.known)
     if subject.entity == "message":
-        found += _check_message(subject)
+        results += _check_message(subject)
     elif subject.entity == "endpoint":
-        found.extend(check_endpoint(subject))
+        results.extend(check_endpoint(subject))
     elif subject.entity in ("messagegroup", "schemagroup"):
-        found.extend(_check_group(subject))
+        results.extend(_check_group(subject))
     elif subject.entity == "schema":
-        found.extend(_check_schema_text(subject))
-    found.extend(check_names(subject, is_event=subject.entity == "message" and _is_event(subject)))
-    if not found:
-        return found
-    return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in found]
+        results.extend(_check_schema_text(subject))
+    results.extend(check_names(subject, is_event=subject.entity == "message" and _is_event(subject)))
+    if not results:
+        return results
+    return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in results]
 
 
 # Groups and schemas.
@@ -119,22 +119,22 @@ def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
 def _check_message(subject: Subject) -> list[EntityViolation]:
     known = subject.known
     metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
-    found: list[EntityViolation] = []
+    results: list[EntityViolation] = []
     if isinstance(metadata, dict) and metadata:
-        found += _check_metadata(subject, metadata)
+        results += _check_metadata(subject, metadata)
     if isinstance(options, dict) and options:
-        found += _check_all_options(subject, options)
-    found.extend(_check_schema(known))
-    found.extend(_check_content_types(known, metadata, options))
+        results += _check_all_options(subject, options)
+    results.extend(_check_schema(known))
+    results.extend(_check_content_types(known, metadata, options))
     if "basemessage" not in known:
-        found.extend(check_presence(known))
+        results.extend(check_presence(known))
     if isinstance(metadata, dict):
-        found.extend(_check_identity(subject, metadata))
+        results.extend(_check_identity(subject, metadata))
     if has_more_rules(subject.dialect):
-        found.extend(one for one in _check_definition(subject) if has_rule(subject.dialect, one.rule_id))
+        results.extend(one for one in _check_definition(subject) if has_rule(subject.dialect, one.rule_id))
     if has_rule(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
-        found.append(EntityViolation((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
-    return found
+        results.append(EntityViolation((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
+    return results
 
 
 def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityViolation]:
@@ -143,14 +143,14 @@ def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityVi
     others = _SOUND.others(is_event, metadata)
     if not others:
         return []
-    found = []
+    results = []
     if is_event:
         declared = {name: declaration for name, (declaration, _) in others.items()}
-        found += by_table("message", CLOUDEVENTS, known | {"envelopemetadata": declared})
+        results += by_table("message", CLOUDEVENTS, known | {"envelopemetadata": declared})
     for name, (declaration, _) in others.items():
-        found.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
-    _SOUND.add(is_event, others, {one.path[1] for one in found})
-    return found
+        results.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
+    _SOUND.add(is_event, others, {one.path[1] for one in results})
+    return results
 
 
 def _is_event(subject: Subject) -> bool:
@@ -167,15 +167,15 @@ def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Entity
     family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
     context = (family, str(known.get("protocol", "")))
     others = _SOUND.others(context, options)
-    found = []
+    results = []
     if others:
         rest = {option: member for option, (member, _) in others.items()}
         if family in FAMILIES:
-            found += by_table("message", family, known | {"protocoloptions": rest})
-        found.extend(_check_options(rest, family if family in FAMILIES else None))
-        _SOUND.add(context, others, {one.path[1] for one in found})
-    found.extend(_check_exclusive_options(options, family))
-    return found
+            results += by_table("message", family, known | {"protocoloptions": rest})
+        results.extend(_check_options(rest, family if family in FAMILIES else None))
+        _SOUND.add(context, others, {one.path[1] for one in results})
+    results.extend(_check_exclusive_options(options, family))
+    return results
 
 
 def check_presence(known: dict[str, Any]) -> Iterator[EntityViolation]:
@@ -232,8 +232,8 @@ def _check_type(
 ) -> Iterator[EntityViolation]:
     new = values.OLD_TYPES.get(kind)
     if new is not None:
-        told = f"`type` of `{name}` is {kind!r}, an older name of `{new}`"
-        yield EntityViolation((*path, "type"), "MSG-208", told, "warning")
+        message = f"`type` of `{name}` is {kind!r}, an older name of `{new}`"
+        yield EntityViolation((*path, "type"), "MSG-208", message, "warning")
         kind = new
     elif kind not in values.TYPES or (kind in ("ulong", "uuid") and name != "message-id"):
         yield EntityViolation((*path, "type"), "MSG-208", f"`type` of `{name}` is {kind!r}, which is not a type")
@@ -248,8 +248,8 @@ def _check_type(
     if values.fits(kind, value):
         return
     problem = values.template_problem(value) if kind == "uritemplate" and isinstance(value, str) else None
-    rule_id, told = problem or (_RULE_OF_TYPE[kind], f"{shown(value)} is not a value of the type `{declaration['type']}`")
-    yield EntityViolation((*path, "value"), rule_id, f"`value` of `{name}`: {told}")
+    rule_id, message = problem or (_RULE_OF_TYPE[kind], f"{shown(value)} is not a value of the type `{declaration['type']}`")
+    yield EntityViolation((*path, "value"), rule_id, f"`value` of `{name}`: {message}")
 
 
 @cache
@@ -331,28 +331,28 @@ def _check_content_types(known: dict[str, Any], metadata: Any, options: Any) -> 
     """All content types of a definition agree (MSG-189); that of a structured event is its envelope's (MSG-190)."""
     mode = known["envelopeoptions"].get("mode") if isinstance(known.get("envelopeoptions"), dict) else None
     own = known.get("datacontenttype")
-    found: list[tuple[tuple[str, ...], str]] = []
+    results: list[tuple[tuple[str, ...], str]] = []
     if isinstance(own, str):
-        found.append((("datacontenttype",), own))
+        results.append((("datacontenttype",), own))
         if mode == "structured" and not own.lower().startswith("application/cloudevents"):
-            told = f"`datacontenttype` is {shown(own)}; `mode` is structured, so it must be application/cloudevents+…"
-            yield EntityViolation(("datacontenttype",), "MSG-190", told)
+            message = f"`datacontenttype` is {shown(own)}; `mode` is structured, so it must be application/cloudevents+…"
+            yield EntityViolation(("datacontenttype",), "MSG-190", message)
             return
     if isinstance(metadata, dict) and mode != "structured":
-        found.extend(_text_value(metadata.get("datacontenttype"), ("envelopemetadata", "datacontenttype")))
+        results.extend(_text_value(metadata.get("datacontenttype"), ("envelopemetadata", "datacontenttype")))
     if isinstance(options, dict):
-        found.extend(_text_value(options.get("content_type"), ("protocoloptions", "content_type")))
+        results.extend(_text_value(options.get("content_type"), ("protocoloptions", "content_type")))
         section = options.get("properties")
         if isinstance(section, dict):
-            found.extend(_text_value(section.get("content-type"), ("protocoloptions", "properties", "content-type")))
+            results.extend(_text_value(section.get("content-type"), ("protocoloptions", "properties", "content-type")))
         headers = options.get("headers")
         for index, item in enumerate(headers) if isinstance(headers, list) else ():
             if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
-                found.extend(_text_value(item, ("protocoloptions", "headers", str(index))))
-    for path, text in found[1:]:
-        if text.replace(" ", "").lower() != found[0][1].replace(" ", "").lower():
+                results.extend(_text_value(item, ("protocoloptions", "headers", str(index))))
+    for path, text in results[1:]:
+        if text.replace(" ", "").lower() != results[0][1].replace(" ", "").lower():
             yield EntityViolation(
-                path, "MSG-189", f"the content type is {shown(text)} here and {shown(found[0][1])} in {'/'.join(found[0][0])}"
+                path, "MSG-189", f"the content type is {shown(text)} here and {shown(results[0][1])} in {'/'.join(results[0][0])}"
             )
 
 
@@ -368,8 +368,8 @@ def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[Enti
     declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
     if declared is not None and subject.ident and declared != subject.ident:
         rule_id = "CAT-103" if has_rule(subject.dialect, "CAT-103") else "MSG-141"
-        told = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
-        yield EntityViolation(("envelopemetadata", "type"), rule_id, told)
+        message = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
+        yield EntityViolation(("envelopemetadata", "type"), rule_id, message)
     if has_rule(subject.dialect, "CAT-102") and declared is None and "basemessage" not in known:
         yield EntityViolation(("envelopemetadata",), "CAT-102", "no `type` is declared with a value")
     uri = known.get("dataschemauri")

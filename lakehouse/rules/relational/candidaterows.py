@@ -108,8 +108,8 @@ def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFra
     rows = both.filter(F.col("document_uri") == F.col("_source")).select(*entities.columns)
     owned = both.filter(F.array_contains("document_uris", F.col("document_uri")))
     first = F.get("document_uris", F.lit(0))
-    told = F.when(F.col("document_uri") == F.col("_first_staged"), F.array_distinct(F.array("document_uri", first)))
-    held = owned.withColumn("_told", F.explode(F.coalesce(told, F.array("document_uri"))))
+    details = F.when(F.col("document_uri") == F.col("_first_staged"), F.array_distinct(F.array("document_uri", first)))
+    held = owned.withColumn("_told", F.explode(F.coalesce(details, F.array("document_uri"))))
     is_staged = F.col("_source").isNotNull() & (F.col("_told") == F.col("document_uri"))
     return held.withColumns({"staged": is_staged, "document_uri": F.col("_told")}), rows
 
@@ -152,26 +152,26 @@ def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> Data
     return both.withColumn("single", F.coalesce("single", F.lit(False)))
 
 
-def candidate_rows(spark: SparkSession, found: Candidate, table: Table, used: set[str]) -> DataFrame:
+def candidate_rows(spark: SparkSession, result: Candidate, table: Table, used: set[str]) -> DataFrame:
     """Return the rows of a published table overlaid with those that would be written.
 
     Args:
         spark: the session.
-        found: what would be published.
+        result: what would be published.
         table: the table.
         used: names of the entity tables that hold something.
 
     Returns:
         Rows that would be written have 0 as `snapshot_id`, and the document that writes them as the only one.
     """
-    entities = found.rows.filter(F.col("kind") == table.kind)
+    entities = result.rows.filter(F.col("kind") == table.kind)
     logged = entities.withColumns({"document_uris": F.array("document_uri"), "snapshot_id": F.lit(0).cast("bigint")})
     staged = project(logged, table).dropDuplicates(["registryid", "xid"])
     if table.name not in used:
         return staged
     published = open_table(spark, table.name).join(staged, on=["registryid", "xid"], how="left_anti")
-    if found.leaving is not None:
-        published = published.join(found.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
+    if result.leaving is not None:
+        published = published.join(result.leaving.filter(F.col("kind") == table.kind), on=["registryid", "xid"], how="left_anti")
     return staged.unionByName(published.select(*staged.columns))
 
 

@@ -23,23 +23,23 @@ _HOLDER = ["registryid", "holder"]
 _PAIRS = "array<struct<later:string,earlier:string>>"
 
 
-def check_promises(spark: SparkSession, found: Candidate, used: set[str]) -> DataFrame:
+def check_promises(spark: SparkSession, result: Candidate, used: set[str]) -> DataFrame:
     """Pair Versions of which one would be written, or of whose message or schema `compatibility` would be another one.
 
     Args:
         spark: the session.
-        found: what would be published.
+        result: what would be published.
         used: names of the entity tables that hold something.
 
     Returns:
         Pairs, as from `pairs.pairs_of`.
     """
-    holders = _promising(found.things)
+    holders = _promising(result.things)
     if is_empty(holders):
         return no_pairs(spark)
-    staged = found.things.filter("staged")
+    staged = result.things.filter("staged")
     concerned = staged.select("registryid", message_of("xid").alias("holder")).distinct()
-    versions, schemaversions = (candidate_rows(spark, found, table, used) for table in (VERSIONS, SCHEMAVERSIONS))
+    versions, schemaversions = (candidate_rows(spark, result, table, used) for table in (VERSIONS, SCHEMAVERSIONS))
     holders = _with_published(spark, holders.join(concerned, on=_HOLDER, how="left_semi"), used)
     both = _compared(holders, versions, schemaversions)
     is_other_promise = F.col("written_by").isNotNull() & (F.col("published") != F.col("compatibility"))

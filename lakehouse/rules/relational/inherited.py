@@ -16,34 +16,34 @@ from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.store.views import read_view
 
 
-def check_flattened(spark: SparkSession, settings: Settings, found: Candidate, used: set[str]) -> DataFrame:
+def check_flattened(spark: SparkSession, settings: Settings, result: Candidate, used: set[str]) -> DataFrame:
     """Check that messages to be written have what they need, with what their bases supply.
 
     Args:
         spark: the session.
         settings: how far chains of bases are followed.
-        found: what would be published.
+        result: what would be published.
         used: names of the entity tables that hold something.
     """
-    lacking = _find_lacking(found.things, F.col("staged"))
+    lacking = _find_lacking(result.things, F.col("staged"))
     if is_empty(lacking):
         return no_pairs(spark)
-    return _pairs(lacking, flattened_candidate(spark, settings, found, used, lacking))
+    return _pairs(lacking, flattened_candidate(spark, settings, result, used, lacking))
 
 
 def flattened_candidate(
-    spark: SparkSession, settings: Settings, found: Candidate, used: set[str], wanted: DataFrame
+    spark: SparkSession, settings: Settings, result: Candidate, used: set[str], wanted: DataFrame
 ) -> DataFrame:
     """Return the effective definitions that messages would have: registryid, message_xid, chain_status, attributes.
 
     Args:
         spark: the session.
         settings: how far chains of bases are followed.
-        found: what would be published.
+        result: what would be published.
         used: names of the entity tables that hold something.
         wanted: the messages: registryid, message_xid.
     """
-    stand_ins = {table.name: candidate_rows(spark, found, table, used) for table in (MESSAGES, VERSIONS)}
+    stand_ins = {table.name: candidate_rows(spark, result, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only(stand_ins["messages"], wanted)
     return _read_flattened(spark, settings, stand_ins)
 

@@ -50,8 +50,8 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None, f
         check_schema_uris: present.uris,
         check_aliases: present.aliases,
     }
-    found = [check(things, present) for check, concerned in checks.items() if concerned]
-    return reduce(DataFrame.unionByName, found, no_pairs(things.sparkSession))
+    results = [check(things, present) for check, concerned in checks.items() if concerned]
+    return reduce(DataFrame.unionByName, results, no_pairs(things.sparkSession))
 
 
 def members(things: DataFrame, present: Present) -> DataFrame:
@@ -142,8 +142,8 @@ def check_schema_uris(things: DataFrame, present: Present) -> DataFrame:
     path = F.regexp_replace("schema_reference", r"\A#", "")
     schemas = things.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
     wanted = referring.select(*key, F.explode(schema_targets()).alias("target"))
-    found = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
-    absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(found, on=key, how="left_anti")
+    result = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
+    absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(result, on=key, how="left_anti")
     is_fragment = F.startswith("schema_reference", F.lit("#"))
     known = _with_group(absent, things, present)
     return pairs_of(known, "of_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
@@ -202,18 +202,18 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
     named = lists.filter(F.col("container").startswith("/"))
     absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
-    found = pairs_of(grouped, "of_listed", **values).unionByName(pairs_of(absent, "of_absent_group", group=F.col("container")))
+    result = pairs_of(grouped, "of_listed", **values).unionByName(pairs_of(absent, "of_absent_group", group=F.col("container")))
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
     if is_known_empty(several):
-        return found
+        return result
     messageid = F.substring_index("message_xid", "/", -1).alias("messageid")
     own = lists.join(several, on=[*KEY, "document_uri"], how="left_semi").select(*endpoint, "container")
     same_id = own.join(carried, on=["registryid", "container"], how="inner").groupBy(*endpoint, messageid)
     ids = same_id.agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
     twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
     severity = F.lit(duplicate_messageids).cast("string")
-    return found.unionByName(pairs_of(twice, "of_messageids", messageid=F.col("twice"), severity=severity))
+    return result.unionByName(pairs_of(twice, "of_messageids", messageid=F.col("twice"), severity=severity))
 
 
 def check_variants(things: DataFrame, present: Present) -> DataFrame:
@@ -267,9 +267,9 @@ def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
     """
     if is_interpreted(rows.sparkSession):  # to look for them first takes as long as what it might save
         return rows.join(F.broadcast(places), on="place", how="left_semi")
-    found = places.localCheckpoint(eager=False)
-    number = found.count()
-    return rows.join(few(found, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
+    result = places.localCheckpoint(eager=False)
+    number = result.count()
+    return rows.join(few(result, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
 
 
 def check_cycles(things: DataFrame, present: Present) -> DataFrame:
@@ -301,8 +301,8 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
     closing = materialize(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
     by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
     others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
-    found = pairs_of(others, "of_cycle", basemessage=F.col("basemessage"))
-    return found.unionByName(pairs_of(closing, "of_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
+    result = pairs_of(others, "of_cycle", basemessage=F.col("basemessage"))
+    return result.unionByName(pairs_of(closing, "of_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
 
 
 def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:

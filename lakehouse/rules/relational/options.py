@@ -34,16 +34,16 @@ def endpoint_options() -> Column:
         for own, options in judged_options().items()
         for one in options
     ]
-    told = F.map_from_entries(F.filter(F.array(*given), lambda one: one["value"] != ""))
-    return F.when(F.size(told) > 0, told)
+    details = F.map_from_entries(F.filter(F.array(*given), lambda one: one["value"] != ""))
+    return F.when(F.size(details) > 0, details)
 
 
 def declared_options(attributes: Column) -> Column:
     """Return what a definition declares of these: pointer → JSON text; NULL: nothing."""
     options = [one for options in judged_options().values() for one in options]
     pointers = sorted({str(pointer) for one in options for pointer in (one.pointer, one.instead) if pointer is not None})
-    told = F.map_filter(attributes, lambda pointer, _: pointer.isin(pointers))
-    return F.when(F.size(told) > 0, told)
+    details = F.map_filter(attributes, lambda pointer, _: pointer.isin(pointers))
+    return F.when(F.size(details) > 0, details)
 
 
 def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | None) -> DataFrame:

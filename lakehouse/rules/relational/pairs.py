@@ -44,10 +44,10 @@ def only_broken(pairs: DataFrame) -> DataFrame:
     """Keep of many pairs those whose case breaks a rule, where there are few kinds of cases; of few it is not asked here."""
     if is_interpreted(pairs.sparkSession):
         return pairs
-    found = pairs.select("judge", "case").distinct().limit(_MOST_KINDS + 1).collect()
-    if len(found) > _MOST_KINDS:
+    results = pairs.select("judge", "case").distinct().limit(_MOST_KINDS + 1).collect()
+    if len(results) > _MOST_KINDS:
         return pairs
-    broken = [row["case"] for row in found if any(JUDGES[row["judge"]](**orjson.loads(row["case"])))]
+    broken = [row["case"] for row in results if any(JUDGES[row["judge"]](**orjson.loads(row["case"])))]
     return pairs.filter(F.col("case").isin(broken)) if broken else pairs.filter(F.lit(False))
 
 
@@ -63,8 +63,8 @@ def judged(pairs: DataFrame) -> DataFrame:
         return no_findings(spark)
     if not is_interpreted(spark):
         return pairs.mapInArrow(_judge, FINDINGS)
-    found = [one for row in pairs.collect() for one in _findings_of(row.asDict())]
-    return spark.createDataFrame(pa.Table.from_pylist(found, schema=arrow_schema())) if found else no_findings(spark)
+    results = [one for row in pairs.collect() for one in _findings_of(row.asDict())]
+    return spark.createDataFrame(pa.Table.from_pylist(results, schema=arrow_schema())) if results else no_findings(spark)
 
 
 def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

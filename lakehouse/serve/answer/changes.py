@@ -50,10 +50,10 @@ def batch_answer(request: ReadRequest) -> ApiAnswer:
     texts: list[bytes] = []
     size, last = 0, since
     for number in range(since + 1, view.snapshot_id + 1):
-        found = events_of(view, number, request.catalog.registryid, request.source, feeds)
+        result = events_of(view, number, request.catalog.registryid, request.source, feeds)
         request.catalog.deadline.check()
-        texts += found
-        size += sum(map(len, found))
+        texts += result
+        size += sum(map(len, result))
         last = number
         if size > _MOST_BYTES:
             break
@@ -66,12 +66,12 @@ def batch_answer(request: ReadRequest) -> ApiAnswer:
 
 def events_of(view: View, number: int, registryid: RegistryId, source: str, feeds: tuple[str, ...] = FEEDS) -> list[bytes]:
     """Return the events of one snapshot and registry, in order, each as JSON."""
-    found = []
+    results = []
     for _, text in change_events(view, "{registryid}", number - 1, number, feeds):
         event = orjson.loads(text)
         if event["source"] == registryid:
-            found.append(orjson.dumps(event | {"source": source.replace("{registryid}", registryid)}))
-    return found
+            results.append(orjson.dumps(event | {"source": source.replace("{registryid}", registryid)}))
+    return results
 
 
 class EventStreams:

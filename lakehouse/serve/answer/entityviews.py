@@ -308,13 +308,13 @@ def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | Non
 
 def _contents_of(versions: list[Stored]) -> dict[str, bytes]:
     """Return the bytes of the documents of a schema's Versions as they were written, where their normal form may be another."""
-    found: dict[str, bytes] = {}
+    results: dict[str, bytes] = {}
     for row in versions:
         if row.kind == "schemaversion" and row.raw is not None:
             content = content_of(read_written(row.raw))
             if content is not None:
-                found[last_id(row.xid)] = content
-    return found
+                results[last_id(row.xid)] = content
+    return results
 
 
 class Entry(NamedTuple):
@@ -338,10 +338,10 @@ class EntityCache:
     def of(self, key: tuple[Any, ...], make: Callable[[], T], weight: Callable[[T], int]) -> T:
         """Return what is kept under a key, or make it; what weighs more than a quarter of everything is not kept."""
         with self._guard:
-            found = self._lists.get(key)
-            if found is not None:
+            result = self._lists.get(key)
+            if result is not None:
                 self._lists.move_to_end(key)
-                value: T = found[1]
+                value: T = result[1]
                 return value
         made = make()
         size = weight(made) + 1
@@ -473,18 +473,18 @@ class SnapshotCatalog:
             (self.registryid, f"/{collection}/", f"/{collection}0"),
         )
         known = {row[3]: Stored(*row[1:]) for row in rows}
-        found = []
+        results = []
         for one in self.ids_of_groups(collection):
             self.deadline.tick()
             xid = xid_of(collection, one)
-            found.append(make_group(xid, known.get(xid), self.dialect))
-        return found
+            results.append(make_group(xid, known.get(xid), self.dialect))
+        return results
 
     def _ids_of_groups(self, collection: str) -> Iterator[str]:
         """Jump from group to group: over the members of each, however many there are."""
         prefix = f"/{collection}/"
         after, end = prefix, prefix[:-1] + "0"
-        found: set[str] = set()
+        results: set[str] = set()
         while True:
             self.deadline.tick()
             row = self.view.db.execute(
@@ -494,10 +494,10 @@ class SnapshotCatalog:
             if row is None:
                 break
             one = row[0][len(prefix) :].split("/", 1)[0]
-            found.add(one)
+            results.add(one)
             # A group's own row comes first; ids that begin with this one's may be between it and its members.
             after = row[0] + "\x01" if row[0] == prefix + one else f"{prefix}{one}0"
-        yield from sorted(found)
+        yield from sorted(results)
 
     def _entries(self, group_xid: Xid) -> list[Entry]:
         prefix = f"{group_xid}/{MEMBERS[group_xid[1:].split('/', 1)[0]]}/"
@@ -523,17 +523,17 @@ class SnapshotCatalog:
         return [Entry(name, row, tuple(sorted(versions.get(name, ())))) for name, row in own.items()]
 
     def _load(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[ResourceView]:
-        found: list[ResourceView] = []
+        results: list[ResourceView] = []
         for start in range(0, len(entries), _AT_ONCE):
-            found += self._load_some(prefix, entries[start : start + _AT_ONCE], protocol)
-        return found
+            results += self._load_some(prefix, entries[start : start + _AT_ONCE], protocol)
+        return results
 
     def _load_some(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[ResourceView]:
         keys = [(self.registryid, self.dialect, prefix + entry.id, protocol, entry.row, entry.versions) for entry in entries]
         known = [self.kept.resources.get(key) for key in keys]
         missing = [entry for entry, one in zip(entries, known, strict=True) if one is None]
         rows = self._rows([number for entry in missing for number in (entry.row, *entry.versions) if number is not None])
-        found = []
+        results = []
         for entry, key, one in zip(entries, keys, known, strict=True):
             self.deadline.tick()
             resource = one
@@ -541,8 +541,8 @@ class SnapshotCatalog:
                 resource = self._made(Xid(prefix + entry.id), entry, rows, protocol)
                 if resource.xref is None:  # what an alias shows changes with what it stands for
                     self.kept.resources[key] = resource
-            found.append(resource)
-        return found
+            results.append(resource)
+        return results
 
     def _made(self, xid: Xid, entry: Entry, rows: dict[int, Stored], protocol: str | None) -> ResourceView:
         row = None if entry.row is None else rows[entry.row]
@@ -603,8 +603,8 @@ def _protocol(row: Stored | None) -> str | None:
     """Return the protocol of a group, as it is in what `make_group` makes of its row."""
     if row is None:
         return None
-    found = orjson.loads(row.body).get("protocol")
-    return found if isinstance(found, str) else None
+    result = orjson.loads(row.body).get("protocol")
+    return result if isinstance(result, str) else None
 
 
 def add_validation(kind: str, compatibility: Any, versions: Mapping[str, dict[str, Any]], documents: Mapping[str, Any]) -> None:

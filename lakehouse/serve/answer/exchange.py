@@ -82,17 +82,17 @@ class ReadRequest:
     max_chain_depth: int
 
 
-def page_of(request: ReadRequest, answer: ApiAnswer, found: list[Any]) -> list[Any]:
+def page_of(request: ReadRequest, answer: ApiAnswer, results: list[Any]) -> list[Any]:
     """Sort the members of a collection, and cut out the page that is asked for; the answer gets the links to the others."""
     flags = request.flags
-    if flags.sort is not None and (not found or isinstance(found[0], AdmittedEntity)):
-        found = sorted_by(found, flags.sort, read_steps(flags.sort[0]), request.catalog)
+    if flags.sort is not None and (not results or isinstance(results[0], AdmittedEntity)):
+        results = sorted_by(results, flags.sort, read_steps(flags.sort[0]), request.catalog)
     if flags.limit is None:
-        return found
+        return results
     offset = read_page(flags.page, request.api_request.target.path)[2] if flags.page else 0
     number = request.view.snapshot_id if request.view is not None else 0
     started = request.catalog.key[0][:_DIGITS_OF_DIGEST] if number else ""
-    limit, count = flags.limit, len(found)
+    limit, count = flags.limit, len(results)
     last = max(0, (count - 1) // limit * limit)
     offsets = {"next": offset + limit, "prev": max(0, offset - limit), "first": 0, "last": last}
     if offset + limit >= count:
@@ -106,7 +106,7 @@ def page_of(request: ReadRequest, answer: ApiAnswer, found: list[Any]) -> list[A
         url = f"{request.api_request.origin}{request.api_request.raw_path}?{urlencode([*given, ('page', token)])}"
         links.append(f"<{url}>;rel={name};count={count}")
     answer.headers["Link"] = ", ".join(links)
-    return found[offset : offset + limit]
+    return results[offset : offset + limit]
 
 
 def read_page(token: str, path: str) -> tuple[int, str, int]:
@@ -169,10 +169,10 @@ class RequestResolver:
         if wanted is None:
             return self.specifications[0]
         named = _PATCH_NUMBER.sub(r"\1", wanted.lower())
-        found = next((one for one in self.specifications if one == named), None)
-        if found is None:
+        result = next((one for one in self.specifications if one == named), None)
+        if result is None:
             raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
-        return found
+        return result
 
     def registry_of(self, api_request: ApiRequest, head: ServedHead) -> RegistryId:
         """Find the registry that is meant.
@@ -215,14 +215,14 @@ class RequestResolver:
         if page is not None and head.number:
             number, started, _ = read_page(page, api_request.target.path)
             try:
-                found, digest = self.live.model.answer(lambda view: _resolved(view, str(number)))
+                result, digest = self.live.model.answer(lambda view: _resolved(view, str(number)))
             except SnapshotNotFound as error:
                 raise ProblemFound(
                     "bad_request", api_request.target.path, error_detail="The page is of a lost snapshot"
                 ) from error
             if not digest.startswith(started):
                 raise ProblemFound("bad_request", api_request.target.path, error_detail="The page is of a lost snapshot")
-            return found, digest
+            return result, digest
         return head.number, head.digest
 
 

@@ -62,8 +62,8 @@ def lookup_answer(request: ReadRequest) -> ApiAnswer:
     uri = next((value for name, value in request.flags.given if name == "uri"), None)
     if not uri:
         raise ProblemFound("bad_request", "/messagedefinition", error_detail='The flag "uri" is missing')
-    found = [] if request.view is None else request.view.by_version_uri(uri)
-    for one in found:
+    results = [] if request.view is None else request.view.by_version_uri(uri)
+    for one in results:
         tokens = one.xid.split("/")
         if one.registryid == request.catalog.registryid and tokens[1] == "messagegroups":
             definition = _definition(request, _group(request, tokens[2]), tokens[2], tokens[4])
@@ -133,8 +133,8 @@ def effective_answer(request: ReadRequest) -> ApiAnswer:
     xid = xid_of(*parts)
     if request.view is None or any("/" in part for part in parts):
         raise ProblemFound("not_found", xid)
-    found = show_messages(request.view, xid, request.catalog.registryid, request.max_chain_depth)
-    return ApiAnswer(body=in_order(found[0].as_json()))
+    result = show_messages(request.view, xid, request.catalog.registryid, request.max_chain_depth)
+    return ApiAnswer(body=in_order(result[0].as_json()))
 
 
 # By the first part of the path below a registry.
@@ -164,9 +164,9 @@ def routes(
     text, page = in_order(described), as_page(described)
 
     async def document(request: HttpRequest) -> Response:
-        found = Response(text, media_type="application/json")
-        found.raw_headers += cors(dict(request.scope["headers"]))
-        return found
+        result = Response(text, media_type="application/json")
+        result.raw_headers += cors(dict(request.scope["headers"]))
+        return result
 
     async def shown(_: HttpRequest) -> Response:
         return Response(

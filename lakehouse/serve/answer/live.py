@@ -28,9 +28,9 @@ class LogWentBack(LakehouseError):
     """The log no longer holds a snapshot that this process has seen."""
 
     def __init__(self, seen: int, head: int) -> None:
-        found = f"snapshot {head} is its newest" if head < seen else f"it holds another snapshot {seen}"
+        result = f"snapshot {head} is its newest" if head < seen else f"it holds another snapshot {seen}"
         super().__init__(
-            f"the catalog's log went back. This server has seen snapshot {seen}, and now {found}: an older copy was put in its "
+            f"the catalog's log went back. This server has seen snapshot {seen}, and now {result}: an older copy was put in its "
             "place, or a file of it is gone. Put the newer one back (`lakehouse doctor` shows what is wrong); or, if the older "
             "one is what you want, restart the server."
         )

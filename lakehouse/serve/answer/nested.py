@@ -93,12 +93,12 @@ def _fitting(headers: dict[str, str]) -> dict[str, str]:
         if count > _MOST_HEADERS or size > _MOST_HEADER_BYTES:
             break
         kept.add(part)
-    found = {name: headers[name] for part, names in parts.items() if part in kept for name in names}
+    result = {name: headers[name] for part, names in parts.items() if part in kept for name in names}
     omitted = [part.removeprefix("xRegistry-") for part in parts if part not in kept]
     if omitted:
         more = [f"and {len(omitted) - _MOST_NAMED} more"] if len(omitted) > _MOST_NAMED else []
-        found["Lakehouse-Omitted"] = ", ".join([*(name[:_LONGEST_NAME] for name in omitted[:_MOST_NAMED]), *more])
-    return found
+        result["Lakehouse-Omitted"] = ", ".join([*(name[:_LONGEST_NAME] for name in omitted[:_MOST_NAMED]), *more])
+    return result
 
 
 def _media_type(text: str) -> str:
@@ -168,8 +168,8 @@ class Answers:
 
     def groups(self, collection: str, choose: Callable[[list[AdmittedEntity]], list[AdmittedEntity]]) -> bytes:
         """Answer with a collection of Groups; `choose` sorts and cuts out the page."""
-        found = choose(self.selection.groups(collection, self.selection.filters))
-        return self._map((one.entity.id, self._group(one, self.flags.inline)) for one in found)
+        results = choose(self.selection.groups(collection, self.selection.filters))
+        return self._map((one.entity.id, self._group(one, self.flags.inline)) for one in results)
 
     def group(self, group: GroupView) -> bytes:
         """Answer with a Group."""
@@ -181,10 +181,10 @@ class Answers:
         api_request = self.selection.filters
         if api_request is None and self.flags.sort is None:
             chosen = self.catalog.resources(group, choose(self.catalog.entries(group.xid)))
-            found = [AdmittedEntity(one, None) for one in chosen]
+            results = [AdmittedEntity(one, None) for one in chosen]
         else:
-            found = choose(self.selection.resources(group, api_request))
-        return self._map((id_of(one.entity), self.resource_text(one, self.flags.inline)) for one in found)
+            results = choose(self.selection.resources(group, api_request))
+        return self._map((id_of(one.entity), self.resource_text(one, self.flags.inline)) for one in results)
 
     def resource(self, resource: ResourceView) -> bytes:
         """Answer with a Resource as metadata."""
@@ -199,9 +199,9 @@ class Answers:
 
     def versions(self, resource: ResourceView, choose: Callable[[list[AdmittedEntity]], list[AdmittedEntity]]) -> bytes:
         """Answer with the Versions of a Resource; `choose` sorts and cuts out the page."""
-        found = choose(self.selection.versions(resource, self.selection.filters))
+        results = choose(self.selection.versions(resource, self.selection.filters))
         inlined = _sub(self.flags.inline, "schema") is not None
-        return self._map((one.entity["versionid"], self._version(resource, one.entity, inlined)) for one in found)
+        return self._map((one.entity["versionid"], self._version(resource, one.entity, inlined)) for one in results)
 
     def version(self, resource: ResourceView, versionid: str) -> bytes:
         """Answer with a Version as metadata."""
@@ -213,24 +213,24 @@ class Answers:
 
     def _collection_of_groups(self, collection: str, filters: Filters, inline: Inline | None) -> list[bytes]:
         is_asked = filters is not None
-        found = self.selection.groups(collection, filters) if is_asked or inline is not None else None
-        count = len(self.catalog.ids_of_groups(collection)) if found is None else len(found)
+        results = self.selection.groups(collection, filters) if is_asked or inline is not None else None
+        count = len(self.catalog.ids_of_groups(collection)) if results is None else len(results)
         url = self._url(f"/{collection}", inline is not None)
         if (is_asked or self.flags.filters) and not self._is_within(inline is not None):
             url = self.selection.url_of(url, filters, f"{collection[:-1]}id", is_empty=not count)
-        texts = None if inline is None else ((one.entity.id, self._group(one, inline)) for one in found or [])
+        texts = None if inline is None else ((one.entity.id, self._group(one, inline)) for one in results or [])
         return self._collection(collection, url, count, texts, is_bare=self.flags.collections)
 
-    def _group(self, found: AdmittedEntity, inline: Inline, *, is_top: bool = False) -> bytes:
-        group: GroupView = found.entity
+    def _group(self, result: AdmittedEntity, inline: Inline, *, is_top: bool = False) -> bytes:
+        group: GroupView = result.entity
         is_bare = is_top and self.flags.collections
         attributes = group.attributes
         if self.flags.doc:
             attributes = attributes | {"self": relative(group.xid)}
         parts = [] if is_bare else [in_order(attributes)[1:-1]]
         inner = _sub(inline, group.members)
-        api_request = None if found.filters is None else below(found.filters, group.members)
-        members = found.members
+        api_request = None if result.filters is None else below(result.filters, group.members)
+        members = result.members
         if members is None and (inner is not None or api_request is not None):
             members = self.selection.resources(group, api_request)
         count = len(self.catalog.entries(group.xid)) if members is None else len(members)
@@ -240,23 +240,23 @@ class Answers:
         texts = None if inner is None else ((id_of(one.entity), self.resource_text(one, inner)) for one in members or [])
         return _object(parts + self._collection(group.members, url, count, texts, is_bare=is_bare))
 
-    def resource_text(self, found: AdmittedEntity, inline: Inline) -> bytes:
+    def resource_text(self, result: AdmittedEntity, inline: Inline) -> bytes:
         """Write a Resource; what no filter cuts down is written once for all requests."""
-        resource: ResourceView = found.entity
+        resource: ResourceView = result.entity
         inlined = {name: _sub(inline, name) for name in ("meta", "versions", "schema")}
         inner = inlined["versions"]
         has_schema = inner is not None and _sub(inner, "schema") is not None
         shape = (self.flags.doc, self.flags.binary, *(one is not None for one in inlined.values()), has_schema)
-        if found.filters is not None:
-            return self._resource(found, *shape[2:])
+        if result.filters is not None:
+            return self._resource(result, *shape[2:])
         text = resource.texts.get(shape)
         if text is None:
-            text = resource.texts[shape] = self._resource(found, *shape[2:])
+            text = resource.texts[shape] = self._resource(result, *shape[2:])
         return text
 
-    def _resource(self, found: AdmittedEntity, meta: bool, versions: bool, schema: bool, versions_schema: bool) -> bytes:
-        resource: ResourceView = found.entity
-        members = found.members
+    def _resource(self, result: AdmittedEntity, meta: bool, versions: bool, schema: bool, versions_schema: bool) -> bytes:
+        resource: ResourceView = result.entity
+        members = result.members
         if members is None:
             members = self.selection.versions(resource, None)
         is_doc = self.flags.doc
@@ -272,8 +272,8 @@ class Answers:
             parts.append(keyed("meta") + in_order(self._meta(resource, included)))
         if "versionsurl" in resource.attributes and not (is_doc and resource.xref):
             url = self._url(resource.xid + "/versions", versions)
-            if found.filters is not None and not self._is_within(versions):
-                url = self.selection.url_of(url, below(found.filters, "versions"), "versionid", is_empty=not members)
+            if result.filters is not None and not self._is_within(versions):
+                url = self.selection.url_of(url, below(result.filters, "versions"), "versionid", is_empty=not members)
             written = ((one.entity["versionid"], self._version(resource, one.entity, versions_schema)) for one in members)
             parts += self._collection("versions", url, len(members), written if versions else None)
         return _object(parts)

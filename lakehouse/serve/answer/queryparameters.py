@@ -110,10 +110,10 @@ def as_query(filters: list[Filter]) -> list[str]:
 
 def values_at(value: Any, steps: tuple[Step, ...]) -> list[Any]:
     """Return the values that steps lead to, but for null; none: they lead nowhere."""
-    found = [value]
+    results = [value]
     for step in steps:
-        found = [inner for one in found for inner in _inner(one, step)]
-    return [one for one in found if one is not None]
+        results = [inner for one in results for inner in _inner(one, step)]
+    return [one for one in results if one is not None]
 
 
 def _inner(value: Any, step: Step) -> Iterator[Any]:
@@ -179,8 +179,8 @@ def _operator(text: str) -> tuple[str, str, str]:
             quote = "" if character == quote else quote
         elif character in "'\"":
             quote = character
-        elif found := _OPERATORS.match(text, at):
-            return text[:at], found[0], text[found.end() :]
+        elif match := _OPERATORS.match(text, at):
+            return text[:at], match[0], text[match.end() :]
     return text, "", ""
 
 
@@ -188,18 +188,18 @@ def _steps(name: str) -> list[Step]:
     steps: list[Step] = []
     at = 0
     while at < len(name):
-        found = _TOKEN.match(name, at)
-        if found is None:
+        match = _TOKEN.match(name, at)
+        if match is None:
             return []
-        at = found.end()
-        if found["name"] is not None:
-            steps.append(ANY if found["name"] == "*" else found["name"])
-        elif found["index"] is not None:
-            steps.append(int(found["index"]))
-        elif found["all"] is not None:
+        at = match.end()
+        if match["name"] is not None:
+            steps.append(ANY if match["name"] == "*" else match["name"])
+        elif match["index"] is not None:
+            steps.append(int(match["index"]))
+        elif match["all"] is not None:
             steps.append(ANY)
         else:
-            steps.append(found["single"] if found["single"] is not None else found["double"])
+            steps.append(match["single"] if match["single"] is not None else match["double"])
     return steps
 
 
@@ -270,10 +270,10 @@ def _likeness(value: str) -> Callable[[Any], bool]:
         if at > end or not text.startswith(first) or not text.endswith(last):
             return False
         for part in middle:
-            found = text.find(part, at, end)
-            if found < 0:
+            result = text.find(part, at, end)
+            if result < 0:
                 return False
-            at = found + len(part)
+            at = result + len(part)
         return True
 
     return is_like
@@ -303,8 +303,8 @@ def _number(text: str) -> int | float | None:
         return int(text)
     if not _DECIMAL.fullmatch(text):
         return None
-    found = float(text)
-    return None if math.isinf(found) else found
+    result = float(text)
+    return None if math.isinf(result) else result
 
 
 @dataclass
@@ -341,7 +341,7 @@ def read_parameters(query: bytes) -> list[tuple[str, str]]:
     Raises:
         ProblemFound: it is no UTF-8, or holds control characters.
     """
-    found = []
+    results = []
     for one in query.split(b"&"):
         if not one:
             continue
@@ -352,8 +352,8 @@ def read_parameters(query: bytes) -> list[tuple[str, str]]:
             raise ProblemFound("bad_request", error_detail="The query is not UTF-8") from error
         if any(map(_CONTROL.search, pair)):
             raise ProblemFound("bad_request", error_detail="The query holds control characters")
-        found.append(pair)
-    return found
+        results.append(pair)
+    return results
 
 
 def read_flags(parameters: list[tuple[str, str]], parts: tuple[str, ...], path: str) -> Flags:
@@ -562,7 +562,7 @@ class MemberSelection:
         self, entities: Iterable[Any], filters: Filters, held: Callable[[Any, list[Filter]], list[AdmittedEntity]]
     ) -> list[AdmittedEntity]:
         """Return the entities that filters admit, or of which something that they hold (`held`) is admitted."""
-        found = []
+        results = []
         for entity in entities:
             self.catalog.deadline.tick()
             is_admitted, left = self._ask(entity, filters)
@@ -571,8 +571,8 @@ class MemberSelection:
                 members = held(entity, left)
                 is_admitted = bool(members)
             if is_admitted:
-                found.append(AdmittedEntity(entity, left, members))
-        return found
+                results.append(AdmittedEntity(entity, left, members))
+        return results
 
     def _ask(self, entity: Any, filters: Filters) -> tuple[bool, Filters]:
         """Return whether an entity passes the filters, and what is required of its members (None: nothing more)."""
@@ -603,7 +603,7 @@ class MemberSelection:
 
 
 def sorted_by(
-    found: Sequence[AdmittedEntity], sort: tuple[str, bool], steps: tuple[Step, ...], catalog: SnapshotCatalog
+    results: Sequence[AdmittedEntity], sort: tuple[str, bool], steps: tuple[Step, ...], catalog: SnapshotCatalog
 ) -> list[AdmittedEntity]:
     """Sort entities by an attribute, those without it first, then by id; all the other way round where `sort` says so."""
 
@@ -612,7 +612,7 @@ def sorted_by(
         values = [value for value in values_at(attributes, steps) if not isinstance(value, (dict, list))]
         return (_rank(values[0]) if values else (0, 0), id_of(one.entity))
 
-    return sorted(found, key=key, reverse=sort[1])
+    return sorted(results, key=key, reverse=sort[1])
 
 
 def _rank(value: Any) -> tuple[int, Any]:

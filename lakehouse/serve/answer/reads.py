@@ -167,11 +167,11 @@ class ReadHandler:
             return part(catalog, view)
 
         try:
-            found = self.live.model.answer(ask, number)
+            result = self.live.model.answer(ask, number)
         except SnapshotNotFound as error:  # the log lost its tail since the head was looked up
             raise ProblemFound("not_found", f"/at/{number}", detail=str(error)) from error
-        found.snapshot = number
-        return found
+        result.snapshot = number
+        return result
 
     def warm(self, head: ServedHead) -> None:
         """Load what the first page, filter or export would wait for: of the registry that `/` is, unless that is large.
@@ -246,7 +246,7 @@ def entity_answer(request: ReadRequest) -> ApiAnswer:
         raise ProblemFound("bad_details", path)
     answers, answer = entity_answers(request), ApiAnswer()
     if len(parts) == 1:
-        return _json(request, answers.groups(parts[0], lambda found: page_of(request, answer, found)), answer)
+        return _json(request, answers.groups(parts[0], lambda result: page_of(request, answer, result)), answer)
     group_xid = xid_of(*parts[:2])
     group = request.catalog.group(group_xid)
     if group is None:
@@ -254,7 +254,7 @@ def entity_answer(request: ReadRequest) -> ApiAnswer:
     if len(parts) == 2:
         return _json(request, answers.group(group), answer)
     if len(parts) == 3:
-        return _json(request, answers.resources(group, lambda found: page_of(request, answer, found)), answer)
+        return _json(request, answers.resources(group, lambda result: page_of(request, answer, result)), answer)
     resource_xid = xid_of(*parts[:4])
     resource = request.catalog.resource(resource_xid)
     if resource is None:
@@ -270,7 +270,7 @@ def _resource_answer(request: ReadRequest, resource: ResourceView, answers: Answ
     if part == "meta":
         return _json(request, answers.meta(resource), answer)
     if part and len(parts) == 5:
-        return _json(request, answers.versions(resource, lambda found: page_of(request, answer, found)), answer)
+        return _json(request, answers.versions(resource, lambda result: page_of(request, answer, result)), answer)
     versionid = parts[5] if part else None
     if versionid is not None and versionid not in resource.versions:
         raise ProblemFound("not_found", request.api_request.target.path)

@@ -91,10 +91,10 @@ def address_of(host: str, port: int, *, allow_private: bool) -> str:
         NotReachable: it has no address, or one that is not of the internet.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotReachable("its name has no address") from error
-    addresses = [str(one[4][0]).partition("%")[0] for one in found]
+    addresses = [str(one[4][0]).partition("%")[0] for one in results]
     if not allow_private and not all(is_of_internet(one) for one in addresses):
         reason = "its address is one of this machine or of a private network, to which nothing is sent (--allow-private-sinks)"
         raise NotReachable(reason, is_final=True)
@@ -141,7 +141,7 @@ def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *,
     named = written if port == (443 if is_tls else 80) else f"{written}:{port}"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        found = made.request(
+        result = made.request(
             method,
             path,
             headers={"Host": named, "User-Agent": "xregistry-lakehouse"} | headers,
@@ -151,10 +151,10 @@ def send(method: str, sink: str, headers: dict[str, str], body: bytes | None, *,
             assert_same_host=False,
         )
         try:
-            found.read(_MOST_READ, decode_content=False)
-            return Answered(found.status, {name.lower(): value for name, value in found.headers.items()})
+            result.read(_MOST_READ, decode_content=False)
+            return Answered(result.status, {name.lower(): value for name, value in result.headers.items()})
         finally:
-            found.close()
+            result.close()
     except (HTTPError, OSError) as error:
         raise NotReachable(f"no answer: {type(error).__name__}") from error
     finally:

@@ -178,10 +178,10 @@ class Store:
     def parked_events(self, name: str) -> list[dict[str, Any]]:
         """Return the events that a sink refused, with the reasons."""
         with self._db() as db:
-            found = db.execute(
+            results = db.execute(
                 "SELECT event, reason FROM parked_events WHERE id = ? ORDER BY snapshot, position", (name,)
             ).fetchall()
-        return [{"event": json.loads(event), "reason": reason} for event, reason in found]
+        return [{"event": json.loads(event), "reason": reason} for event, reason in results]
 
     def close(self) -> None:
         """Close the connection of this thread."""
@@ -358,10 +358,10 @@ def _check_filters(value: Json) -> None:
         raise NotValid("`filters` is an array; the draft's `filter` is an object.")
     if "filter" in value and not isinstance(value["filter"], dict):
         raise NotValid('`filter` is an object, such as {"prefix": {"subject": "/messagecatalog/5"}}.')
-    found = _filters(value)
-    if len(found) > _MOST_FILTERS:
+    results = _filters(value)
+    if len(results) > _MOST_FILTERS:
         raise NotValid(f"More than {_MOST_FILTERS} filters.")
-    for one in found:
+    for one in results:
         _check_filter(one, 0)
 
 

@@ -220,21 +220,21 @@ class Subscriptions:
         try:
             origin = self.origins.of(request.scope, headers)
             await self.guard.check(headers, self.origins.client(request.scope, headers))
-            found = await answer(request, origin)
+            result = await answer(request, origin)
         except ProblemFound as problem:
             body = problem.as_json(self.options.specification, "")
-            found = Response(body, problem.status, problem.headers, "application/json")
+            result = Response(body, problem.status, problem.headers, "application/json")
         except ClientDisconnect:
-            found = Response(b"", 400)
-        found.headers["Cache-Control"] = "no-store"
-        return found
+            result = Response(b"", 400)
+        result.headers["Cache-Control"] = "no-store"
+        return result
 
     async def _all(self, request: HttpRequest, origin: str) -> Response:
         if request.method == "OPTIONS":
             return Response(b"", 200, {"Allow": _OF_ALL})
         if request.method in ("GET", "HEAD"):
-            found = await anyio.to_thread.run_sync(self.store.all)
-            return _json([self._shown(kept) for kept in found])
+            results = await anyio.to_thread.run_sync(self.store.all)
+            return _json([self._shown(kept) for kept in results])
         if request.method != "POST":
             raise self._not_allowed(request, _OF_ALL)
         subscription = await self._read(request, origin)

@@ -84,13 +84,13 @@ class WriteContext:
         if len(parts) <= 2:
             return _without(given, f"{SINGULAR[parts[0]]}id" if parts else "registryid")
         name = f"{SINGULAR[parts[2]]}id"
-        found = _without(given, name, *(("versionid",) if len(parts) == 6 else ()))
-        if isinstance(found.get("meta"), dict):
-            found["meta"] = _without(found["meta"], name)
-        if isinstance(found.get("versions"), dict):
-            versions = found["versions"]
-            found["versions"] = {key: _without(one, name) if isinstance(one, dict) else one for key, one in versions.items()}
-        return found
+        result = _without(given, name, *(("versionid",) if len(parts) == 6 else ()))
+        if isinstance(result.get("meta"), dict):
+            result["meta"] = _without(result["meta"], name)
+        if isinstance(result.get("versions"), dict):
+            versions = result["versions"]
+            result["versions"] = {key: _without(one, name) if isinstance(one, dict) else one for key, one in versions.items()}
+        return result
 
     def leaves_out(self, xid: Xid) -> bool:
         """Return whether a group, message or schema is passed over: it is read-only, and `?ignore=readonly` says so.

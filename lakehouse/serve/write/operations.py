@@ -610,5 +610,5 @@ def _draft_format(attributes: Json) -> str | None:
 
 
 def _format(attributes: Json) -> str | None:
-    found = attributes.get("envelope") or attributes.get("protocol")
-    return found if isinstance(found, str) else None
+    result = attributes.get("envelope") or attributes.get("protocol")
+    return result if isinstance(result, str) else None

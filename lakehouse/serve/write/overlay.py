@@ -74,13 +74,13 @@ class CatalogOverlay:
 
     def children(self, registryid: RegistryId, xid: Xid) -> list[OverlayRow]:
         """List what a group or a Resource holds itself, by XID."""
-        found: dict[Xid, OverlayRow | None] = {}
+        results: dict[Xid, OverlayRow | None] = {}
         if self.view is not None:
-            found = {one.xid: _of(one) for one in self.view.children(registryid, xid)}
+            results = {one.xid: _of(one) for one in self.view.children(registryid, xid)}
         for written in self._below.get((registryid, xid), ()):
             if (registryid, written) in self._written:
-                found[written] = self._written[registryid, written]
-        return [row for _, row in sorted(found.items()) if row is not None]
+                results[written] = self._written[registryid, written]
+        return [row for _, row in sorted(results.items()) if row is not None]
 
     def child_like(self, registryid: RegistryId, xid: Xid) -> Xid | None:
         """Find another entity of the same collection whose XID differs in letter case only."""
@@ -100,22 +100,22 @@ class CatalogOverlay:
         """Return the epoch of an entity that is made now: one that was deleted goes on counting (decision 9)."""
         if self.view is None:
             return 1
-        found = self.view.db.execute(
+        result = self.view.db.execute(
             "SELECT max(epoch) FROM log WHERE registryid = ? AND xid = ? AND snapshot_id <= ?",
             (registryid, xid, self.view.snapshot_id),
         ).fetchone()[0]
-        return 1 if found is None else int(found) + 1
+        return 1 if result is None else int(result) + 1
 
     def former(self, registryid: RegistryId, prefix: str) -> set[Xid]:
         """List the XIDs right below a collection that there are, or have ever been."""
-        found = {xid for xid in self._below.get((registryid, holder_of(Xid(prefix + "x"))), ()) if xid.startswith(prefix)}
+        result = {xid for xid in self._below.get((registryid, holder_of(Xid(prefix + "x"))), ()) if xid.startswith(prefix)}
         if self.view is not None:
             rows = self.view.db.execute(
                 "SELECT DISTINCT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND snapshot_id <= ?",
                 (registryid, prefix, prefix[:-1] + "0", self.view.snapshot_id),
             )
-            found |= {xid for (xid,) in rows}
-        return found
+            result |= {xid for (xid,) in rows}
+        return result
 
     def mark(self) -> int:
         """Return the place that `undo` goes back to."""
@@ -156,8 +156,8 @@ class CatalogOverlay:
     def _stored(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:
         if self.view is None:
             return None
-        found = self.view.entity(registryid, xid)
-        return None if found is None else _of(found)
+        result = self.view.entity(registryid, xid)
+        return None if result is None else _of(result)
 
 
 def check_owner(xid: Xid, row: OverlayRow | None) -> None:

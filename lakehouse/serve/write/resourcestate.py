@@ -379,7 +379,7 @@ def life_of(given: Json, subject: str, row: OverlayRow | None) -> Life:
     Raises:
         ProblemFound: one is no date.
     """
-    found = Life()
+    result = Life()
     for name in ("createdat", "modifiedat"):
         value = given.get(name)
         if value is None:
@@ -389,8 +389,8 @@ def life_of(given: Json, subject: str, row: OverlayRow | None) -> Life:
         except ValueError as error:
             raise _invalid(name, subject, "it is not a timestamp such as 2024-12-31T23:59:59Z") from error
         if name == "createdat" or row is None or moment != row.modifiedat:
-            setattr(found, name, moment)
-    return found
+            setattr(result, name, moment)
+    return result
 
 
 def _xref(value: Any, xid: Xid) -> Xid | None:

@@ -80,20 +80,20 @@ def ignored_by(write_request: WriteRequest) -> frozenset[str]:
     Raises:
         ProblemFound: it names what cannot be ignored.
     """
-    found: set[str] = set()
+    results: set[str] = set()
     for name, value in write_request.parameters:
         if write_request.dialect == RC2 and name in _IN_RC2:
-            found.add(_IN_RC2[name])
+            results.add(_IN_RC2[name])
         elif write_request.dialect != RC2 and name == "ignore":
             for one in value.split(","):
                 if one in ("", "*"):
-                    found.update(IGNORABLE)
+                    results.update(IGNORABLE)
                 elif one in IGNORABLE:
-                    found.add(one)
+                    results.add(one)
                 else:
                     detail = f"what can be ignored is {', '.join(IGNORABLE)}"
                     raise ProblemFound("bad_ignore", write_request.path, value=one[:80], error_detail=detail)
-    return frozenset(found)
+    return frozenset(results)
 
 
 def read_body(write_request: WriteRequest, max_depth: int) -> Json:
@@ -168,15 +168,15 @@ def with_texts(body: Json, content: bytes, parts: tuple[str, ...]) -> Json:
 
 def _level(value: Json, text: str, at: int, level: int) -> Json:
     """Return an object, whose text begins at a position, with the texts."""
-    found = dict(value)
+    result = dict(value)
     for name, start, end in _members(text, at):
         member = value.get(name)
         below = _BELOW[level].get(name, _BELOW[level].get("*"))
         if below is not None and isinstance(member, dict):
-            found[name] = _level(member, text, start, below)
+            result[name] = _level(member, text, start, below)
         elif level in (4, 6) and name == "schema" and isinstance(member, (dict, list)):
-            found[name] = JsonWithText(member, text[start:end].encode())
-    return found
+            result[name] = JsonWithText(member, text[start:end].encode())
+    return result
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int, int]]:

@@ -169,8 +169,8 @@ def storage_refusal(error: BaseException | None) -> str | None:
     """Return why the storage of the warehouse took nothing, out of an error and what caused it; None: that was not the reason."""
     while error is not None:
         text = str(error)
-        found = _OF_SYSTEM.search(text)
-        number = error.errno if isinstance(error, OSError) and error.errno else int(found[1]) if found else 0
+        match = _OF_SYSTEM.search(text)
+        number = error.errno if isinstance(error, OSError) and error.errno else int(match[1]) if match else 0
         refusal = _BY_NUMBER.get(number) or next((entry for part, entry in _BY_TEXT.items() if part in text), None)
         if refusal is not None:
             return refusal

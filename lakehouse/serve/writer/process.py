@@ -352,17 +352,17 @@ def _serve(link: Connection, jobs: queue.Queue[Job]) -> None:
 
 def _gather(jobs: queue.Queue[Job], seconds: float) -> list[Job]:
     """Wait for a request, and take those that come with it."""
-    found = [jobs.get()]
-    until, size = time.monotonic() + seconds, len(found[0].write_request.body)
-    while len(found) < _MOST_REQUESTS and size < _MOST_BYTES:
+    results = [jobs.get()]
+    until, size = time.monotonic() + seconds, len(results[0].write_request.body)
+    while len(results) < _MOST_REQUESTS and size < _MOST_BYTES:
         left = until - time.monotonic()
         try:
             job = jobs.get(timeout=left) if left > 0 else jobs.get_nowait()
         except queue.Empty:
             break
-        found.append(job)
+        results.append(job)
         size += len(job.write_request.body)
-    return found
+    return results
 
 
 def _commit(batches: Batches, jobs: list[Job]) -> None:

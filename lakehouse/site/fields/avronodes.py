@@ -17,8 +17,8 @@ def avro_fields(schema: Any) -> Listing:
     types = schema.get("types") if isinstance(schema, dict) and isinstance(schema.get("protocol"), str) else schema
     space = text_of(schema.get("namespace")) if isinstance(schema, dict) else ""
     if not isinstance(types, list):
-        found = reader.below(types, space)
-        return listed(found or [reader.node(reader.title(types), types, space)], frozenset({id(types)}))
+        result = reader.below(types, space)
+        return listed(result or [reader.node(reader.title(types), types, space)], frozenset({id(types)}))
     return listed([reader.node(reader.title(one), one, space) for one in types])
 
 
@@ -52,12 +52,12 @@ class _AvroReader:
         """Give a field by its type; space: the namespace around it."""
         alternatives = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
         inner, _ = self._inner(schema, space)
-        told = schema if isinstance(schema, dict) else {}
+        details = schema if isinstance(schema, dict) else {}
         symbols = inner.get("symbols") if isinstance(inner, dict) else None
-        held = joined([limits, words_of(told), "" if inner is told else words_of(inner), one_of(_list(symbols))])
+        held = joined([limits, words_of(details), "" if inner is details else words_of(inner), one_of(_list(symbols))])
         is_required = not isinstance(schema, list) or len(alternatives) == len(schema)
         keys = self._keys(inner)
-        doc = doc or text_of(told.get("doc"))
+        doc = doc or text_of(details.get("doc"))
         return FieldNode(name, self._type(schema), is_required, doc, held, "", lambda: self.below(schema, space), keys)
 
     def below(self, schema: Any, space: str) -> list[FieldNode]:
@@ -70,13 +70,13 @@ class _AvroReader:
         if not isinstance(inner, dict) or inner.get("type") not in ("record", "error"):
             return []
         _, space = _full_name(inner, space)
-        found = []
+        results = []
         for field in _list(inner.get("fields")):
             if isinstance(field, dict):
                 default = f"default {value_text(field['default'])}" if "default" in field else ""
                 limits = joined([default, words_of({name: held for name, held in field.items() if name != "default"})])
-                found.append(self.node(text_of(field.get("name")), field.get("type"), space, text_of(field.get("doc")), limits))
-        return found
+                results.append(self.node(text_of(field.get("name")), field.get("type"), space, text_of(field.get("doc")), limits))
+        return results
 
     def _inner(self, schema: Any, space: str) -> tuple[Any, str]:
         """Go to what arrays, maps, optional values and names hold."""
@@ -87,10 +87,10 @@ class _AvroReader:
                     return schema, space
                 schema = others[0]
             elif isinstance(schema, str):
-                found = self._find(schema, space)
-                if found is None:
+                result = self._find(schema, space)
+                if result is None:
                     return schema, space
-                schema, space = found
+                schema, space = result
             elif isinstance(schema, dict) and schema.get("type") == "array":
                 schema = schema.get("items")
             elif isinstance(schema, dict) and schema.get("type") == "map":

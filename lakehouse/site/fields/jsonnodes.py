@@ -36,10 +36,10 @@ def json_fields(document: Any) -> Listing:
             reader.node(name, held, None) for word in ("$defs", "definitions") for name, held in _definitions(document.get(word))
         ]
     keys = reader.keys(parts) if len(nodes) != 1 or nodes[0].name != "(value)" else frozenset()
-    found = listed(nodes, keys)
+    result = listed(nodes, keys)
     unlisted = [one for one in ("$offers", "$import", "$importdefs") if one in document]
     notes = [f"What it {'offers' if one == '$offers' else 'imports'} ({one}) is not listed." for one in unlisted]
-    return found._replace(notes=(*found.notes, *notes))
+    return result._replace(notes=(*result.notes, *notes))
 
 
 class _JsonReader:
@@ -54,22 +54,22 @@ class _JsonReader:
 
     def parts(self, schema: Any) -> list[dict[str, Any]]:
         """Give all that must hold for a value: the schema, what it refers to, extends and combines; and a sole alternative."""
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         seen: set[int] = set()
         left = [schema]
         while left:
             one = left.pop(0)
             self._steps.spend()
-            if not isinstance(one, dict) or id(one) in seen or len(found) == _MOST_PARTS:
+            if not isinstance(one, dict) or id(one) in seen or len(results) == _MOST_PARTS:
                 continue
             seen.add(id(one))
-            found.append(one)
+            results.append(one)
             left += [self._target(reference) for reference in self._references(one)]
             left += _list(one.get("allOf"))
             for word in ("oneOf", "anyOf"):
                 named = _not_null(_list(one.get(word)))
                 left += named if len(named) == 1 else []
-        return found
+        return results
 
     def members(self, parts: list[dict[str, Any]], through: frozenset[int] = frozenset()) -> list[FieldNode]:
         """Give what a value holds; through: containers that were gone through on the way."""
@@ -87,7 +87,7 @@ class _JsonReader:
         limits = [words_of(part) for part in parts]
         inner = self._inner(parts)
         if inner is not parts:
-            limits += [f"each: {told}" for told in dict.fromkeys(map(words_of, inner)) if told]
+            limits += [f"each: {details}" for details in dict.fromkeys(map(words_of, inner)) if details]
         lost = [one for part in parts for one in self._references(part) if self._target(one) is None]
         note = f"{', '.join(map(text_of, lost))} is not in this document" if lost else ""
         kind = self.type(schema)
@@ -162,10 +162,10 @@ class _JsonReader:
         if reference not in self._targets:
             self._steps.spend(1 if reference.startswith("#/") else _FOR_ANCHOR)
             try:
-                found, _ = referred(reference, self._document, _none)
+                result, _ = referred(reference, self._document, _none)
             except Impossible:
-                found = None
-            self._targets[reference] = found
+                result = None
+            self._targets[reference] = result
         return self._targets[reference]
 
     def _named(self, parts: list[dict[str, Any]]) -> Iterator[FieldNode]:
@@ -199,9 +199,9 @@ class _JsonReader:
         yield from self._items(part, through)
 
     def _alternatives(self, part: dict[str, Any]) -> Iterator[FieldNode]:
-        for word, told in (("oneOf", "one of"), ("anyOf", "any of"), ("type", "one of")):
+        for word, details in (("oneOf", "one of"), ("anyOf", "any of"), ("type", "one of")):
             branches = _not_null(_list(part.get(word)))
-            nodes = [self._branch(told, one) for one in branches] if len(branches) > 1 else []
+            nodes = [self._branch(details, one) for one in branches] if len(branches) > 1 else []
             if any(node.limits or node.keys for node in nodes):
                 yield from nodes
         condition = text_of(part.get("if"))[:_MOST_CONDITION]
@@ -209,8 +209,8 @@ class _JsonReader:
             if isinstance(part.get(word), dict):
                 yield self.node(f"({word}: if {condition})", part[word], None)
 
-    def _branch(self, told: str, schema: Any) -> FieldNode:
-        node = self.node(f"({told})", schema, None)
+    def _branch(self, message: str, schema: Any) -> FieldNode:
+        node = self.node(f"({message})", schema, None)
         return replace(node, type=self._title(schema) or node.type)
 
     def _items(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:

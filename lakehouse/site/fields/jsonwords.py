@@ -17,5 +17,5 @@ def words_of(schema: Any) -> str:
     if not isinstance(schema, dict):
         return ""
     values = schema.get("enum")
-    told = [f"{name} {value_text(schema[name])}" for name in _WORDS if name in schema]
-    return joined([one_of(values) if isinstance(values, list) else "", *told])
+    details = [f"{name} {value_text(schema[name])}" for name in _WORDS if name in schema]
+    return joined([one_of(values) if isinstance(values, list) else "", *details])

@@ -94,15 +94,15 @@ def listed(roots: Iterable[FieldNode], within: frozenset[Any] = frozenset()) -> 
         roots: its outermost fields.
         within: keys of what they are the fields of.
     """
-    found: list[Field] = []
+    results: list[Field] = []
     try:
         for field in _rows(roots, 0, within):
-            if len(found) == MOST_ROWS:
-                return Listing(found, is_more=True)
-            found.append(field)
+            if len(results) == MOST_ROWS:
+                return Listing(results, is_more=True)
+            results.append(field)
     except TooInvolved:
-        return Listing(found, notes=("The parts of the schema call each other so often that not all fields are listed.",))
-    return Listing(found)
+        return Listing(results, notes=("The parts of the schema call each other so often that not all fields are listed.",))
+    return Listing(results)
 
 
 def _rows(nodes: Iterable[FieldNode], depth: int, within: frozenset[Any]) -> Iterator[Field]:

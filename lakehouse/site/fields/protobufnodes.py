@@ -23,9 +23,9 @@ def protobuf_fields(text: str) -> Listing:
         Unsupported: the compiler refuses it.
     """
     own, _ = compiled(text)
-    found = listed(_ProtobufReader(own).roots())
+    result = listed(_ProtobufReader(own).roots())
     imported = ", ".join(own.dependency[:8])
-    return found._replace(notes=(f"What it imports is not listed: {imported}.",)) if imported else found
+    return result._replace(notes=(f"What it imports is not listed: {imported}.",)) if imported else result
 
 
 class _ProtobufReader:

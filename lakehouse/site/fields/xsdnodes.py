@@ -36,12 +36,12 @@ def xsd_fields(text: str, format_: str) -> Listing:
 
     _warm(format_)
     try:  # hostile text may keep the library busy
-        found = apart(work, _SECONDS)
+        result = apart(work, _SECONDS)
     except NoAnswer as error:
         raise Unsupported(f"the schema cannot be read: {error}") from error
-    if isinstance(found, str):
-        raise Unsupported(found)
-    return found
+    if isinstance(result, str):
+        raise Unsupported(result)
+    return result
 
 
 @lru_cache
@@ -92,12 +92,12 @@ class _XsdReader:
             self._seen.add(kind)
             if not kind.is_complex():
                 return []
-            found = [
+            results = [
                 self._attribute(name, one) for name, one in kind.attributes.items() if name is None or one.use != "prohibited"
             ]
             if not kind.has_simple_content() and not kind.is_simple():
-                found += self._group(kind.content, is_optional=False)
-            return found
+                results += self._group(kind.content, is_optional=False)
+            return results
 
         return below
 
@@ -114,32 +114,32 @@ class _XsdReader:
         held = group.ref or group
         is_optional = is_optional or group.min_occurs == 0
         is_choice = held.model == "choice" and len(held) > 1
-        found: list[FieldNode] = []
+        results: list[FieldNode] = []
         for one in held:
             if isinstance(one, XsdGroup):
                 inner = self._group(one, is_optional=is_optional)
                 is_apart = is_choice and len(inner) > 1 and (one.ref or one).model != "choice"
-                found += [_row("(together)", _times(one), inner)] if is_apart else inner
+                results += [_row("(together)", _times(one), inner)] if is_apart else inner
             elif isinstance(one, XsdAnyElement):
-                found.append(FieldNode("(any element)", "any", one.min_occurs > 0 and not is_optional, "", _times(one)))
+                results.append(FieldNode("(any element)", "any", one.min_occurs > 0 and not is_optional, "", _times(one)))
             else:
-                found.append(self._element(one, is_optional=is_optional or is_choice))
-        if is_choice and found:
-            return [_row("(one of)", _times(group), found)]
-        return [_row("(group)", _times(group), found)] if found and _times(group) else found
+                results.append(self._element(one, is_optional=is_optional or is_choice))
+        if is_choice and results:
+            return [_row("(one of)", _times(group), results)]
+        return [_row("(group)", _times(group), results)] if results and _times(group) else results
 
     def _facets(self, kind: Any) -> str:
         if kind.is_complex():
             if not kind.has_simple_content():
                 return ""
             kind = kind.content
-        told = []
+        details = []
         for name in _FACETS:
             facet = kind.get_facet(f"{_XSD}{name}")
             value = None if facet is None else facet.value
-            told += [] if value is None else [f"{name} {value}"]
+            details += [] if value is None else [f"{name} {value}"]
         patterns = kind.patterns.regexps if kind.patterns is not None else ()
-        return joined([one_of([str(one) for one in kind.enumeration or ()]), *(f"pattern {one}" for one in patterns), *told])
+        return joined([one_of([str(one) for one in kind.enumeration or ()]), *(f"pattern {one}" for one in patterns), *details])
 
 
 def _row(name: str, limits: str, members: list[FieldNode]) -> FieldNode:

@@ -53,7 +53,7 @@ def broken_endpoints(book: PageContext, differences: Iterable[Difference]) -> li
     An endpoint of producers breaks by what breaks producers, one of consumers or subscribers by what breaks consumers; one that
     says no `usage`, by either.
     """
-    found: dict[tuple[str, Xid], BrokenEndpoint] = {}
+    results: dict[tuple[str, Xid], BrokenEndpoint] = {}
     for one in differences:
         if one.class_ != _BREAKING or not (one.kind == "message" or one.is_about_schema):
             continue
@@ -64,10 +64,10 @@ def broken_endpoints(book: PageContext, differences: Iterable[Difference]) -> li
             for endpoint in book.remember(key, partial(carrying, book.view, one.registryid, group), 200):
                 if _breaks(one, endpoint):
                     owner = book.overview.owner(endpoint.registryid, endpoint.xid)
-                    broken = found.setdefault((endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], one))
+                    broken = results.setdefault((endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], one))
                     if message not in broken.messages:
                         broken.messages.append(message)
-    return sorted(found.values(), key=lambda one: (-len(one.messages), one.endpoint.registryid, one.endpoint.xid))
+    return sorted(results.values(), key=lambda one: (-len(one.messages), one.endpoint.registryid, one.endpoint.xid))
 
 
 def _breaks(one: Difference, endpoint: Entity) -> bool:

@@ -94,8 +94,8 @@ def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, s
         return lists.home_page(book, "llms.txt", addresses.LLMS)._replace(media_type=MEDIA_TYPES["txt"])
     if name == addresses.SEARCH:
         number = query.get("page", "1")
-        told = {one: query.get(one, "")[:400] for one in ("q", "group", "label", *search.FACETS)}
-        return search.search_page(book, search.Wanted(**told, page=int(number) if number.isdigit() and len(number) < 5 else 1))
+        details = {one: query.get(one, "")[:400] for one in ("q", "group", "label", *search.FACETS)}
+        return search.search_page(book, search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1))
     if name == addresses.COMPARE:
         number = query.get("page", "1")
         page = int(number) if number.isdigit() and len(number) < 6 else 1
@@ -115,8 +115,8 @@ def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | Non
         known = book.remember(("documents",), lambda: {path_of_document(*key): key for key in book.overview.documents})
         return lists.document_page(book, *known[path]) if path in known else None
     if folder == "compare":
-        before, found, after = address.name.partition(addresses.TO)
-        return snapshotpages.compare_page(book, before, after, address.number) if found and before and after else None
+        before, result, after = address.name.partition(addresses.TO)
+        return snapshotpages.compare_page(book, before, after, address.number) if result and before and after else None
     return None
 
 

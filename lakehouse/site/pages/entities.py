@@ -89,8 +89,8 @@ def _message_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[st
     own = entity.attributes if entity is not None else {}
     if definition is None:
         version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
-        told = version.attributes if version is not None else {}
-        definition = {"name": told.get("name"), "description": told.get("description"), "ce_type": None, "address": None}
+        details = version.attributes if version is not None else {}
+        definition = {"name": details.get("name"), "description": details.get("description"), "ce_type": None, "address": None}
     return {
         "xid": xid,
         "name": definition["name"],
@@ -107,12 +107,12 @@ def _schema_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str
     entity = book.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
     version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
-    told = version.attributes if version is not None else {}
+    details = version.attributes if version is not None else {}
     return {
         "xid": xid,
-        "name": told.get("name") or own.get("name"),
-        "description": told.get("description") or own.get("description"),
-        "detail": told.get("format"),
+        "name": details.get("name") or own.get("name"),
+        "description": details.get("description") or own.get("description"),
+        "detail": details.get("format"),
         "family": "",
         "deprecated": own.get("deprecated") is not None,
         "is_refused": book.overview.is_refused(registryid, xid),
@@ -122,8 +122,8 @@ def _schema_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str
 
 def _carriers(book: PageContext, group: Entity) -> list[dict[str, Any]]:
     xids = referring(book.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
-    found = [book.entity(group.registryid, one) for one in xids]
-    return [_group_row(book, one) for one in found if one is not None]
+    results = [book.entity(group.registryid, one) for one in xids]
+    return [_group_row(book, one) for one in results if one is not None]
 
 
 def _carried(book: PageContext, endpoint: Entity) -> list[dict[str, Any]]:
@@ -136,8 +136,8 @@ def _carried(book: PageContext, endpoint: Entity) -> list[dict[str, Any]]:
             continue
         members = book.overview.members[endpoint.registryid, xid]
         definitions = (book.definition(endpoint.registryid, one) for one in members[:200])
-        told = [carried(endpoint, one, holder if holder.kind == "group" else None) for one in definitions if one is not None]
-        unlike = sum(not one["matches"] for one in told)
+        details = [carried(endpoint, one, holder if holder.kind == "group" else None) for one in definitions if one is not None]
+        unlike = sum(not one["matches"] for one in details)
         rows.append({"xid": xid, "entity": holder, "members": len(members), "unlike": unlike})
     return rows[:_MOST_REFERRING]
 
@@ -204,18 +204,18 @@ def _text(version: Entity | None) -> Readable | None:
 
 def _users(book: PageContext, registryid: RegistryId, xid: Xid) -> list[str]:
     """List messages whose schema this is, or a Version of it."""
-    found: set[str] = set()
+    results: set[str] = set()
     for relation in ("dataschemauri", "dataschemaxid"):
-        found |= {xid_of_resource(one) for one in referring(book.view, registryid, xid, relation, _MOST_REFERRING)}
-    return sorted(found)
+        results |= {xid_of_resource(one) for one in referring(book.view, registryid, xid, relation, _MOST_REFERRING)}
+    return sorted(results)
 
 
 def json_page(book: PageContext, registryid: RegistryId, xid: Xid) -> Page | None:
     """Give an entity as the JSON of a document."""
-    found = rendered(book.view, registryid, xid)
-    if found is None:
+    result = rendered(book.view, registryid, xid)
+    if result is None:
         return None
-    text = indented(found).encode()
+    text = indented(result).encode()
     return Page(path_of(registryid, xid, ending="json"), text, MEDIA_TYPES["json"])
 
 

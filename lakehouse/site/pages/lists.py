@@ -64,14 +64,14 @@ def document_page(book: PageContext, registryid: RegistryId, uri: str) -> Page:
     snapshot_id, facts = book.overview.documents[registryid, uri]
     findings = [one for one in book.overview.findings if (one["registryid"], one["document_uri"]) == (registryid, uri)]
     held = [one.xid for (registry, _), one in book.overview.groups.items() if registry == registryid and uri in one.document_uris]
-    told = [
+    details = [
         (name, facts[name] if isinstance(facts[name], str) else orjson.dumps(facts[name]).decode())
         for name in ("status", "reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings")
         if facts.get(name) not in (None, "", {}, [])
     ]
     return book.page(
-        "document.html", path_of_document(registryid, uri), registryid=registryid, uri=uri, snapshot_id=snapshot_id, facts=told,
-        findings=findings[:100], more=max(0, len(findings) - 100), groups=held[:_MOST_ENTITIES],
+        "document.html", path_of_document(registryid, uri), registryid=registryid, uri=uri, snapshot_id=snapshot_id,
+        facts=details, findings=findings[:100], more=max(0, len(findings) - 100), groups=held[:_MOST_ENTITIES],
     )  # fmt: skip
 
 
@@ -97,17 +97,19 @@ def rule_page(book: PageContext, rule_id: str, number: int) -> Page | None:
     """Make a page of a rule: what it asks, an example, its hint, and what breaks it."""
     findings = book.overview.findings_by_rule.get(rule_id, [])
     try:
-        told = explain(rule_id)
+        details = explain(rule_id)
     except UnknownRule:
-        told = {}
-    if not findings and not told:
+        details = {}
+    if not findings and not details:
         return None
     examples = {
-        name: orjson.dumps(told[name], option=orjson.OPT_INDENT_2).decode()[:3000] for name in ("bad", "good") if name in told
+        name: orjson.dumps(details[name], option=orjson.OPT_INDENT_2).decode()[:3000]
+        for name in ("bad", "good")
+        if name in details
     }
     part = book.part(findings, path_of_rule(rule_id), number)
     return (
         None
         if part is None
-        else book.page("rule.html", part.at(number), rule_id=rule_id, told=told, part=part, examples=examples)
+        else book.page("rule.html", part.at(number), rule_id=rule_id, details=details, part=part, examples=examples)
     )

@@ -105,13 +105,13 @@ def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
 
 def _neighbours(book: PageContext) -> dict[Key, set[Key]]:
     """Find which groups each endpoint carries, and by which endpoints each group is carried."""
-    found: dict[Key, set[Key]] = {}
+    results: dict[Key, set[Key]] = {}
     for (registryid, xid), entity in book.overview.groups.items():
         for named in entity.attributes.get("messagegroups") or [] if entity.kind == "endpoint" else []:
             if (registryid, named) in book.overview.groups and named != xid:
-                found.setdefault((registryid, xid), set()).add((registryid, named))
-                found.setdefault((registryid, named), set()).add((registryid, xid))
-    return found
+                results.setdefault((registryid, xid), set()).add((registryid, named))
+                results.setdefault((registryid, named), set()).add((registryid, xid))
+    return results
 
 
 def _pages(book: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
@@ -154,16 +154,16 @@ def _size(book: PageContext, keys: Iterable[Key]) -> int:
 
 def _cut_to_fit(book: PageContext, part: list[Key]) -> list[list[Key]]:
     """Cut what hangs together where it is too much for one page."""
-    found: list[list[Key]] = [[]]
+    results: list[list[Key]] = [[]]
     size = 0
     for key in part:
         nodes = _size(book, [key])
-        if size + nodes > _MOST_NODES and found[-1]:
-            found.append([])
+        if size + nodes > _MOST_NODES and results[-1]:
+            results.append([])
             size = 0
-        found[-1].append(key)
+        results[-1].append(key)
         size += nodes
-    return found
+    return results
 
 
 def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
@@ -238,7 +238,7 @@ def _endpoint_boxes(
         near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]
         return sum(box.y + box.height / 2 for box in near) / len(near) if near else float("inf")
 
-    found: list[Box] = []
+    results: list[Box] = []
     y = _GAP
     for endpoint in sorted(endpoints, key=lambda one: (middle(one), one.xid)):
         centre = middle(endpoint)
@@ -257,9 +257,9 @@ def _endpoint_boxes(
         note = " · ".join(one for one in (usage, known.get("protocol")) if isinstance(one, str) and one)
         name = _short(last_id(endpoint.xid), _LETTERS)
         path = path_of(endpoint.registryid, endpoint.xid)
-        found.append(Box(endpoint, path, name, _short(note, 38), _GAP, top, _LEFT, height, nodes))
+        results.append(Box(endpoint, path, name, _short(note, 38), _GAP, top, _LEFT, height, nodes))
         y = top + height + _GAP
-    return found, y
+    return results, y
 
 
 def _line(start: Box, end: Box) -> Line:

@@ -46,11 +46,11 @@ def message_page(book: PageContext, entity: Entity) -> Page:
     default = _default_version(book, entity, versions)
     attributes = entity.attributes
     own = Attributes(attributes | (default.attributes if default is not None else {}))
-    told = _effective(book, definition) if definition is not None else _declared(default)
-    sections: list[Section] = told["sections"]
+    details = _effective(book, definition) if definition is not None else _declared(default)
+    sections: list[Section] = details["sections"]
     effective = {row.pointer: row.part("value").text for section in sections for row in section.rows}
     path = path_of(registryid, xid)
-    history = history_of(book, registryid, xid, told["bases"])
+    history = history_of(book, registryid, xid, details["bases"])
     states = states_of(history, versions)
     return book.page(
         "message.html",
@@ -67,7 +67,7 @@ def message_page(book: PageContext, entity: Entity) -> Page:
         versions=[] if len(versions) < 2 and not (versions and default is None) else versions,
         default=default,
         schema=_schema(book, registryid, definition, own),
-        related=_related(book, registryid, xid, told["chain"]),
+        related=_related(book, registryid, xid, details["chain"]),
         through=_through(book, registryid, xid) if definition is not None else [],
         findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
         history=history[:MOST_ON_PAGE],
@@ -76,7 +76,7 @@ def message_page(book: PageContext, entity: Entity) -> Page:
         states=states,
         **_examples(book, entity, definition),
         curl=_curl(book, registryid, xid, path),
-        **told,
+        **details,
     )
 
 
@@ -109,22 +109,22 @@ def _effective(book: PageContext, definition: dict[str, Any]) -> dict[str, Any]:
 def _declared(default: Entity | None) -> dict[str, Any]:
     """Tell what a message declares, where its effective definition is not there."""
     rows = leaves_of_body(default.body) if default is not None else []
-    told: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
-    leaves = [{"pointer": pointer, "value": value} | told for pointer, value in rows]
+    details: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
+    leaves = [{"pointer": pointer, "value": value} | details for pointer, value in rows]
     return {"sections": sections_of(leaves), "chain": [], "chain_status": "none", "bases": [], "endpoints": []}
 
 
 def _required(sections: list[Section]) -> list[dict[str, Any]]:
     """List the attributes without which a message does not conform, by who says so: itself, its bases, the specification."""
-    found: dict[tuple[str, str | None], list[str]] = {}
+    results: dict[tuple[str, str | None], list[str]] = {}
     for row in (row for section in sections for row in section.rows if row.is_required):
         origin = row.part("required").origin
         declared_by = xid_of_resource(Xid(row.declared_by)) if row.declared_by and origin == "inherited" else None
-        found.setdefault((origin, declared_by), []).append(row.name)
+        results.setdefault((origin, declared_by), []).append(row.name)
     order = ("declared", "inherited", "inferred")
     return [
         {"origin": origin, "declared_by": declared_by, "names": names}
-        for (origin, declared_by), names in sorted(found.items(), key=lambda one: (order.index(one[0][0]), one[0][1] or ""))
+        for (origin, declared_by), names in sorted(results.items(), key=lambda one: (order.index(one[0][0]), one[0][1] or ""))
     ]
 
 
@@ -135,18 +135,18 @@ def _related(book: PageContext, registryid: RegistryId, xid: Xid, chain: list[di
     siblings: list[Xid] = []
     if bases:
         siblings = [one for one in extending(book.view, registryid, bases[0], _MOST_RELATED + 2) if one != xid]
-    told = {"children": [one for one in children if one != xid], "siblings": siblings}
+    details = {"children": [one for one in children if one != xid], "siblings": siblings}
     rows = [
         {"xid": one, "how": how, "family": book.overview.family(registryid, one)}
         for name, how in (("children", "extends this one"), ("siblings", "extends the same base"))
-        for one in told[name][:_MOST_RELATED]
+        for one in details[name][:_MOST_RELATED]
     ]
-    return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in told.values())}
+    return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in details.values())}
 
 
 def _through(book: PageContext, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
     """List the endpoints that carry messages that extend this one, at first or second hand: XID, and the first such message."""
-    found: dict[Xid, Xid] = {}
+    results: dict[Xid, Xid] = {}
     seen, left = {xid}, [xid]
     while left and len(seen) <= _MOST_RELATED:
         variants = [one for one in extending(book.view, registryid, left.pop(0), _MOST_RELATED) if one not in seen]
@@ -156,8 +156,8 @@ def _through(book: PageContext, registryid: RegistryId, xid: Xid) -> list[dict[s
             group = xid_of_group(variant)
             key = ("carrying", registryid, group)
             for endpoint in book.remember(key, partial(carrying, book.view, registryid, group), 200):
-                found.setdefault(endpoint.xid, variant)
-    return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(found.items())]
+                results.setdefault(endpoint.xid, variant)
+    return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(results.items())]
 
 
 def _schema(
@@ -174,10 +174,10 @@ def _schema(
     schema_xid = definition["schema_xid"] if definition else None
     if uri is None and schema_xid is None:
         return None
-    found = book.remember(("schema", registryid, schema_xid, uri), lambda: _version_of(book, registryid, schema_xid, uri), 200)
-    if found is None:
+    result = book.remember(("schema", registryid, schema_xid, uri), lambda: _version_of(book, registryid, schema_xid, uri), 200)
+    if result is None:
         return {"readable": None, "format": format_, "xid": None, "uri": uri or schema_xid, "versions": []}
-    version, versions = found
+    version, versions = result
     held = version.attributes
     format_ = format_ or held.get("format")
     text = readable(held["schema"], format_) if "schema" in held else None
@@ -199,9 +199,9 @@ def _version_of(
         schema = book.entity(registryid, place.schema)
         versions = book.view.versions(registryid, place.schema)
         default = None if schema is None else xid_of_version(place.schema, schema.attributes.get("defaultversionid"))
-        found = next((one for one in versions if one.xid == (place.version or default)), None)
-        if found is not None:
-            return found, [one.xid for one in versions]
+        result = next((one for one in versions if one.xid == (place.version or default)), None)
+        if result is not None:
+            return result, [one.xid for one in versions]
     return None
 
 
@@ -357,9 +357,9 @@ def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
     leaves: dict[tuple[str, str, str], list[tuple[str, dict[str, Any]]]] = {}
     for one in attributes:
         pointer = one["pointer"]
-        found = _DECLARATION.match(pointer)
-        if found is not None:
-            key, part = (found[1], found[2], pointer[: -len(found[3]) - 1]), found[3]
+        match = _DECLARATION.match(pointer)
+        if match is not None:
+            key, part = (match[1], match[2], pointer[: -len(match[3]) - 1]), match[3]
         else:
             first, _, rest = pointer[1:].partition("/")
             section = first if first in ("envelopemetadata", "protocoloptions") else "data" if first.startswith("data") else ""
@@ -373,16 +373,16 @@ def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
 
 
 def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> AttributeRow:
-    told: dict[str, DeclaredValue] = {}
+    details: dict[str, DeclaredValue] = {}
     for part, one in parts:
-        if part not in told or told[part].origin == _INFERRED:  # what is written comes before what is inferred
-            told[part] = DeclaredValue(shown(one["value"]), one["origin"])
+        if part not in details or details[part].origin == _INFERRED:  # what is written comes before what is inferred
+            details[part] = DeclaredValue(shown(one["value"]), one["origin"])
     said = [one for _, one in sorted(parts, key=lambda pair: _PARTS.index(pair[0])) if one["origin"] != _INFERRED]
     first = min(said, key=lambda one: one["depth"] if one["depth"] is not None else 10**6, default=None)
     readable = name.replace("~1", "/").replace("~0", "~")
     if first is None:
-        return AttributeRow(readable, pointer, told, _INFERRED, None, 0)
-    return AttributeRow(readable, pointer, told, first["origin"], first["declared_by"], first["depth"] or 0)
+        return AttributeRow(readable, pointer, details, _INFERRED, None, 0)
+    return AttributeRow(readable, pointer, details, first["origin"], first["declared_by"], first["depth"] or 0)
 
 
 def _place(row: AttributeRow) -> tuple[int, str]:

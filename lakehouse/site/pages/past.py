@@ -61,16 +61,16 @@ class State(NamedTuple):
 def history_of(book: PageContext, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[Told]:
     """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
     # Asked for by the page, and by the list of its comparisons.
-    found = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
-    first = found[0].snapshot_id if found else 0
+    results = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
+    first = results[0].snapshot_id if results else 0
     for base in bases:  # many messages share one: what is told of it is told once
         if base != xid:
             every = book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
-            found = found + [one for one in every if one.snapshot_id > first]
+            results = results + [one for one in every if one.snapshot_id > first]
     # A Version that came with its message is told with it.
-    came = {one.snapshot_id for one in found if one.op == "insert" and one.kind in ("message", "schema") and one.base is None}
-    told = [one for one in found if not (one.op == "insert" and one.kind.endswith("version") and one.snapshot_id in came)]
-    return sorted(told, key=lambda change: -change.snapshot_id)
+    came = {one.snapshot_id for one in results if one.op == "insert" and one.kind in ("message", "schema") and one.base is None}
+    details = [one for one in results if not (one.op == "insert" and one.kind.endswith("version") and one.snapshot_id in came)]
+    return sorted(details, key=lambda change: -change.snapshot_id)
 
 
 def _told(book: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None) -> list[Told]:
@@ -78,25 +78,25 @@ def _told(book: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None)
     rows = sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"]))[-_MOST_ROWS:]
     commits = {row["snapshot_id"]: book.commit_of(row["snapshot_id"]) for row in rows}
     bodies: dict[Xid, JsonText | None] = {}
-    found = []
+    results = []
     for row, change in zip(rows, history(rows, commits), strict=True):
         before, bodies[row["xid"]] = bodies.get(row["xid"]), row["body"] if row["op"] != "delete" else None
         lines = [cut(line, _MOST_LINE) for line in change.told()] if row["op"] != "insert" else []
         breaking = _breaking(registryid, row, before, bodies[row["xid"]])
-        found.append(
+        results.append(
             Told(
                 change.snapshot_id, commits[change.snapshot_id], row["kind"], row["xid"], row["op"], base, lines[:_MOST_LINES],
                 max(0, len(lines) - _MOST_LINES), change.document_uris, breaking,
             )
         )  # fmt: skip
-    return found
+    return results
 
 
 def _breaking(registryid: RegistryId, row: dict[str, Any], before: JsonText | None, after: JsonText | None) -> list[str]:
     if before is None or after is None:
         return []
-    found = declared_differences(registryid, row["kind"], row["xid"], before, after)
-    return list(dict.fromkeys(f"{one.pointer}: {one.told}" for one in found if one.class_ == "breaking"))[:3]
+    results = declared_differences(registryid, row["kind"], row["xid"], before, after)
+    return list(dict.fromkeys(f"{one.pointer}: {one.told}" for one in results if one.class_ == "breaking"))[:3]
 
 
 def declared_differences(
@@ -111,28 +111,30 @@ def declared_differences(
 def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:
     """List the states of an entity that can be compared: the last snapshots that changed it, and its Versions; newest first."""
     seen = dict.fromkeys(one.snapshot_id for one in changes if one.kind in ("version", "message", "schemaversion", "schema"))
-    found = [State(str(one), f"Snapshot {one}") for one in seen]
+    results = [State(str(one), f"Snapshot {one}") for one in seen]
     if len(versions) > 1:
         ids = [last_id(one.xid) for one in versions]
-        found += [State(f"v{written(one)}", f"Version {one}") for one in ids[-_MOST_STATES:]]
-    return found
+        results += [State(f"v{written(one)}", f"Version {one}") for one in ids[-_MOST_STATES:]]
+    return results
 
 
 def pairs_of(states: list[State]) -> list[tuple[State, State]]:
     """List the pairs of states that stand ready: earlier and later, of the newest snapshots and the last Versions."""
-    found: list[tuple[State, State]] = []
+    results: list[tuple[State, State]] = []
     for is_version in (False, True):
         some = [one for one in states if one.token.startswith("v") == is_version]
         some = some[-_MOST_STATES:] if is_version else some[:_MOST_STATES][::-1]
-        found += list(combinations(some, 2))
-    return found
+        results += list(combinations(some, 2))
+    return results
 
 
 def history_page(book: PageContext, entity: Entity) -> Page:
     """Make the page of the history of a message or schema: its last `_MOST_HISTORY` changes."""
-    found = history_of(book, entity.registryid, entity.xid, bases_of(book, entity))
+    results = history_of(book, entity.registryid, entity.xid, bases_of(book, entity))
     path = path_of(entity.registryid, entity.xid, "history")
-    return book.page("history.html", path, entity=entity, changes=found[:_MOST_HISTORY], more=max(0, len(found) - _MOST_HISTORY))
+    return book.page(
+        "history.html", path, entity=entity, changes=results[:_MOST_HISTORY], more=max(0, len(results) - _MOST_HISTORY)
+    )
 
 
 def bases_of(book: PageContext, entity: Entity) -> list[Xid]:
@@ -166,17 +168,17 @@ def comparison_page(book: PageContext, entity: Entity, before: str, after: str) 
         return None
     path = path_of(entity.registryid, entity.xid)
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
-    found: list[Difference] = []
+    results: list[Difference] = []
     if sides is not None:
-        found = differences(*({} if one is None else {key: one} for one in (sides.before, sides.after)))
+        results = differences(*({} if one is None else {key: one} for one in (sides.before, sides.after)))
     return book.page(
         "comparison.html",
         path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
         entity=entity,
         before=State(before, titles.get(before, "")),
         after=State(after, titles.get(after, "")),
-        found=found[:300],
-        more=max(0, len(found) - 300),
+        found=results[:300],
+        more=max(0, len(results) - 300),
         is_effective=sides is not None and sides.is_effective,
         states=states,
         pairs=pairs_of(states),
@@ -196,9 +198,9 @@ def _sides(book: PageContext, entity: Entity, before: str, after: str) -> _Sides
     """Give both states: in effect where both are of snapshots that have the message, else as declared."""
     tokens = (before, after)
     if entity.kind == "message" and all(one.isdigit() for one in tokens):
-        found = [_effective_at(book, entity, int(one)) for one in tokens]
-        if all(one is not None for one in found):
-            return _Sides(found[0], found[1], is_effective=True)
+        results = [_effective_at(book, entity, int(one)) for one in tokens]
+        if all(one is not None for one in results):
+            return _Sides(results[0], results[1], is_effective=True)
     (one, _), (other, _) = (_declared_at(book, entity, token) for token in tokens)
     return _Sides(one, other, is_effective=False)
 
@@ -229,8 +231,8 @@ def tokens_of(text: str) -> tuple[str, str] | None:
     """Read the tokens of a comparison in a path; two empty ones: none are named; None: it is no comparison."""
     if not text:
         return "", ""
-    before, found, after = text.partition(TO)
-    return (before, after) if found and before and after else None
+    before, result, after = text.partition(TO)
+    return (before, after) if result and before and after else None
 
 
 def ready_comparisons(path: str, changes: list[Told], versions: list[Entity]) -> list[str]:

@@ -205,9 +205,9 @@ def search_index(book: PageContext) -> Page:
     for row in rows:
         row[_WORDS] = sorted(place[at] for at in row[_WORDS])
     words = list(known)
-    told = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "words": [words[at] for at in order]}
+    details = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "words": [words[at] for at in order]}
     # `<` is written out, so that the text is harmless wherever it is put.
-    text = orjson.dumps(told | {"rows": rows}).replace(b"<", b"\\u003c")
+    text = orjson.dumps(details | {"rows": rows}).replace(b"<", b"\\u003c")
     return Page(INDEX, b"lakehouseIndex(" + text + b");\n", MEDIA_TYPES["js"])
 
 
@@ -220,22 +220,22 @@ def _words_in(held: Words) -> Iterator[str]:
 
 
 def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
-    for registryid, xid, kind, told in _entities(book):
-        labels = told.get("labels") if isinstance(told.get("labels"), dict) else {}
+    for registryid, xid, kind, details in _entities(book):
+        labels = details.get("labels") if isinstance(details.get("labels"), dict) else {}
         yield {
             "kind": kind,
             "registryid": registryid,
             "xid": xid,
             "path": path_of(registryid, xid),
             "id": last_id(xid),
-            "name": _text(told.get("name"))[:_MOST_TEXT],
-            "description": _text(told.get("description"))[:_MOST_TEXT],
-            "protocol": told.get("protocol_family") or "",
+            "name": _text(details.get("name"))[:_MOST_TEXT],
+            "description": _text(details.get("description"))[:_MOST_TEXT],
+            "protocol": details.get("protocol_family") or "",
             "group": xid.split("/")[2],
             "labels": [f"{name}={_text(value)}" for name, value in sorted((labels or {}).items())],
-            "words": told["words"],
-            "fields": told.get("payload_fields", []),
-            "names": told.get("declared", []),
+            "words": details["words"],
+            "fields": details.get("payload_fields", []),
+            "names": details.get("declared", []),
         }
     for registryid, uri in sorted(book.overview.documents):
         yield {
@@ -247,35 +247,35 @@ def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
 
 def _entities(book: PageContext) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]]]:
     for (registryid, xid), group in sorted(book.overview.groups.items()):
-        told = group.attributes
-        protocol = told.get("protocol")
+        details = group.attributes
+        protocol = details.get("protocol")
         family = protocol.partition("/")[0].upper() if isinstance(protocol, str) else ""
-        yield registryid, xid, group.kind, told | {"protocol_family": family, "words": words_of_body(xid, group.kind, told)}
+        yield registryid, xid, group.kind, details | {"protocol_family": family, "words": words_of_body(xid, group.kind, details)}
     for (registryid, group_xid), members in sorted(book.overview.members.items()):
         is_schema = group_xid.startswith("/schemagroups/")
         for xid in members:
-            told = _schema(book, registryid, xid) if is_schema else _message(book, registryid, xid)
-            yield registryid, xid, "schema" if is_schema else "message", told
+            details = _schema(book, registryid, xid) if is_schema else _message(book, registryid, xid)
+            yield registryid, xid, "schema" if is_schema else "message", details
 
 
 def _schema(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
     entity = book.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
     version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
-    told = version.attributes if version is not None else {}
-    shown = {name: told.get(name) or own.get(name) for name in ("name", "description", "labels")}
-    return shown | {"words": words_of_body(xid, "schema", told | own)}
+    details = version.attributes if version is not None else {}
+    shown = {name: details.get(name) or own.get(name) for name in ("name", "description", "labels")}
+    return shown | {"words": words_of_body(xid, "schema", details | own)}
 
 
 def _message(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
-    found = book.definition(registryid, xid)
-    if found is None:
+    result = book.definition(registryid, xid)
+    if result is None:
         entity = book.entity(registryid, xid)
         return ({} if entity is None else entity.attributes) | {"words": words_of_message(xid, None)}
-    row = [orjson.dumps(found[name]).decode() if isinstance(found[name], dict) else found[name] for name in EFFECTIVE]
-    fields = _payload_fields(book, registryid, found)
+    row = [orjson.dumps(result[name]).decode() if isinstance(result[name], dict) else result[name] for name in EFFECTIVE]
+    fields = _payload_fields(book, registryid, result)
     declared = declared_in(row[EFFECTIVE.index("attributes")])
-    return found | {"words": words_of_message(xid, row, fields), "payload_fields": fields, "declared": declared}
+    return result | {"words": words_of_message(xid, row, fields), "payload_fields": fields, "declared": declared}
 
 
 def _payload_fields(book: PageContext, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:

@@ -88,12 +88,12 @@ def _fields(one: Readable | None, other: Readable | None) -> list[Beside]:
 
 
 def _by_path(fields: list[Field]) -> dict[tuple[str, ...], Field]:
-    found: dict[tuple[str, ...], Field] = {}
+    results: dict[tuple[str, ...], Field] = {}
     within: list[str] = []
     for field in fields:
         within = [*within[: field.depth], field.name]
-        found.setdefault(tuple(within), field)
-    return found
+        results.setdefault(tuple(within), field)
+    return results
 
 
 def _text(field: Field) -> str:

@@ -55,11 +55,11 @@ def snapshot_page(book: PageContext, snapshot_id: int, number: int) -> Page | No
 
 
 def _row(change: ChangedRow) -> SnapshotRow:
-    found = []
+    results = []
     if change.op == "update" and change.before is not None:
-        found = declared_differences(change.registryid, change.kind, change.xid, change.before, change.body)
-    is_breaking = any(one.class_ == CLASSES[0] for one in found)
-    return SnapshotRow(change, found[:_MOST_TOLD], max(0, len(found) - _MOST_TOLD), is_breaking)
+        results = declared_differences(change.registryid, change.kind, change.xid, change.before, change.body)
+    is_breaking = any(one.class_ == CLASSES[0] for one in results)
+    return SnapshotRow(change, results[:_MOST_TOLD], max(0, len(results) - _MOST_TOLD), is_breaking)
 
 
 def _path(book: PageContext, snapshot_id: int) -> str | None:
@@ -73,9 +73,9 @@ def _path(book: PageContext, snapshot_id: int) -> str | None:
 def ready_pairs(book: PageContext) -> list[tuple[int, int]]:
     """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
     number = book.view.snapshot_id
-    found = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
-    found += [(one, other) for _, one, other in _presets(book)]
-    return list(dict.fromkeys(found))
+    results = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
+    results += [(one, other) for _, one, other in _presets(book)]
+    return list(dict.fromkeys(results))
 
 
 def compare_page(book: PageContext, before: str, after: str, number: int = 1) -> Page | None:
@@ -87,12 +87,12 @@ def compare_page(book: PageContext, before: str, after: str, number: int = 1) ->
         after: likewise.
         number: of the page, from 1.
     """
-    found: list[Difference] = []
+    results: list[Difference] = []
     problem, pair = "", None
     if before and after:
         try:
             pair = (book.view.resolve(before), book.view.resolve(after))
-            found = _gravest_first(_compared(book, *pair))
+            results = _gravest_first(_compared(book, *pair))
         except SnapshotNotFound as error:
             problem = str(error)
         except TooManyChanges:
@@ -101,14 +101,14 @@ def compare_page(book: PageContext, before: str, after: str, number: int = 1) ->
                 f"lakehouse diff {before} {after} does."
             )
     path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])) if pair else COMPARE
-    part = book.part(found, path, number)
+    part = book.part(results, path, number)
     if part is None:
         return None
-    counts: dict[str, int] = {name: sum(one.class_ == name for one in found) for name in CLASSES}
+    counts: dict[str, int] = {name: sum(one.class_ == name for one in results) for name in CLASSES}
     ready = [(one, other, path_of_comparison(COMPARE, str(one), str(other))) for one, other in ready_pairs(book)]
     entities = [(key, list(rows)) for key, rows in groupby(part.rows, lambda one: (one.registryid, one.xid))]
-    told: dict[str, Any] = {
-        "broken": broken_endpoints(book, found)[:_MOST_BROKEN],
+    details: dict[str, Any] = {
+        "broken": broken_endpoints(book, results)[:_MOST_BROKEN],
         "presets": [(title, path_of_comparison(COMPARE, str(one), str(other))) for title, one, other in _presets(book)],
         "part": part,
         "entities": entities,
@@ -117,7 +117,7 @@ def compare_page(book: PageContext, before: str, after: str, number: int = 1) ->
         "problem": problem,
         "ready": ready,
     }
-    return book.page("compare.html", part.at(number), before=before, after=after, **told)
+    return book.page("compare.html", part.at(number), before=before, after=after, **details)
 
 
 def _presets(book: PageContext) -> list[tuple[str, int, int]]:
@@ -126,13 +126,13 @@ def _presets(book: PageContext) -> list[tuple[str, int, int]]:
     upto = [one for one in book.overview.snapshots if one.snapshot_id <= number]
     if number < 2 or not upto:
         return []
-    found = [("last change", number - 1)]
+    results = [("last change", number - 1)]
     for days in (7, 30):
         before = [one.snapshot_id for one in upto if one.committed_at <= upto[-1].committed_at - timedelta(days=days)]
-        found += [(f"last {days} days", before[-1])] if before else []
+        results += [(f"last {days} days", before[-1])] if before else []
     labelled = [one for one in upto[:-1] if one.labels][::-1][:_MOST_LABELS]
-    found += [(f"since {label}", one.snapshot_id) for one in labelled for label in one.labels]
-    return [(title, one, number) for title, one in found]
+    results += [(f"since {label}", one.snapshot_id) for one in labelled for label in one.labels]
+    return [(title, one, number) for title, one in results]
 
 
 def feed(book: PageContext, only_breaking: bool) -> Page:
@@ -151,10 +151,10 @@ def _compared(book: PageContext, before: int, after: int) -> list[Difference]:
     return book.remember(("diff", before, after), lambda: diff_snapshots(book.model, before, after, MOST_CHANGED), 2)
 
 
-def _gravest_first(found: list[Difference]) -> list[Difference]:
+def _gravest_first(results: list[Difference]) -> list[Difference]:
     """Put the differences of each entity together; entities with the gravest ones come first, as in the list."""
     entities: dict[tuple[str, str], list[Difference]] = {}
-    for one in found:
+    for one in results:
         entities.setdefault((one.registryid, one.xid), []).append(one)
     return list(chain.from_iterable(entities.values()))
 

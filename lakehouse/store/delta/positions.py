@@ -43,9 +43,9 @@ class _Commit(NamedTuple):
     removes_files: bool
 
 
-def tell_commits(session: SparkSession, told: dict[str, Any]) -> None:
+def tell_commits(session: SparkSession, details: dict[str, Any]) -> None:
     """Set the user metadata of this session's commits."""
-    session.conf.set(_METADATA, json.dumps(told))
+    session.conf.set(_METADATA, json.dumps(details))
 
 
 def told_by_commits(spark: SparkSession, name: str) -> dict[str, Any]:
@@ -103,17 +103,17 @@ def _told(spark: SparkSession, name: str) -> Iterator[_Commit]:
         except ValueError:  # cut off: the table will be asked, and Delta then says so
             return
         infos = [action["commitInfo"] for action in actions if action.get("commitInfo")]
-        told = next((told for info in infos if (told := _own(info.get("userMetadata")))), {})
+        details = next((details for info in infos if (details := _own(info.get("userMetadata")))), {})
         millis = next((info["timestamp"] for info in infos if "timestamp" in info), None)
         made_at = None if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc)
         changes_rows = any(_changes_rows(action) for action in actions)
-        yield _Commit(_version(path), made_at, told, changes_rows, any("remove" in action for action in actions))
+        yield _Commit(_version(path), made_at, details, changes_rows, any("remove" in action for action in actions))
 
 
 def recorded_position(spark: SparkSession, name: str) -> int:
     """Return the snapshot up to which a table was written, by the user metadata of its commits; 0 if they have none."""
-    told = told_by_commits(spark, name)
-    return int(told["snapshot_id"]) if told.get("job") in _PROJECTING else 0
+    details = told_by_commits(spark, name)
+    return int(details["snapshot_id"]) if details.get("job") in _PROJECTING else 0
 
 
 def was_never_written(spark: SparkSession, name: str) -> bool:
@@ -215,12 +215,12 @@ def _version(path: str) -> int:
 def _own(user_metadata: Any) -> dict[str, Any]:
     """Read user metadata that this product wrote; nothing of what somebody else wrote."""
     try:
-        told = json.loads(user_metadata or "{}")
+        details = json.loads(user_metadata or "{}")
     except (ValueError, TypeError):
         return {}
-    if not isinstance(told, dict) or type(told.get("snapshot_id")) is not int:
+    if not isinstance(details, dict) or type(details.get("snapshot_id")) is not int:
         return {}
-    return told if told.get("job") in _PROJECTING or "command" in told else {}
+    return details if details.get("job") in _PROJECTING or "command" in details else {}
 
 
 def _changes_rows(action: dict[str, Any]) -> bool:

@@ -41,8 +41,8 @@ def table_property(spark: SparkSession, location: str, key: str) -> str | None:
     if newest is None:
         held = DeltaTable.forPath(spark, location).detail().select("properties").collect()[0][0]
         return None if key not in held else str(held[key])
-    found = newest.metadata().configuration().get(key)
-    return str(found.get()) if found.isDefined() else None
+    result = newest.metadata().configuration().get(key)
+    return str(result.get()) if result.isDefined() else None
 
 
 def table_bytes(spark: SparkSession, location: str) -> int:
@@ -50,8 +50,8 @@ def table_bytes(spark: SparkSession, location: str) -> int:
     newest = newest_version(spark, location)
     if newest is None:
         return int(DeltaTable.forPath(spark, location).detail().select("sizeInBytes").collect()[0][0])
-    told = newest.checksumOpt()  # `sizeInBytesIfKnown` computes all that is known of a version that this session committed
-    return int(told.get().tableSizeBytes() if told.isDefined() else newest.sizeInBytes())
+    details = newest.checksumOpt()  # `sizeInBytesIfKnown` computes all that is known of a version that this session committed
+    return int(details.get().tableSizeBytes() if details.isDefined() else newest.sizeInBytes())
 
 
 class Files(NamedTuple):
@@ -73,8 +73,8 @@ class Files(NamedTuple):
 
     def property(self, key: str) -> str | None:
         """Return a property of the table at this version."""
-        found = self.version.metadata().configuration().get(key)
-        return str(found.get()) if found.isDefined() else None
+        result = self.version.metadata().configuration().get(key)
+        return str(result.get()) if result.isDefined() else None
 
 
 def current_files(spark: SparkSession, location: str) -> Files | None:
@@ -87,11 +87,11 @@ def current_files(spark: SparkSession, location: str) -> Files | None:
     newest = newest_version(spark, location)
     if newest is None:
         return None
-    told = newest.checksumOpt()
-    if newest.protocol().minReaderVersion() > 1 or not told.isDefined() or not told.get().allFiles().isDefined():
+    details = newest.checksumOpt()
+    if newest.protocol().minReaderVersion() > 1 or not details.isDefined() or not details.get().allFiles().isDefined():
         return None
-    paths = [str(file.path()) for file in _members(told.get().allFiles().get())]
-    if not all(map(_PLAIN.fullmatch, paths)) or len(paths) != told.get().numFiles():
+    paths = [str(file.path()) for file in _members(details.get().allFiles().get())]
+    if not all(map(_PLAIN.fullmatch, paths)) or len(paths) != details.get().numFiles():
         return None
     columns = StructType.fromJson(json.loads(newest.schema().json()))
     return Files([f"{location}/{path}" for path in paths], columns, newest)
@@ -102,15 +102,17 @@ def last_transaction(spark: SparkSession, location: str, application: str) -> in
     newest = newest_version(spark, location)
     if newest is not None:
         return last_transaction_of(newest, application)
-    found = _actions(spark, location).filter(F.col("txn.appId") == application).agg(F.max("txn.version")).collect()[0][0]
-    return int(found or 0)
+    result = _actions(spark, location).filter(F.col("txn.appId") == application).agg(F.max("txn.version")).collect()[0][0]
+    return int(result or 0)
 
 
 def last_transaction_of(version: Any, application: str) -> int:
     """Return the last transaction of an application that a version of a table knows, as Delta's own object says."""
-    told = version.checksumOpt()
-    if told.isDefined() and told.get().setTransactions().isDefined():  # else Delta computes all that is known of the version
-        every = _members(told.get().setTransactions().get())
+    details = version.checksumOpt()
+    if (
+        details.isDefined() and details.get().setTransactions().isDefined()
+    ):  # else Delta computes all that is known of the version
+        every = _members(details.get().setTransactions().get())
         return next((int(one.version()) for one in every if one.appId() == application), 0)
     known = version.transactions().get(application)
     return int(known.get()) if known.isDefined() else 0
@@ -165,10 +167,10 @@ def _delta_log(spark: SparkSession, location: str) -> Any:
 def _members(sequence: Any) -> list[Any]:
     """Return the members of a sequence of Scala's."""
     left = sequence.iterator()
-    found = []
+    results = []
     while left.hasNext():
-        found.append(left.next())
-    return found
+        results.append(left.next())
+    return results
 
 
 def _actions(spark: SparkSession, location: str) -> DataFrame:
@@ -178,9 +180,9 @@ def _actions(spark: SparkSession, location: str) -> DataFrame:
     """
     folder = f"{location}/_delta_log"
     uris = [one.uri for one in filesystem_of(spark, folder).members(folder)]
-    parts = {uri: int(found[1]) for uri in uris if (found := _CHECKPOINT.search(uri))}
+    parts = {uri: int(match[1]) for uri in uris if (match := _CHECKPOINT.search(uri))}
     start = max(parts.values(), default=-1)
-    commits = [uri for uri in uris if (found := _COMMIT.search(uri)) and int(found[1]) > start]
+    commits = [uri for uri in uris if (match := _COMMIT.search(uri)) and int(match[1]) > start]
     of_file = F.regexp_extract(F.col("_metadata.file_path"), r"/(\d{20})\.[^/]*\z", 1).cast("bigint").alias("version")
     read = spark.createDataFrame([], f"{_ACTIONS}, version bigint")
     if commits:
@@ -193,7 +195,7 @@ def _actions(spark: SparkSession, location: str) -> DataFrame:
 _DELTA = "org.apache.spark.sql.delta"
 
 
-def append(session: SparkSession, version: Any, rows: DataFrame, application: str, number: int, told: str) -> None:
+def append(session: SparkSession, version: Any, rows: DataFrame, application: str, number: int, message: str) -> None:
     """Append rows to a table, as a transaction of an application.
 
     Where the table knows this transaction, or a later one of the application, it stays as it is, as with Delta's own writer.
@@ -204,7 +206,7 @@ def append(session: SparkSession, version: Any, rows: DataFrame, application: st
         rows: the table's columns.
         application: its name.
         number: of the transaction.
-        told: what the commit says of itself, as user metadata.
+        message: what the commit says of itself, as user metadata.
 
     Raises:
         Py4JJavaError: somebody else committed a transaction of the application meanwhile (`conflicts.is_conflict`).
@@ -213,7 +215,7 @@ def append(session: SparkSession, version: Any, rows: DataFrame, application: st
         return
     with _begun(session, version, application) as transaction:
         actions = transaction.writeFiles(rows._jdf)
-        transaction.commit(actions.appended(_known(session, application, number)), _write(session, "Append", told))
+        transaction.commit(actions.appended(_known(session, application, number)), _write(session, "Append", message))
 
 
 def rewrite(session: SparkSession, files: Files, rows: DataFrame, application: str, number: int) -> None:
@@ -258,11 +260,11 @@ def _known(session: SparkSession, application: str, number: int) -> Any:
     return java_class(session._jvm, f"{_DELTA}.actions.SetTransaction")(application, number, now)
 
 
-def _write(session: SparkSession, mode: str, told: str | None = None) -> Any:
+def _write(session: SparkSession, mode: str, message: str | None = None) -> Any:
     """Return what Delta's history shows of the commit."""
     jvm: Any = session._jvm
     option = java_class(jvm, "scala.Option")
-    parameters = [option.empty(), option.empty(), option.apply(told), *[option.empty()] * 5]
+    parameters = [option.empty(), option.empty(), option.apply(message), *[option.empty()] * 5]
     saved = getattr(java_class(jvm, "org.apache.spark.sql.SaveMode"), mode)
     return java_class(jvm, f"{_DELTA}.DeltaOperations$Write")(saved, *parameters)
 

@@ -99,7 +99,7 @@ def _made(spark: SparkSession, name: str, *values: Any) -> Any:
 
 def _objects(spark: SparkSession, *values: Any) -> Any:
     gateway: Any = spark.sparkContext._gateway
-    found = gateway.new_array(gateway.jvm.java.lang.Object, len(values))
+    result = gateway.new_array(gateway.jvm.java.lang.Object, len(values))
     for index, value in enumerate(values):
-        found[index] = value
-    return found
+        result[index] = value
+    return result

@@ -93,11 +93,11 @@ class HadoopFileSystem:
     def __init__(self, spark: SparkSession, location: str, *, checksums: bool = True) -> None:
         session: Any = spark
         self._jvm = session._jvm
-        found = self._path(location).getFileSystem(session._jsc.hadoopConfiguration())
+        result = self._path(location).getFileSystem(session._jsc.hadoopConfiguration())
         if not checksums:
             gateway = session.sparkContext._gateway
-            found = found.getRaw() if is_instance_of(gateway, found, "org.apache.hadoop.fs.LocalFileSystem") else found
-        self._fs = found
+            result = result.getRaw() if is_instance_of(gateway, result, "org.apache.hadoop.fs.LocalFileSystem") else result
+        self._fs = result
 
     @property
     def is_local(self) -> bool:
@@ -134,8 +134,8 @@ class HadoopFileSystem:
         path = self._path(location)
         if not self._fs.exists(path):
             return 0, 0
-        told = self._fs.getContentSummary(path)
-        return int(told.getFileCount()), int(told.getLength())
+        details = self._fs.getContentSummary(path)
+        return int(details.getFileCount()), int(details.getLength())
 
     def matches(self, glob: str, base: str, pattern: str) -> list[FileEntry]:
         """See `FileSystem`."""
@@ -221,8 +221,8 @@ class ArrowFileSystem:
 
     def entry(self, location: str) -> FileEntry | None:
         """See `FileSystem`."""
-        found = self._fs.get_file_info(self._path(location))
-        return None if found.type == fs.FileType.NotFound else self._entry(found)
+        result = self._fs.get_file_info(self._path(location))
+        return None if result.type == fs.FileType.NotFound else self._entry(result)
 
     def members(self, location: str) -> list[FileEntry]:
         """See `FileSystem`."""
@@ -249,11 +249,11 @@ class ArrowFileSystem:
 
     def remove(self, location: str) -> None:
         """See `FileSystem`."""
-        found = self.entry(location)
+        result = self.entry(location)
         with contextlib.suppress(FileNotFoundError):  # taken away meanwhile
-            if found is not None and found.is_folder:
+            if result is not None and result.is_folder:
                 self._fs.delete_dir(self._path(location))
-            elif found is not None:
+            elif result is not None:
                 self._fs.delete_file(self._path(location))
 
     def rename(self, source: str, target: str) -> bool:
@@ -284,8 +284,8 @@ class ArrowFileSystem:
             length -= len(piece)
 
     def _selected(self, location: str, *, recursive: bool) -> list[FileEntry]:
-        told = fs.FileSelector(self._path(location), allow_not_found=True, recursive=recursive)
-        return [self._entry(found) for found in self._fs.get_file_info(told)]
+        details = fs.FileSelector(self._path(location), allow_not_found=True, recursive=recursive)
+        return [self._entry(row) for row in self._fs.get_file_info(details)]
 
     def _path(self, location: str) -> str:
         return _parts(location)[1]
@@ -294,15 +294,15 @@ class ArrowFileSystem:
         path = path if path == "/" else path.rstrip("/")
         return f"file:{path}" if self.is_local else f"{self._scheme}://{path}"
 
-    def _entry(self, found: Any) -> FileEntry:
-        is_folder = found.type == fs.FileType.Directory
-        return FileEntry(self._uri(found.path), is_folder, 0 if is_folder else int(found.size), (found.mtime_ns or 0) / 1e9)
+    def _entry(self, result: Any) -> FileEntry:
+        is_folder = result.type == fs.FileType.Directory
+        return FileEntry(self._uri(result.path), is_folder, 0 if is_folder else int(result.size), (result.mtime_ns or 0) / 1e9)
 
 
 def _parts(location: str) -> tuple[str, str]:
     """Return the scheme of a location, and its path as Arrow has it: of an object store with the bucket."""
-    found = _URI.match(location)
-    if found is None or found[1] == "file":
-        path = location if found is None else found[2]
+    match = _URI.match(location)
+    if match is None or match[1] == "file":
+        path = location if match is None else match[2]
         return "file", re.sub(r"\A/+", "/", path)
-    return found[1], found[2].removeprefix("//")
+    return match[1], match[2].removeprefix("//")

@@ -83,7 +83,7 @@ def large_files(frame: DataFrame, most: int) -> list[str]:
         return sorted(uri for uri, file in files.items() if file is not None and file.size > most)
     plan: Any = frame
     leaves = plan._jdf.queryExecution().analyzed().collectLeaves()
-    found: set[str] = set()
+    results: set[str] = set()
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         if not leaf.getClass().getName().endswith("LogicalRelation"):
@@ -93,8 +93,8 @@ def large_files(frame: DataFrame, most: int) -> list[str]:
             continue
         location = relation.location()
         if location.getClass().getName().endswith("InMemoryFileIndex") and location.sizeInBytes() > most:
-            found |= {uri for uri, size in _listing(location) if size > most}
-    return sorted(found)
+            results |= {uri for uri, size in _listing(location) if size > most}
+    return sorted(results)
 
 
 def view_made_by(session: SparkSession, schema: str, name: str, key: str) -> tuple[str | None, str] | None:
@@ -102,9 +102,9 @@ def view_made_by(session: SparkSession, schema: str, name: str, key: str) -> tup
     if not uses_internals():
         if not session.catalog.tableExists(f"{schema}.{name}"):
             return None
-        told = session.sql(f"SHOW TBLPROPERTIES {schema}.{name}").collect()
+        details = session.sql(f"SHOW TBLPROPERTIES {schema}.{name}").collect()
         described = session.sql(f"DESCRIBE EXTENDED {schema}.{name}").collect()
-        made_by = next((str(row["value"]) for row in told if row["key"] == key), None)
+        made_by = next((str(row["value"]) for row in details if row["key"] == key), None)
         return made_by, next((str(row["data_type"]) for row in reversed(described) if row["col_name"] == "View Text"), "")
     classic: Any = session
     option = java_class(classic._jvm, "scala.Option")
@@ -112,8 +112,8 @@ def view_made_by(session: SparkSession, schema: str, name: str, key: str) -> tup
     catalog = classic._jsparkSession.sessionState().catalog()
     if not catalog.tableExists(identifier):
         return None
-    found = catalog.getTableMetadata(identifier)
-    made, text = found.properties().get(key), found.viewText()
+    result = catalog.getTableMetadata(identifier)
+    made, text = result.properties().get(key), result.viewText()
     return str(made.get()) if made.isDefined() else None, str(text.get()) if text.isDefined() else ""
 
 
