@@ -4,7 +4,7 @@ CREATE OR REPLACE VIEW fact_references (
   registryid COMMENT 'Registry: part of each key',
   message_xid COMMENT 'Message that refers, or whose Version does: dim_messages; NULL when another entity refers',
   source_xid COMMENT 'XID of the entity that refers',
-  relation COMMENT 'basemessage, xref, dataschemauri, dataschemaxid, messagegroups or willmessage',
+  relation COMMENT 'basemessage, xref, dataschemauri, dataschemaxid, messagegroups, willmessage or references (between schemas)',
   pointer COMMENT 'JSON Pointer to the reference within the entity in normal form',
   target COMMENT 'The reference',
   target_xid COMMENT 'XID that it means; NULL when it leads to another host',

@@ -343,7 +343,7 @@ FROM VALUES
   ('endpoint_options', 'view', 3, 'options', 'map<string,string>', 'Options of the protocol as text, after defaults and without those for other roles'),
   ('entity_references', 'view', 1, 'registryid', 'string', 'Registry that the entity belongs to'),
   ('entity_references', 'view', 2, 'source_xid', 'string', 'XID of the entity that refers; for a definition that of the Version'),
-  ('entity_references', 'view', 3, 'relation', 'string', 'basemessage, xref, dataschemauri, dataschemaxid, messagegroups or willmessage'),
+  ('entity_references', 'view', 3, 'relation', 'string', 'basemessage, xref, dataschemauri, dataschemaxid, messagegroups, willmessage or references (between schemas)'),
   ('entity_references', 'view', 4, 'pointer', 'string', 'JSON Pointer to the reference within the entity in normal form'),
   ('entity_references', 'view', 5, 'target', 'string', 'The reference as the normal form has it'),
   ('entity_references', 'view', 6, 'target_xid', 'string', 'XID that it means; NULL when it leads to another host'),

@@ -3,7 +3,7 @@
 CREATE OR REPLACE VIEW entity_references (
   registryid COMMENT 'Registry that the entity belongs to',
   source_xid COMMENT 'XID of the entity that refers; for a definition that of the Version',
-  relation COMMENT 'basemessage, xref, dataschemauri, dataschemaxid, messagegroups or willmessage',
+  relation COMMENT 'basemessage, xref, dataschemauri, dataschemaxid, messagegroups, willmessage or references (between schemas)',
   pointer COMMENT 'JSON Pointer to the reference within the entity in normal form',
   target COMMENT 'The reference as the normal form has it',
   target_xid COMMENT 'XID that it means; NULL when it leads to another host',
@@ -46,6 +46,16 @@ written AS (
   SELECT registryid, xid, 'xref', '/meta/xref', xref
   FROM schemas
   WHERE xref IS NOT NULL
+  UNION ALL
+  SELECT
+    registryid,
+    xid,
+    'references',
+    concat('/extensions/references/', pos, '/xid'),
+    get_json_object(reference, '$.xid')
+  FROM schemaversions
+  LATERAL VIEW posexplode(from_json(get_json_object(extensions, '$.references'), 'ARRAY<STRING>')) AS pos, reference
+  WHERE startswith(get_json_object(reference, '$.xid'), '/')
   UNION ALL
   SELECT registryid, xid, 'messagegroups', concat('/messagegroups/', pos), messagegroup
   FROM endpoints

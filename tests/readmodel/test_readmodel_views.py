@@ -125,7 +125,13 @@ def catalog_of(seed: int) -> dict[str, Any]:
         str(number): {"format": "JSONSchema/draft-07", "schema": {"title": f"{seed}", "required": required}}
         for number, required in enumerate(names, 1)
     }
+    here = [{"name": "a", "xid": f"/schemagroups/s/schemas/{to}"} for to in ("t/versions/1", "none", "a:b", "a:b:c")]
+    references = [*here, {"name": "no xid"}, {"xid": 7}, {"xid": None}, {"xid": "x"}, {"xid": {"a": "/b"}}, "text", None, 3]
+    other = {"format": "JSONSchema/draft-07", "schema": {}}
     held = {
+        "r": other | {"references": references},
+        "r2": other | {"references": {"xid": "/schemagroups/s/schemas/t"}, "n": 1},
+        "r3": other | {"references": "text"},
         "t": {"versions": versions},
         "u": {"format": "Avro/1.11.1", "schema": {"type": "int" if seed == 3 else "string"}},
         "a:b": {"versions": versions},

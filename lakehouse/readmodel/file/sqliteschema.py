@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 6  # a file of another format is made again
+FORMAT = 7  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -281,6 +281,9 @@ def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
             known = orjson.loads(body)
             if isinstance(known.get("xref"), str):
                 yield _edge("xref", _XREF, known["xref"])
+    elif kind == "schemaversion":
+        if '"references"' in body:
+            yield from _edges_of_schema(orjson.loads(body).get("extensions") or {})
     elif kind == "endpoint":
         yield from _edges_of_endpoint(orjson.loads(body))
 
@@ -291,6 +294,15 @@ def version_uri_of(kind: str, body: JsonText) -> str | None:
         return None
     uri = orjson.loads(body).get("version_uri")
     return uri if isinstance(uri, str) else None
+
+
+def _edges_of_schema(extensions: dict[str, Any]) -> Iterator[Edge]:
+    """Return the references to other schemas that came from a schema registry."""
+    references = extensions.get("references")
+    for position, reference in enumerate(references if isinstance(references, list) else ()):
+        xid = reference.get("xid") if isinstance(reference, dict) else None
+        if isinstance(xid, str) and xid.startswith("/"):
+            yield _edge("references", Pointer(f"/extensions/references/{position}/xid"), xid)
 
 
 def _edges_of_endpoint(known: dict[str, Any]) -> Iterator[Edge]:
