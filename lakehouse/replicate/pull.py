@@ -10,17 +10,15 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lakehouse.errors import SettingsError
 from lakehouse.faults import crash_point
-from lakehouse.readmodel.file.place import is_remote, location_of
 from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits
 from lakehouse.replicate.crawler import Unit, Walk
 from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
 from lakehouse.replicate.sourcedocuments import Screen
-from lakehouse.replicate.state import PeerState, is_held, open_state
+from lakehouse.replicate.state import PeerState, at_hand, is_held, open_state
 from lakehouse.settings import Settings
 from lakehouse.text.names import Xid
 
@@ -148,16 +146,16 @@ class Puller:
             filled = self.options.authority or self.options.source.url.rstrip("/")
             draft = DraftWalk(self.client, self.state, Screen(self.settings.authority, filled), self.report)
             units = draft.fetch(self.options.scope)
-            pattern = rf"{_quoted(draft.scope)}[^/?]+"
+            pattern = rf"{quoted_pattern(draft.scope)}[^/?]+"
         else:
             walk = Walk(self.client, self.state, Screen(self.settings.authority, self.options.authority), self.report)
             units = walk.fetch(self.options.scope)
-            snapshot, pattern = walk.reader.snapshot, _quoted(self.options.source.url)
+            snapshot, pattern = walk.reader.snapshot, quoted_pattern(self.options.source.url)
         loaded = self.state.loaded if self.state.commit else {}
         changed = [unit for unit in units if loaded.get(unit.uri) != unit.digest]
         vanished = sorted(set(self.state.loaded) - {unit.uri for unit in units})
         if len(changed) < len(units) or self.options.scope:  # the others are not there to be seen by the ingest
-            pattern = "|".join(_quoted(uri) for uri in [*(unit.uri for unit in changed), *vanished])
+            pattern = "|".join(quoted_pattern(uri) for uri in [*(unit.uri for unit in changed), *vanished])
         scope = rf"\A(?:{pattern})\z"
         same = {unit.uri for unit in units} - {unit.uri for unit in changed}
         refused = sorted(same.intersection(self.state.refused))
@@ -175,7 +173,7 @@ class Puller:
         from lakehouse.log.baseline import find_refused  # noqa: PLC0415
         from lakehouse.log.commits import read_head  # noqa: PLC0415
 
-        files = {unit.uri: self._at_hand(unit.file) for unit in fetched.changed if unit.file is not None}
+        files = {unit.uri: at_hand(self.settings, unit.file) for unit in fetched.changed if unit.file is not None}
         # A fetch that is forced may delete more than half; what is stale stays stale.
         policy = Policy(self.options.force, prune=True, on_conflict=self.settings.on_conflict)
         request = IngestRequest(policy, strict=self.options.strict, command="replicate pull")
@@ -191,18 +189,6 @@ class Puller:
             if unit.file is not None:
                 unit.file.unlink(missing_ok=True)
         return summary
-
-    def _at_hand(self, file: Path) -> str:
-        """Return a file where the executors can read it: below the warehouse."""
-        location = location_of(self.settings.warehouse)
-        if not is_remote(location):
-            return str(file)
-        from pyarrow import fs  # noqa: PLC0415
-
-        store, path = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", location))
-        target = f"{path}/_replicas/{file.parent.name}-{file.name}"
-        fs.copy_files(str(file), target, source_filesystem=fs.LocalFileSystem(), destination_filesystem=store)
-        return f"{location}/_replicas/{file.parent.name}-{file.name}"
 
     def close(self) -> None:
         """Close the connections."""
@@ -228,6 +214,6 @@ def pull_once(spark: SparkSession, settings: Settings, options: Pull, watcher: W
             puller.close()
 
 
-def _quoted(text: str) -> str:
+def quoted_pattern(text: str) -> str:
     """Quote a text for a regular expression of Java."""
     return re.sub(r"([^A-Za-z0-9])", r"\\\1", text)

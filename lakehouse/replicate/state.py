@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,3 +125,16 @@ def is_held(settings: Settings, commit: tuple[int, str]) -> bool:
     """Return whether the catalog still has the snapshot that a state was written after. Without Spark."""
     with open_model(settings) as model, model.at() as view:
         return view.head >= commit[0] and str(view.commit_of(commit[0])["digest"]) == commit[1]
+
+
+def at_hand(settings: Settings, file: Path) -> str:
+    """Return a file of a state where the executors can read it: below the warehouse."""
+    location = location_of(settings.warehouse)
+    if not is_remote(location):
+        return str(file)
+    from pyarrow import fs  # noqa: PLC0415
+
+    store, path = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", location))
+    target = f"{path}/_replicas/{file.parent.name}-{file.name}"
+    fs.copy_files(str(file), target, source_filesystem=fs.LocalFileSystem(), destination_filesystem=store)
+    return f"{location}/_replicas/{file.parent.name}-{file.name}"
