@@ -54,6 +54,14 @@ from lakehouse.readmodel.snapshotview import View
 from lakehouse.readmodel.violationlist import RuleFindings, find_violations, violations_by_rule, with_reasons
 from lakehouse.readmodel.wordsearch import Hit
 from lakehouse.readmodel.wordsearch import search as search_for
+from lakehouse.registries.registrysource import (
+    RegistryOptions,
+    fetch_registry,
+    is_registry,
+    load_registry,
+    read_registry_source,
+)
+from lakehouse.registries.subjectdocuments import Messages
 from lakehouse.render.onspark import render_table
 from lakehouse.render.rendering import RenderStyle
 from lakehouse.render.renderruns import families_of
@@ -512,12 +520,14 @@ class Catalog(CatalogUpkeep):
         dry_run: bool = False,
         label: str | None = None,
         dialect: str | None = None,
+        deleted: bool = False,
+        messages: Messages | None = None,
         watcher: Watcher | None = None,
     ) -> Summary:
         """Load documents, as `lakehouse ingest`.
 
         Args:
-            *sources: files, folders, globs, URIs.
+            *sources: files, folders, globs, URIs; or one schema registry.
             registry_from: 'document' or 'folder': name each document's registry after its path.
             prune: delete what its last document dropped.
             force: read unchanged documents again, take stale entities, prune more than half.
@@ -525,6 +535,8 @@ class Catalog(CatalogUpkeep):
             dry_run: return what would change, and change nothing.
             label: name of the snapshot.
             dialect: read all documents as of this dialect.
+            deleted: of a schema registry, load also what is soft-deleted.
+            messages: of a schema registry, make messages for subjects that are named after a 'topic' or a 'record'.
             watcher: receives the stages.
 
         Returns:
@@ -539,6 +551,11 @@ class Catalog(CatalogUpkeep):
         if label is not None:
             check_label(label)
         request = IngestRequest(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
+        if any(is_registry(source) for source in sources):
+            source = read_registry_source(*sources)
+            options = RegistryOptions(deleted, messages)
+            content = fetch_registry(source, self.settings, options, spark=self.spark if source.is_table else None)
+            return load_registry(self.spark, self.settings, source, content, options=options, request=request, watcher=watcher)
         return run_ingest(self.spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
 
     @as_method

@@ -34,7 +34,7 @@ PACKAGES = [
     "ingest",
     "query",
 ]
-PACKAGES += ["match", "render", "propose", "site", "agents", "serve", "replicate", "cli"]
+PACKAGES += ["match", "render", "propose", "site", "agents", "serve", "replicate", "registries", "cli"]
 ORDER = [*BASE, *PACKAGES[:-1], "catalog", "cli", "__main__"]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from importlib.resources import as_file, files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,17 +20,24 @@ from lakehouse.cli.console import (
     with_globals,
 )
 from lakehouse.cli.helping import command, complete_rule
-from lakehouse.cli.printing import log_stderr, printable, show_summary, show_table, show_validation
+from lakehouse.cli.printing import log_stderr, one_line, printable, show_summary, show_table, show_validation
 from lakehouse.dialects.tables import DIALECTS
+from lakehouse.extras import require
+
+if TYPE_CHECKING:
+    from lakehouse.ingest.pipeline import IngestRequest
+    from lakehouse.ingest.summary import Summary
 
 
 @command(
     "lakehouse ingest docs/ --label release-1",
     "lakehouse ingest docs/ --dry-run",
+    "lakehouse ingest confluent+https://registry.example/ --prune",
     sections={
         "What to load": ("registry_from", "dialect", "strict", "prune", "force"),
         "The commit": ("label", "dry_run", "exit_zero"),
         "Watching a folder": ("watch", "available_now", "every"),
+        "A schema registry": ("deleted", "messages"),
     },
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
@@ -58,13 +65,20 @@ from lakehouse.dialects.tables import DIALECTS
 @click.option("--watch", is_flag=True, help="Load what is new or changed in the folder SOURCE, until stopped.")
 @click.option("--available-now", is_flag=True, help="As --watch, but stop once everything is loaded.")
 @click.option("--every", type=click.IntRange(1), default=10, help="Seconds between two checks of a watched folder (default 10).")
+@click.option("--deleted", is_flag=True, help="Load also what is soft-deleted in the registry.")
+@click.option(
+    "--messages",
+    type=click.Choice(["topic", "record"]),
+    help="Make a message for each subject that is named after a topic (TOPIC-value), or after a record (TOPIC-RECORD, RECORD).",
+)
 @exit_zero_option
 @with_globals
 @click.pass_obj
 def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | None, **flags: Any) -> int:
     """Load documents into the catalog.
 
-    SOURCE is a file, a folder (its *.json, *.cereg, *.yaml and *.yml, gzipped or not), a glob, or a URI that Spark reads.
+    SOURCE is a file, a folder (its *.json, *.cereg, *.yaml and *.yml, gzipped or not), a glob, or a URI that Spark reads; or one
+    schema registry: confluent+https://HOST/, or confluent+file:PATH for its topic as it landed.
     Ingest is idempotent: unchanged documents create no commit. Entities (messages, groups, endpoints, schemas) that break
     a rule (severity error) are not loaded; `lakehouse violations` lists them. Exit code 3 if something was rejected.
     """
@@ -73,27 +87,62 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.expectations.gates import read_gates
     from lakehouse.ingest.pipeline import IngestRequest
     from lakehouse.ingest.pipeline import ingest as run_ingest
+    from lakehouse.registries import is_registry
 
     settings = context.settings
     read_gates(settings)  # they may not be understood
-    check_sources(context, sources)
+    has_registry = any(map(is_registry, sources))
+    if not has_registry and (flags["deleted"] or flags["messages"]):
+        raise click.UsageError("--deleted and --messages are for a SOURCE such as confluent+https://HOST/.")
+    check_sources(context, () if has_registry else sources)
     check_label_is_free(context, flags["label"])
     policy = Policy(flags["force"], flags["prune"], settings.on_conflict)
     request = IngestRequest(policy, flags["strict"], flags["dry_run"], flags["label"], flags["dialect"])
+    if has_registry:
+        return _ingest_registry(context, sources, registry_from, request, flags)
     if flags["watch"] or flags["available_now"]:
         return _watch(context, sources, registry_from, request, flags)
     with session(context, makes_catalog=True) as (spark, settings, watcher):
         summary = run_ingest(spark, settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
         if summary.snapshot_id is not None and not flags["dry_run"]:
             bring_read_model(context, settings, watcher, summary)
-    context.run.result = summary.as_json()
     for path, reason in summary.hidden:
         log_stderr(f"warning: not read: {path}: {reason}")
+    return _show(context, summary, flags)
+
+
+def _show(context: Context, summary: Summary, flags: dict[str, Any]) -> int:
+    """Print what an ingest did; return the exit code."""
+    context.run.result = summary.as_json()
     if context.as_json:
         click.echo(json.dumps(summary.as_json()))
     else:
         show_summary(summary.as_json())
     return REFUSED if summary.refused and not flags["exit_zero"] else 0
+
+
+def _ingest_registry(
+    context: Context, sources: tuple[str, ...], registry_from: str | None, request: IngestRequest, flags: dict[str, Any]
+) -> int:
+    from lakehouse.registries import RegistryOptions, fetch_registry, load_registry, read_registry_source
+
+    if registry_from or flags["dialect"] or flags["watch"] or flags["available_now"]:
+        raise click.UsageError("A schema registry is loaded without --registry-from, --dialect, --watch and --available-now.")
+    require("urllib3")
+    source = read_registry_source(*sources)
+    if source.address is not None and source.address.is_plain:
+        log_stderr("warning: user, password or token go over http for everybody on the way to read; use https.")
+    options = RegistryOptions(flags["deleted"], flags["messages"])
+    content = None if source.is_table else fetch_registry(source, context.settings, options)
+    with session(context, makes_catalog=True) as (spark, settings, watcher):
+        if content is None:
+            content = fetch_registry(source, settings, options, spark=spark)
+        summary = load_registry(spark, settings, source, content, options=options, request=request, watcher=watcher)
+        if summary.snapshot_id is not None and not flags["dry_run"]:
+            bring_read_model(context, settings, watcher, summary)
+    for remark in summary.remarks:
+        log_stderr(one_line(f"warning: {remark}"))
+    return _show(context, summary, flags)
 
 
 def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None, request: Any, flags: dict[str, Any]) -> int:

@@ -35,6 +35,7 @@ class Summary:
     hidden: list[Hidden] = field(default_factory=list)
     changes: list[dict[str, str]] | None = None
     dialects: dict[str, int] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def refused(self) -> bool:
@@ -55,6 +56,7 @@ class Summary:
             "entities": self.entities,
             "violations": self.violations,
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
+            **({"remarks": self.remarks} if self.remarks else {}),
             **({} if self.changes is None else {"dry_run": True, "changes": self.changes}),
         }
 

@@ -1,0 +1,373 @@
+"""Subjects of a schema registry become xRegistry documents, one for each subject: plain Python without I/O.
+
+A context is a schemagroup, a subject a schema, a version a Version whose ancestor is the version before it. A document holds one
+subject, so that a subject that did not change costs no reading at the next ingest. Ids and GUIDs become labels, by which `match`
+finds the schema that a payload was written with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from lakehouse.compatibility.limits import Malformed, Unreadable
+from lakehouse.compatibility.protoschemas import ProtoFile
+from lakehouse.dialects.draft.conversions import rows, schema_format
+from lakehouse.dialects.schemadocuments import document_of
+from lakehouse.text.jsontext import text_at
+from lakehouse.text.names import Xid
+from lakehouse.text.xid import ID, xid_of, xid_of_version
+
+Json = dict[str, Any]
+Messages = Literal["topic", "record"]
+DEFAULT_GROUP = "default"
+RECORDS_GROUP = "records"  # messages of records that are in no topic by their subject
+DEFAULT_LEVEL = "BACKWARD"  # of a registry that nobody configured
+GLOBAL = ""  # the registry itself, among levels and modes
+_AVRO, _JSON, _PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+_CONTEXT = re.compile(r":\.([^:]*):(.*)", re.DOTALL)
+_LEVELS = frozenset({"BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"})
+_READ_ONLY = frozenset({"READONLY", "READONLY_OVERRIDE"})
+_SYNTAX = re.compile(r"^\s*(?:syntax|edition)\s*=\s*[\"'](?:proto)?(\d+)[\"']", re.MULTILINE)
+_NO_ID = re.compile(r"[^A-Za-z0-9_.\-:@]")
+_BAD_START = re.compile(r"\A(?=[^A-Za-z0-9_])")
+_MOST_OF_ID = 128
+_DIGITS_OF_HASH = 12
+
+
+class SubjectVersion(NamedTuple):
+    """A version of a subject.
+
+    Attributes:
+        subject: with its context: `:.context:name`; without one in the default context.
+        version: its number.
+        schema: its text.
+        kind: AVRO, JSON or PROTOBUF; another one is kept as the format.
+        id, guid: of the schema; None: the registry gives none.
+        references: as the registry has them: name, subject, version.
+        metadata, ruleset: as the registry has them.
+        is_deleted: it was deleted, and not for good.
+    """
+
+    subject: str
+    version: int
+    schema: str
+    kind: str = _AVRO
+    id: int | None = None
+    guid: str | None = None
+    references: list[Json] = []  # noqa: RUF012  of a tuple, never changed
+    metadata: Json = {}  # noqa: RUF012
+    ruleset: Json = {}  # noqa: RUF012
+    is_deleted: bool = False
+
+
+@dataclass
+class RegistryContent:
+    """What a schema registry holds.
+
+    Attributes:
+        versions: of all subjects; each pair of subject and number once.
+        levels, modes: compatibility levels and modes by subject, by context (`:.context:`), and of all (`GLOBAL`).
+    """
+
+    versions: list[SubjectVersion] = field(default_factory=list)
+    levels: dict[str, str] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+
+
+class SubjectRemark(NamedTuple):
+    """What is wrong with a version of a subject, which is loaded nevertheless."""
+
+    subject: str
+    version: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} version {self.version}: {self.text}"
+
+
+class SubjectDocument(NamedTuple):
+    """The document of a subject."""
+
+    subject: str
+    value: Json
+
+
+def version_of(value: Any) -> SubjectVersion:
+    """Read a version as the API and the topic write it.
+
+    Raises:
+        ValueError: it is none; the message says what is missing.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("a version of a schema is a JSON object")
+    for name, kind in (("subject", str), ("version", int), ("schema", str)):
+        if not isinstance(value.get(name), kind):
+            raise ValueError(f"`{name}` of a version of a schema is missing, or no {'number' if kind is int else 'text'}")
+    number = value.get("id")
+    references = value.get("references")
+    return SubjectVersion(
+        value["subject"],
+        value["version"],
+        value["schema"],
+        (text_at(value, "schemaType") or _AVRO).upper(),
+        number if isinstance(number, int) else None,
+        text_at(value, "guid"),
+        [one for one in references if isinstance(one, dict)] if isinstance(references, list) else [],
+        _object(value.get("metadata")),
+        _object(value.get("ruleSet")),
+        value.get("deleted") is True,
+    )
+
+
+def context_of(subject: str) -> tuple[str, str]:
+    """Return the context of a subject (empty: the default one), and its name there."""
+    parts = _CONTEXT.fullmatch(subject)
+    return (parts[1], parts[2]) if parts else ("", subject)
+
+
+class SubjectMapping:
+    """Maps the content of one registry.
+
+    Args:
+        content: of the registry.
+        keep_deleted: make Versions of what was soft-deleted, too.
+        messages: `topic` makes a message for each subject `TOPIC-value`, `record` for each `TOPIC-RECORD` and `RECORD`.
+    """
+
+    def __init__(self, content: RegistryContent, *, keep_deleted: bool = False, messages: Messages | None = None) -> None:
+        self._levels, self._modes, self._messages = content.levels, content.modes, messages
+        self._subjects: dict[str, list[SubjectVersion]] = defaultdict(list)
+        for one in sorted(content.versions, key=lambda one: (one.subject, one.version)):
+            if keep_deleted or not one.is_deleted:
+                self._subjects[one.subject].append(one)
+        contexts = sorted({context_of(subject)[0] for subject in self._subjects})
+        self._groups = _distinct((context, context or DEFAULT_GROUP) for context in contexts)
+        # Ids of registries grow: what is first keeps its name when another subject comes that differs in letter case only.
+        age = {subject: (min(one.id or 0 for one in versions), subject) for subject, versions in self._subjects.items()}
+        self._schemas: dict[str, str] = {}
+        for context in contexts:
+            own = [subject for subject in self._subjects if context_of(subject)[0] == context]
+            self._schemas |= _distinct((subject, context_of(subject)[1]) for subject in sorted(own, key=age.__getitem__))
+
+    def documents(self) -> Iterator[SubjectDocument]:
+        """Yield the document of each subject, in the order of their names."""
+        for subject, versions in self._subjects.items():
+            group, schema = self._groups[context_of(subject)[0]], self._schemas[subject]
+            written_group: Json = {"schemagroupid": group}
+            if context_of(subject)[0] not in ("", group):
+                written_group["name"] = context_of(subject)[0]
+            value: Json = {"specversion": "1.0-rc2"}
+            value["schemagroups"] = {group: written_group | {"schemas": {schema: self._schema(schema, versions)}}}
+            value |= self._message(subject, versions)
+            yield SubjectDocument(subject, value)
+
+    def remarks(self) -> list[SubjectRemark]:
+        """Return what is wrong with versions: an id that two schemas have, references that lead nowhere or in a circle."""
+        found = [*self._ids_twice()]
+        edges = {(one.subject, one.version): self._targets(one) for versions in self._subjects.values() for one in versions}
+        for (subject, version), targets in edges.items():
+            for target in targets:
+                if target not in edges:
+                    text = f"it refers to {target[0]} version {target[1]}, which is not loaded"
+                    found.append(SubjectRemark(subject, version, text))
+        for circle in _circles(edges):
+            path = " → ".join(f"{subject} version {version}" for subject, version in [*circle[1:], circle[0]])
+            found.append(SubjectRemark(*circle[0], f"its references lead back to itself: {path}"))
+        return sorted(found)
+
+    def _ids_twice(self) -> Iterator[SubjectRemark]:
+        first: dict[tuple[str, int], SubjectVersion] = {}
+        for versions in self._subjects.values():
+            for one in versions:
+                if one.id is None:
+                    continue
+                other = first.setdefault((context_of(one.subject)[0], one.id), one)
+                if (other.schema, other.kind) != (one.schema, one.kind):
+                    text = f"its id {one.id} is that of another schema, too: {other.subject} version {other.version}"
+                    yield SubjectRemark(one.subject, one.version, text)
+
+    def _xid(self, subject: str) -> Xid:
+        """Return the XID of the schema of a subject; of one that is not loaded, that which it would have alone."""
+        context, name = context_of(subject)
+        group = self._groups.get(context) or _id(context or DEFAULT_GROUP)
+        return xid_of("schemagroups", group, "schemas", self._schemas.get(subject) or _id(name))
+
+    def _schema(self, schemaid: str, versions: list[SubjectVersion]) -> Json:
+        living = [one for one in versions if not one.is_deleted]
+        meta: Json = {"schemaid": schemaid}
+        level = self._setting(self._levels, versions[0].subject) or DEFAULT_LEVEL
+        if level.upper() in _LEVELS:
+            meta["compatibility"] = level.lower()
+        if (self._setting(self._modes, versions[0].subject) or "").upper() in _READ_ONLY:
+            meta["readonly"] = True
+        if not living:
+            meta["deprecated"] = {}
+        elif living[-1] is not versions[-1]:
+            meta |= {"defaultversionid": str(living[-1].version), "defaultversionsticky": True}
+        written: Json = {}
+        before: SubjectVersion | None = None  # of a living one the last living one: what was deleted need not be compatible
+        newest: SubjectVersion | None = None
+        for one in versions:
+            ancestor = (newest if one.is_deleted else before) or one
+            written[str(one.version)] = self._version(schemaid, one, ancestor.version)
+            newest, before = one, before if one.is_deleted else one
+        return {"schemaid": schemaid, "meta": meta, "versions": written}
+
+    def _version(self, schemaid: str, one: SubjectVersion, ancestor: int) -> Json:
+        written: Json = {"schemaid": schemaid, "versionid": str(one.version), "ancestorid": str(ancestor)}
+        name = context_of(one.subject)[1]
+        if name not in ("", schemaid):
+            written["name"] = name
+        if labels := _labels(one):
+            written["labels"] = labels
+        written |= {"format": _format(one), "schema": _document(one)}
+        if one.references:
+            written["references"] = [self._reference(one, reference) for reference in one.references]
+        if one.ruleset:
+            written["ruleset"] = one.ruleset
+        if others := {name: value for name, value in one.metadata.items() if name != "properties" and value}:
+            written["metadata"] = others
+        return written
+
+    def _reference(self, one: SubjectVersion, reference: Json) -> Json:
+        """Return a reference with the XID that it leads to."""
+        target = _target(one, reference)
+        return reference if target is None else reference | {"xid": xid_of_version(self._xid(target[0]), str(target[1]))}
+
+    def _targets(self, one: SubjectVersion) -> list[tuple[str, int]]:
+        return [target for reference in one.references if (target := _target(one, reference)) is not None]
+
+    def _setting(self, settings: dict[str, str], subject: str) -> str | None:
+        """Return what is set for a subject, else for its context, else for all."""
+        context = context_of(subject)[0]
+        names = (subject, *([f":.{context}:"] if context else []), GLOBAL)
+        return next((settings[name] for name in names if name in settings), None)
+
+    def _message(self, subject: str, versions: list[SubjectVersion]) -> Json:
+        """Return the message of a subject, in its group; empty: it makes none."""
+        context, name = context_of(subject)
+        prefix = f":.{context}:" if context else ""
+        newest = next((one for one in reversed(versions) if not one.is_deleted), versions[-1])
+        if self._messages == "topic" and name.endswith("-value"):
+            topic: str | None = name.removesuffix("-value")
+            record = topic
+        elif self._messages == "record" and (full := _record_name(newest)) and (name == full or name.endswith(f"-{full}")):
+            topic, record = name.removesuffix(full).removesuffix("-") or None, full
+        else:
+            return {}
+        group, message = _id(topic or RECORDS_GROUP), _id(record or RECORDS_GROUP)
+        written: Json = {"messageid": message}
+        if topic:
+            written |= {"protocol": "KAFKA", "protocoloptions": {"topic": {"value": topic}}}
+        if (key := f"{prefix}{topic}-key") in self._schemas:
+            written["labels"] = {"confluent.key": self._xid(key)}
+        written |= {"dataschemaformat": _format(newest), "dataschemaxid": self._xid(subject)}
+        return {"messagegroups": {group: {"messagegroupid": group, "messages": {message: written}}}}
+
+
+def _target(one: SubjectVersion, reference: Json) -> tuple[str, int] | None:
+    """Return subject and number that a reference leads to: in its own context, unless it names one; None: it names no version."""
+    subject, version = reference.get("subject"), reference.get("version")
+    if not isinstance(subject, str) or not isinstance(version, int):
+        return None
+    context = context_of(one.subject)[0]
+    return (f":.{context}:{subject}" if context and not _CONTEXT.fullmatch(subject) else subject), version
+
+
+def _circles(edges: dict[tuple[str, int], list[tuple[str, int]]]) -> Iterator[list[tuple[str, int]]]:
+    """Yield each circle of references once, beginning with its first version; without recursion, however long it is."""
+    done: set[tuple[str, int]] = set()
+    for start in sorted(edges):
+        if start in done:
+            continue
+        path = {start: iter(edges[start])}  # in the order in which it leads on
+        while path:
+            last = next(reversed(path))
+            target = next((one for one in path[last] if one in edges and one not in done), None)
+            if target is None:
+                done.add(last)
+                del path[last]
+            elif target in path:
+                circle = [*path][[*path].index(target) :]
+                least = circle.index(min(circle))
+                yield circle[least:] + circle[:least]
+            else:
+                path[target] = iter(edges[target])
+
+
+def _labels(one: SubjectVersion) -> dict[str, str]:
+    sensitive = one.metadata.get("sensitive")
+    hidden = set(map(str, sensitive)) if isinstance(sensitive, list) else set()
+    properties = _object(one.metadata.get("properties"))
+    labels = {name: value for name, value in properties.items() if isinstance(value, str) and name not in hidden}
+    labels |= {} if one.id is None else {"confluent.id": str(one.id)}
+    labels |= {} if one.guid is None else {"confluent.guid": one.guid.lower()}
+    return labels | ({"confluent.deleted": "true"} if one.is_deleted else {})
+
+
+def _format(one: SubjectVersion) -> str:
+    """Return the format; that of a Protobuf schema is in its text, and proto2 where it is not."""
+    if one.kind == _PROTOBUF:
+        syntax = _SYNTAX.search(one.schema)
+        return f"Protobuf/{syntax[1] if syntax else '2'}"
+    return schema_format(_kinds(), one.kind, _document(one))
+
+
+@cache
+def _kinds() -> dict[str, dict[str, str]]:
+    return {row["format"].upper(): row for row in rows("schematype")}
+
+
+def _document(one: SubjectVersion) -> Any:
+    """Return the schema in normal form; one that does not parse is its text, of which rule COMP-003 reports it."""
+    document = document_of(one.schema.encode("utf-8", "surrogatepass"), "text/plain" if one.kind == _PROTOBUF else None)
+    return one.schema if document is None else document
+
+
+def _record_name(one: SubjectVersion) -> str | None:
+    """Return the full name of a record; None: the schema is of none."""
+    if one.kind == _PROTOBUF:
+        try:
+            return ProtoFile(one.schema).first or None
+        except (Malformed, Unreadable):
+            return None
+    document = _document(one)
+    if not isinstance(document, dict):
+        return None
+    if one.kind == _JSON:
+        return text_at(document, "title")
+    name, namespace = text_at(document, "name"), text_at(document, "namespace")
+    return f"{namespace}.{name}" if name and namespace and "." not in name else name
+
+
+def _distinct(named: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return an id for each name, different in more than letter case (MSG-037): the first that wants an id gets it."""
+    ids: dict[str, str] = {}
+    taken: set[str] = set()
+    for key, text in named:
+        wanted = _id(text)
+        ids[key] = wanted if wanted.lower() not in taken else _hashed(wanted, text)
+        taken.add(ids[key].lower())
+    return ids
+
+
+def _id(text: str) -> str:
+    """Return a name as an id: what an id may not have is `~` and two hexadecimal digits for each byte."""
+    escaped = _NO_ID.sub(lambda mark: "".join(f"~{byte:02X}" for byte in mark[0].encode("utf-8", "surrogatepass")), text)
+    escaped = _BAD_START.sub("_", escaped)
+    return escaped if ID.match(escaped) else _hashed(escaped, text)
+
+
+def _hashed(escaped: str, text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS_OF_HASH]
+    return f"{escaped[: _MOST_OF_ID - _DIGITS_OF_HASH - 1]}~{digest}"
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
