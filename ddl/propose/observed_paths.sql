@@ -1,5 +1,5 @@
--- observed_paths: What `lakehouse propose` counted of events that no definition describes.
--- Grain: one row per source, kind, path, JSON type and day, and per micro-batch of a stream; rows of one key add up.
+-- observed_paths: What `lakehouse propose` counted of events that no definition describes, or that break their schema.
+-- Grain: one row per source, kind, broken schema, path, JSON type and day, and per micro-batch of a stream; rows of one key add up.
 -- Retention: kept until its source is counted again.
 CREATE TABLE IF NOT EXISTS observed_paths (
   source STRING COMMENT 'What was read, as an absolute location or the name of a table; of a stream, its identity',
@@ -16,10 +16,11 @@ CREATE TABLE IF NOT EXISTS observed_paths (
   longest BIGINT COMMENT 'Greatest length',
   formats ARRAY<STRING> COMMENT 'Formats of JSON Schema that all texts have; NULL: there was no text',
   compared BIGINT COMMENT 'Events of the sample whose texts were compared',
-  equals MAP<STRING, BIGINT> COMMENT 'Paths that held the same text in the sample, and how often'
+  equals MAP<STRING, BIGINT> COMMENT 'Paths that held the same text in the sample, and how often',
+  breaks STRING COMMENT 'Registry and XID of the schema that the payloads break; NULL: no definition describes the events'
 )
 USING DELTA
-COMMENT 'What `lakehouse propose` counted of events that no definition describes'
+COMMENT 'What `lakehouse propose` counted of events that no definition describes, or that break their schema'
 TBLPROPERTIES (
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false'

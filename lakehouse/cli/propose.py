@@ -117,5 +117,11 @@ def _show(context: Context, summary: dict[str, Any]) -> None:
     click.echo(f"Events: {counts}.")
     if summary["kinds"]:
         show_table(["kind", "events", "group"], [[one["kind"], f"{one['events']:,}", one["group"]] for one in summary["kinds"]])
+    if summary["schemas"]:
+        rows = [
+            [f"{one['registryid']}{one['comparedwith']}", f"{one['events']:,}", one["versionid"] or ""]
+            for one in summary["schemas"]
+        ]
+        show_table(["schema that events break", "events", "proposed"], rows)
     for file in summary["files"]:
         click.echo(f"written: {file}")

@@ -64,23 +64,25 @@ class Observed:
         counts: by path and JSON type.
         days: for each path and type the days on which it was seen, sorted; empty texts are days that nobody knows.
         by_day: the counts of each day.
+        breaks: what the payloads break, as `BrokenSchema` writes it; empty: no definition describes the events.
     """
 
     kind: str
     counts: Counts = field(default_factory=dict)
     days: dict[PathType, list[str]] = field(default_factory=dict)
     by_day: dict[str, Counts] = field(default_factory=dict)
+    breaks: str = ""
 
     @classmethod
-    def of(cls, kind: str, by_day: Mapping[str, Counts]) -> Observed:
+    def of(cls, kind: str, by_day: Mapping[str, Counts], breaks: str = "") -> Observed:
         """Add up days, and fold what are maps."""
-        observed = cls(kind, by_day={day: by_day[day] for day in sorted(by_day)})
+        observed = cls(kind, by_day={day: by_day[day] for day in sorted(by_day)}, breaks=breaks)
         for day, counts in observed.by_day.items():
             for key, one in counts.items():
                 observed.counts.setdefault(key, PathCounts()).add(one)
                 observed.days.setdefault(key, []).append(day)
         settled = settle(observed.counts)
-        return observed if settled is observed.counts else cls(kind, settled, observed.days, observed.by_day)
+        return observed if settled is observed.counts else cls(kind, settled, observed.days, observed.by_day, breaks)
 
     @property
     def members(self) -> dict[str, list[str]]:

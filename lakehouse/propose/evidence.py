@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.pathcounts import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
 from lakehouse.propose.payloadschema import examples_of
-from lakehouse.propose.proposals import ProposedKind
+from lakehouse.propose.proposals import ProposedGroup, ProposedKind
+from lakehouse.propose.widenedversions import WidenedVersion
 
 _LONGEST = 80
 _MARKS = re.compile(r"[\\`*_{}\[\]<>()#+!|~]")
 _BLANKS = re.compile(r"\s+")
 
 
-def evidence_page(group: str, kinds: Iterable[ProposedKind], thresholds: Thresholds) -> str:
+def evidence_page(name: str, group: ProposedGroup, thresholds: Thresholds) -> str:
     """Return the page of a group."""
     lines = [
-        f"# Proposed: {_plain(group)}",
+        f"# Proposed: {_plain(name)}",
         "",
         "Proposed from events; review before you publish. An attribute is required if all of at least "
         f"{thresholds.required_events:,} objects on at least {thresholds.required_days} days had it.",
     ]
-    for kind in kinds:
+    for kind in group.kinds:
         lines += ["", f"## {_plain(kind.observed.kind)}", "", _summary(kind), ""]
         lines += ["| attribute | type | seen | required | value or examples |", "|---|---|---|---|---|"]
         lines += _rows(kind, thresholds)
         lines += [f"\nNot declared, too rare: {_plain(path)} ({times:,})." for path, times in kind.payload.outliers.items()]
+    for one in group.widened:
+        lines += ["", *_widened(one)]
     return "\n".join(lines) + "\n"
+
+
+def _widened(one: WidenedVersion) -> Iterator[str]:
+    """Yield the lines about a schema that events break: each difference, and whom it breaks."""
+    yield f"## Schema {_plain(one.broken.schema_xid)}, Version {_plain(one.versionid)}\n"
+    kinds = ", ".join(_plain(observed.kind) for observed in one.observed)
+    yield f"{one.events:,} events break {_plain(one.broken.xid)} of {_plain(one.broken.registryid)}: {kinds}.\n"
+    if one.is_changed:
+        yield "| member | difference | judgement | why |"
+        yield "|---|---|---|---|"
+    else:
+        yield "No new Version is proposed."
+    for difference in one.judgement.differences:
+        cells = (difference.pointer or "the whole", difference.what, difference.breaks.worst_word, difference.reason)
+        yield f"| {' | '.join(map(_text, cells))} |"
+    for left in one.widened.undecided:
+        yield f"\nCounts do not show whether events break this: {_plain(left)}."
 
 
 def share(part: int, whole: int) -> str:
@@ -84,6 +104,10 @@ def _values(kind: ProposedKind, path: str, thresholds: Thresholds) -> str:
 
 def _plain(text: str) -> str:
     """Return a text of events as Markdown that shows it, and is nothing else: one line, cut, marks escaped."""
+    return _text(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
+
+
+def _text(text: str) -> str:
+    """Return a text as one line of Markdown that shows it."""
     short = _BLANKS.sub(" ", text)
-    short = short if len(short) <= _LONGEST else f"{short[: _LONGEST - 1]}…"
     return _MARKS.sub(lambda found: f"\\{found[0]}", short).replace("&", "&amp;").replace("\\<", "&lt;")

@@ -166,7 +166,7 @@ _PATTERNS = {
     "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
     "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
 }
-_HAS: dict[str, Callable[[str], object]] = {
+FORMATS: dict[str, Callable[[str], object]] = {
     "date-time": is_timestamp,
     **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
 }
@@ -179,11 +179,11 @@ def formats_of(texts: Iterable[str], among: Iterable[str] | None = None) -> froz
         texts: at least one.
         among: formats that are still possible; None: all.
     """
-    possible = list(_HAS if among is None else among)
+    possible = list(FORMATS if among is None else among)
     for text in texts:
         if not possible:
             break
-        possible = [name for name in possible if _HAS[name](text)]
+        possible = [name for name in possible if FORMATS[name](text)]
     return frozenset(possible)
 
 

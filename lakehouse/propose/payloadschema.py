@@ -37,7 +37,7 @@ class PayloadSchema:
 
 def payload_schema(observed: Observed, thresholds: Thresholds) -> PayloadSchema:
     """Decide the schema of a kind's payload."""
-    decision = _Decision(observed, thresholds)
+    decision = SchemaDecision(observed, thresholds)
     if not observed.types(DATA) or "binary" in observed.types(DATA):
         return PayloadSchema(None)
     schema = decision.at(DATA)
@@ -52,7 +52,7 @@ def examples_of(counts: PathCounts, thresholds: Thresholds) -> list[str]:
     return sorted(values, key=lambda text: (-values[text], text))[:_MOST_EXAMPLES]
 
 
-class _Decision:
+class SchemaDecision:
     """The way from a path to its schema, and below it."""
 
     def __init__(self, observed: Observed, thresholds: Thresholds) -> None:
@@ -64,17 +64,19 @@ class _Decision:
         """Return the schema of the values at a path."""
         types = self._declared_types(path)
         plain = [kind for kind in types if kind not in _COMPOSED]
-        branches: list[Schema] = []
-        if "object" in types:
-            branches.append(self._object(path))
-        if "array" in types:
-            items = f"{path}/{ITEM}"
-            branches.append({"type": "array"} | ({"items": self.at(items)} if self.observed.types(items) else {}))
+        branches = [self.of_type(path, kind) for kind in _COMPOSED if kind in types]
         if plain == ["null"] and len(branches) == 1:
             return branches[0] | {"type": [branches[0]["type"], "null"]}
         if plain:
             branches.append(self._scalar(path, plain, types))
         return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+    def of_type(self, path: str, kind: str) -> Schema:
+        """Return the schema of the values at a path that are of one type; of a scalar, the type alone."""
+        items = f"{path}/{ITEM}"
+        if kind == "array" and self.observed.types(items):
+            return {"type": kind, "items": self.at(items)}
+        return self._object(path) if kind == "object" else {"type": kind}
 
     def _declared_types(self, path: str) -> dict[str, PathCounts]:
         """Return the JSON types without outliers; an integer is a number where there are others."""
@@ -122,7 +124,7 @@ class _Decision:
         keys = f"{path}/{MEMBER}"
         if is_map(self.observed, path, names, self.thresholds):
             folded = Observed(self.observed.kind, fold(self.observed.counts, path), self.observed.days, self.observed.by_day)
-            below = _Decision(folded, self.thresholds)
+            below = SchemaDecision(folded, self.thresholds)
             schema = {"type": "object", "additionalProperties": below.at(keys)}
             self.outliers |= below.outliers
             return schema

@@ -7,7 +7,7 @@ grows with kinds and paths, not with events.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
@@ -30,6 +30,7 @@ from lakehouse.match.event.adapters import LANDED, read_stream
 from lakehouse.match.event.canonical import Event, events_of
 from lakehouse.match.indexfiles import open_store
 from lakehouse.match.matcher import Matcher, MatchRequest
+from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.runs import MatchOptions, land, read_landed
 from lakehouse.match.vectorized.batch import landed_of_row, match_batch
 from lakehouse.progress import Clock, Watcher
@@ -38,7 +39,8 @@ from lakehouse.propose.eventcounts import Counts, KindCounts, settle
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
 from lakehouse.propose.pathcounts import PathCounts
-from lakehouse.propose.proposals import ProposedKind, as_bytes, documents_of, propose_kinds
+from lakehouse.propose.proposals import ProposedKind, as_bytes, groups_of, propose_kinds
+from lakehouse.propose.widenedversions import BrokenSchema, WidenedVersion, widen_versions
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists
 from lakehouse.store.microbatches import run_stream
@@ -48,6 +50,8 @@ from lakehouse.text.names import RegistryId
 INVALID = ("invalid", "undecodable")
 _COUNTED = ("matched", "invalid", "unmatched", "unreadable")
 _ROWS_AT_ONCE = 10_000  # whose events are Python's at a time
+EventPlace = tuple[int, int | None]  # number of the row, and item of a batch
+Counters = defaultdict[tuple[int, str], EventCounter]  # by source, and the schema that payloads break
 
 
 @dataclass(frozen=True)
@@ -84,19 +88,22 @@ class ProposeSummary:
 
     Attributes:
         events: how many were matched, invalid, unmatched, unreadable.
-        kinds: what is proposed.
+        kinds: what is proposed for events that no definition describes.
+        widened: what is proposed for schemas that payloads break.
         files: what was written.
     """
 
     events: dict[str, int] = field(default_factory=dict)
     kinds: list[ProposedKind] = field(default_factory=list)
+    widened: list[WidenedVersion] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as one JSON value."""
         counts = {name: self.events.get(name, 0) for name in _COUNTED}
         kinds = [{"kind": one.observed.kind, "group": one.group, "events": one.events} for one in self.kinds]
-        return {"read": sum(counts.values()), **counts, "kinds": kinds, "files": self.files}
+        return {"read": sum(counts.values()), **counts, "kinds": kinds, "schemas": [one.as_json() for one in self.widened],
+                "files": self.files}  # fmt: skip
 
 
 def run_propose(
@@ -116,7 +123,28 @@ def run_propose(
     with stage("count", "events that no definition describes"):
         events = _counted(spark, reduce(DataFrame.unionByName, sources), opened, options, settings, None)
     with stage("decide", "values, templates and schemas"):
-        return ProposeSummary(events, propose_kinds(read_observed(spark, settings), options.thresholds))
+        return decide(spark, settings, options, opened, events)
+
+
+def decide(
+    spark: SparkSession, settings: Settings, options: ProposeOptions, opened: OpenedIndex | None, events: dict[str, int]
+) -> ProposeSummary:
+    """Decide what is proposed from all that was counted.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        options: how much evidence decides.
+        opened: the definitions of the catalog, with the schemas that payloads break.
+        events: how many the run read, by what came of them.
+    """
+    observed = list(read_observed(spark, settings))
+    widened = []
+    if opened is not None:
+        versions = open_store(opened.path, MatchRequest()).payloads.schemas.versions
+        widened = widen_versions([one for one in observed if one.breaks], versions, options.thresholds)
+    kinds = propose_kinds([one for one in observed if not one.breaks], options.thresholds)
+    return ProposeSummary(events, kinds, widened)
 
 
 def watch_proposals(
@@ -150,7 +178,7 @@ def watch_proposals(
     def count(batch: DataFrame, number: int) -> None:
         opened = open_definitions(spark, settings, options)
         events = _counted(spark, land(batch, options.reading), opened, options, settings, (stream, number))
-        report(ProposeSummary(events, propose_kinds(read_observed(spark, settings), options.thresholds)))
+        report(decide(spark, settings, options, opened, events))
 
     run_stream(rows, count, f"{absolute_location(settings.warehouse)}/_watch/propose-{stream}", is_stopped, every=every)
 
@@ -169,11 +197,10 @@ def write_proposals(summary: ProposeSummary, folder: str, thresholds: Thresholds
     """Write a document and a page of evidence for each group; files with the same content stay as they are."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for group, document in documents_of(summary.kinds).items():
-        kinds = [one for one in summary.kinds if one.group == group]
-        name = group.replace("/", "_").replace(":", "_")
-        page = evidence_page(group, kinds, thresholds).encode()
-        for path, text in ((target / f"{name}.xreg.json", as_bytes(document)), (target / f"{name}.md", page)):
+    for name, group in groups_of(summary.kinds, summary.widened).items():
+        file = name.replace("/", "_").replace(":", "_")
+        page = evidence_page(name, group, thresholds).encode()
+        for path, text in ((target / f"{file}.xreg.json", as_bytes(group.document)), (target / f"{file}.md", page)):
             if not path.exists() or path.read_bytes() != text:
                 path.write_bytes(text)
             summary.files.append(str(path))
@@ -205,12 +232,12 @@ def _pass(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = None if index is None else open_store(SparkFiles.get(index), MatchRequest(with_values=False))
-        counters = [EventCounter(keeps_values) for _ in sources]
+        counters: Counters = defaultdict(lambda: EventCounter(keeps_values))
         statuses: Counter[str] = Counter()
         for batch in batches:
             for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
                 _observe(matcher, batch.slice(start, _ROWS_AT_ONCE), counters, statuses)
-        rows = [row for source, counter in zip(sources, counters, strict=True) for row in rows_of(counter, source)]
+        rows = [row for (source, breaks), counter in counters.items() for row in rows_of(counter, sources[source], breaks)]
         empty = dict.fromkeys(OBSERVED_ROWS.names)
         rows += [empty | {"path": status, "events": times} for status, times in statuses.items()]
         yield from pa.Table.from_pylist(rows, OBSERVED_ROWS).to_batches()
@@ -218,37 +245,53 @@ def _pass(
     return run
 
 
-def _observe(matcher: Matcher | None, batch: pa.RecordBatch, counters: list[EventCounter], statuses: Counter[str]) -> None:
-    """Count the events of landed rows that no definition describes."""
+def _observe(matcher: Matcher | None, batch: pa.RecordBatch, counters: Counters, statuses: Counter[str]) -> None:
+    """Count the events of landed rows that no definition describes, or whose payload breaks the schema of theirs."""
     wanted = None if matcher is None else _described(matcher, batch, statuses)
     rows = batch if wanted is None else batch.take(pa.array(sorted({row for row, _ in wanted}), pa.int64()))
     numbers = range(batch.num_rows) if wanted is None else sorted({row for row, _ in wanted})
-    by_source: dict[int, list[tuple[Event, str]]] = {}
+    schemas: dict[tuple[str, str], str | None] = {}
+    chosen: defaultdict[tuple[int, str], list[tuple[Event, str]]] = defaultdict(list)
     for number, row in zip(numbers, rows.to_pylist(), strict=True):
         day = row["landed_at"].date().isoformat() if row["landed_at"] else ""
         for event in (event for landed in landed_of_row(row) for event in events_of(landed)):
             if wanted is None:
                 statuses[UNREADABLE if event.problem else UNMATCHED] += 1
-            if not event.problem and (wanted is None or (number, event.item) in wanted):
-                by_source.setdefault(row["ordinal"] or 0, []).append((event, day))
-    for ordinal, events in by_source.items():
-        counters[ordinal].add(events)
+            if event.problem or (wanted is not None and (number, event.item) not in wanted):
+                continue
+            definition = wanted[number, event.item] if wanted is not None else None
+            if matcher is not None and definition is not None and definition not in schemas:
+                schemas[definition] = _broken_by(matcher, event)
+            breaks = "" if definition is None else schemas[definition]
+            if breaks is not None:
+                chosen[row["ordinal"] or 0, breaks].append((event, day))
+    for key, events in chosen.items():
+        counters[key].add(events)
 
 
-def _described(matcher: Matcher, batch: pa.RecordBatch, statuses: Counter[str]) -> set[tuple[int, int | None]]:
-    """Match rows; return the events that match nothing: number of the row, and item of a batch."""
+def _broken_by(matcher: Matcher, event: Event) -> str | None:
+    """Return the schema that the payload of an event breaks; None: its definition holds it itself."""
+    shown = matcher.match(event)[0].shown
+    resolved = None if shown is None else matcher.payloads.schemas.resolve(shown.definition)
+    broken = BrokenSchema.of(resolved) if isinstance(resolved, Resolved) else None
+    return None if broken is None else broken.written
+
+
+def _described(matcher: Matcher, batch: pa.RecordBatch, statuses: Counter[str]) -> dict[EventPlace, tuple[str, str] | None]:
+    """Match rows; return the events to count: None for one that matches nothing, else the definition whose schema it breaks."""
     at = batch.schema.get_field_index("row")
     numbered = batch.set_column(at, batch.schema.field(at), pa.array(range(batch.num_rows), pa.int64()))
-    wanted: set[tuple[int, int | None]] = set()
+    wanted: dict[EventPlace, tuple[str, str] | None] = {}
     for results in match_batch(matcher, numbered):
         status = results.column("status")
         invalid = pc.and_(pc.equal(status, MATCHED), pc.is_in(results.column("payload_status"), pa.array(INVALID)))
         for name, times in Counter(pc.if_else(invalid, "invalid", status).to_pylist()).items():
             statuses[name if name in _COUNTED else UNMATCHED if name != "ambiguous" else MATCHED] += times
-        chosen = results.filter(pc.equal(status, UNMATCHED))
-        wanted |= set(
-            zip(pc.struct_field(chosen.column("event_ref"), "row").to_pylist(), chosen.column("item").to_pylist(), strict=True)
-        )
+        chosen = results.filter(pc.or_(pc.equal(status, UNMATCHED), invalid))
+        rows = pc.struct_field(chosen.column("event_ref"), "row").to_pylist()
+        columns = (chosen.column(name).to_pylist() for name in ("item", "status", "registryid", "xid"))
+        for row, item, of_event, registryid, xid in zip(rows, *columns, strict=True):
+            wanted[row, item] = None if of_event == UNMATCHED else (registryid, xid)
     return wanted
 
 
@@ -261,19 +304,21 @@ def _identity(source: str) -> str:
 
 
 TABLE = "observed_paths"
+_GROUPED = ("source", "kind", "breaks")
+_ADDS_COLUMNS = ("mergeSchema", "true")  # a table of an earlier release has fewer
 _COUNTS = pa.map_(pa.string(), pa.int64())
 OBSERVED_ROWS = pa.schema(
     [
         ("source", pa.string()), ("kind", pa.string()), ("path", pa.string()), ("type", pa.string()), ("day", pa.string()),
         ("events", pa.int64()), ("values", _COUNTS), ("sketch", pa.binary()), ("least", pa.float64()), ("greatest", pa.float64()),
         ("shortest", pa.int64()), ("longest", pa.int64()), ("formats", pa.list_(pa.string())), ("compared", pa.int64()),
-        ("equals", _COUNTS),
+        ("equals", _COUNTS), ("breaks", pa.string()),
     ]
 )  # fmt: skip
 COLUMNS = (
     "source STRING, kind STRING, path STRING, type STRING, day STRING, events BIGINT, values MAP<STRING, BIGINT>, sketch BINARY, "
     "least DOUBLE, greatest DOUBLE, shortest BIGINT, longest BIGINT, formats ARRAY<STRING>, compared BIGINT, "
-    "equals MAP<STRING, BIGINT>"
+    "equals MAP<STRING, BIGINT>, breaks STRING"
 )
 
 
@@ -290,13 +335,13 @@ def open_observed(spark: SparkSession, settings: Settings) -> None:
         spark.sql(statement.replace(f"IF NOT EXISTS {TABLE}", f"IF NOT EXISTS delta.`{place}`"))
 
 
-def rows_of(counter: EventCounter, source: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of what was counted of a source."""
+def rows_of(counter: EventCounter, source: str, breaks: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of what was counted of a source, and of payloads that break one schema, if they do."""
     for (kind, day), counted in sorted(counter.kinds.items()):
-        yield from _rows(source, kind, day, settle(counted.counts))
+        yield from _rows(source, kind, breaks, day, settle(counted.counts))
 
 
-def _rows(source: str, kind: str, day: str, counts: Counts) -> Iterator[dict[str, Any]]:
+def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iterator[dict[str, Any]]:
     for (path, name), one in counts.items():
         yield {
             "source": source, "kind": kind, "path": path, "type": name, "day": day, "events": one.events,
@@ -304,6 +349,7 @@ def _rows(source: str, kind: str, day: str, counts: Counts) -> Iterator[dict[str
             "least": one.least, "greatest": one.greatest, "shortest": one.shortest, "longest": one.longest,
             "formats": None if one.formats is None else sorted(one.formats),
             "compared": one.compared, "equals": sorted(one.equals.items()),
+            "breaks": breaks or None,
         }  # fmt: skip
 
 
@@ -328,29 +374,30 @@ def merged(rows: DataFrame) -> DataFrame:
 
     def merge(table: pa.Table) -> pa.Table:
         of_kind = table.to_pylist()
-        source, kind = of_kind[0]["source"], of_kind[0]["kind"]
-        added = (row for day, counts in sorted(by_day(of_kind).items()) for row in _rows(source, kind, day, settle(counts)))
+        source, kind, breaks = (of_kind[0][name] or "" for name in _GROUPED)
+        days = sorted(by_day(of_kind).items())
+        added = (row for day, counts in days for row in _rows(source, kind, breaks, day, settle(counts)))
         return pa.Table.from_pylist(list(added), OBSERVED_ROWS)
 
-    return rows.groupBy("source", "kind").applyInArrow(merge, COLUMNS)
+    return rows.groupBy(*_GROUPED).applyInArrow(merge, COLUMNS)
 
 
 def replace_sources(rows: DataFrame, settings: Settings, sources: Iterable[str]) -> None:
     """Replace what was counted of sources, in one commit."""
     names = ", ".join("'" + source.replace("\\", "\\\\").replace("'", "\\'") + "'" for source in sources)
     writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", f"source IN ({names})")
-    writer.save(location_of(settings))
+    writer.option(*_ADDS_COLUMNS).save(location_of(settings))
 
 
 def append_batch(rows: DataFrame, settings: Settings, stream: str, number: int) -> None:
     """Append what was counted of a micro-batch, once."""
     writer = rows.write.format("delta").mode("append").option("txnAppId", f"lakehouse-propose-{stream}")
-    writer.option("txnVersion", str(number)).save(location_of(settings))
+    writer.option("txnVersion", str(number)).option(*_ADDS_COLUMNS).save(location_of(settings))
 
 
 def read_observed(spark: SparkSession, settings: Settings) -> Iterator[Observed]:
-    """Yield what was counted of each kind, over all sources and days, sorted by name; one kind is in memory at a time."""
+    """Yield what was counted of each kind, over all sources and days, sorted by name; what breaks a schema is apart."""
     rows = spark.read.format("delta").load(location_of(settings)).drop("source").withColumn("source", F.lit(""))
-    ordered = merged(rows.select(*OBSERVED_ROWS.names)).orderBy("kind")
-    for kind, of_kind in groupby((row.asDict() for row in ordered.toLocalIterator()), itemgetter("kind")):
-        yield Observed.of(kind, by_day(of_kind))
+    ordered = merged(rows.select(*OBSERVED_ROWS.names)).orderBy("kind", "breaks")
+    for (kind, breaks), of_kind in groupby((row.asDict() for row in ordered.toLocalIterator()), itemgetter("kind", "breaks")):
+        yield Observed.of(kind, by_day(of_kind), breaks or "")

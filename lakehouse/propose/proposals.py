@@ -23,6 +23,7 @@ from lakehouse.propose.kinds import MODE, PROTOCOL
 from lakehouse.propose.pathcounts import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
 from lakehouse.propose.valuetemplates import AlignedText, aligned, written
+from lakehouse.propose.widenedversions import PROPOSED, Json, WidenedVersion
 
 SPECVERSION = "1.0-rc2"
 CLOUDEVENTS = "CloudEvents/1.0"
@@ -37,8 +38,6 @@ _INCIDENTAL = re.compile(
     r"|x-request-id|content-encoding|transfer-encoding))\Z",
     re.IGNORECASE,
 )
-
-Json = dict[str, Any]
 
 
 @dataclass
@@ -77,12 +76,40 @@ def propose_kinds(observed: Iterable[Observed], thresholds: Thresholds) -> list[
     return sorted(proposed, key=lambda one: (one.group, one.messageid, one.observed.kind))
 
 
-def documents_of(proposed: Iterable[ProposedKind]) -> dict[str, Json]:
-    """Return a document for each group, by the group's id."""
-    groups: defaultdict[str, list[ProposedKind]] = defaultdict(list)
-    for one in proposed:
-        groups[one.group].append(one)
-    return {group: _document(group, kinds) for group, kinds in sorted(groups.items())}
+@dataclass
+class ProposedGroup:
+    """What is proposed for a group: new kinds of events, and new Versions of schemas that events break."""
+
+    kinds: list[ProposedKind] = field(default_factory=list)
+    widened: list[WidenedVersion] = field(default_factory=list)
+
+    def holds(self, schemaid: str) -> bool:
+        """Return whether it has a schema of an id, in any letter case."""
+        ids = [kind.messageid for kind in self.kinds] + [one.schemaid for one in self.widened]
+        return schemaid.casefold() in map(str.casefold, ids)
+
+    @property
+    def document(self) -> Json:
+        """Return the document of the specification."""
+        document = _document(self.kinds[0].group, self.kinds) if self.kinds else {"specversion": SPECVERSION}
+        schemagroups = document.setdefault("schemagroups", {}) if self.widened else {}
+        for one in self.widened:
+            of_group = schemagroups.setdefault(one.group, {"schemagroupid": one.group, "schemas": {}})
+            of_group["schemas"][one.schemaid] = one.as_schema()
+        return document
+
+
+def groups_of(kinds: Iterable[ProposedKind], widened: Iterable[WidenedVersion] = ()) -> dict[str, ProposedGroup]:
+    """Return what is proposed by group, sorted by name; a schema of an id that its group has already is in a group of its own."""
+    groups: dict[str, ProposedGroup] = {}
+    for kind in kinds:
+        groups.setdefault(kind.group, ProposedGroup()).kinds.append(kind)
+    for one in widened:
+        own = f"{one.broken.registryid}.{one.group}"
+        names = chain((one.group, own), (f"{own}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in groups or not groups[name].holds(one.schemaid))
+        groups.setdefault(name, ProposedGroup()).widened.append(one)
+    return dict(sorted(groups.items()))
 
 
 def as_bytes(document: Json) -> bytes:
@@ -133,7 +160,7 @@ def _endpoint(within: str, group: Json, modes: set[str]) -> Json:
     if len(modes) == 1:
         envelope["envelopeoptions"] = {"mode": next(iter(modes))}
     return {
-        "endpointid": within, "usage": ["producer"], "labels": {"proposed": "true"}, **envelope, "protocol": group["protocol"],
+        "endpointid": within, "usage": ["producer"], "labels": PROPOSED, **envelope, "protocol": group["protocol"],
         "protocoloptions": {"deployed": False, **shared}, "messagegroups": [f"/messagegroups/{within}"],
     }  # fmt: skip
 
@@ -161,7 +188,7 @@ class _ProposedParts:
                 variants[family] = self._message(group, messageid, payload) | {"protocol": self._protocol(family)} | options
             else:
                 base = {"basemessage": f"/messagegroups/{group}/messages/{messageid}", "protocol": self._protocol(family)}
-                variants[family] = {"messageid": messageid, "labels": {"proposed": "true"}, **base, **options}
+                variants[family] = {"messageid": messageid, "labels": PROPOSED, **base, **options}
         return ProposedKind(self.observed, group, messageid, message, variants, payload, texts)
 
     def _texts(self) -> dict[str, AlignedText]:
@@ -181,7 +208,7 @@ class _ProposedParts:
 
     def _message(self, group: str, messageid: str, payload: PayloadSchema) -> Json:
         days = self.observed.seen_on("")
-        labels = {"proposed": "true", "observed.events": str(self.observed.events(""))}
+        labels = PROPOSED | {"observed.events": str(self.observed.events(""))}
         if days:
             labels |= {"observed.from": days[0], "observed.until": days[-1]}
         message: Json = {"messageid": messageid, "labels": labels}

@@ -22,7 +22,7 @@ from lakehouse.match.event.canonical import CapturedEvent, Event, events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.kinds import EventCounter
-from lakehouse.propose.proposals import as_bytes, documents_of, propose_kinds
+from lakehouse.propose.proposals import as_bytes, groups_of, propose_kinds
 
 EVENTS = SAMPLES / "events" / "captured.jsonl"
 # So few messages of a type cannot show what 1,000 on two days would: each member of all of them is required here.
@@ -117,7 +117,9 @@ def measure(sent: list[Sent], odd: bool, thresholds: Thresholds = FEW) -> HeldOu
             else:
                 counter.add([(one.event, "2026-01-01")])
     kinds = [Observed.of(kind, days) for kind, days in counter.by_kind.items()]
-    proposed = load({f"proposed {group}": as_bytes(one) for group, one in documents_of(propose_kinds(kinds, thresholds)).items()})
+    proposed = load(
+        {f"proposed {group}": as_bytes(one.document) for group, one in groups_of(propose_kinds(kinds, thresholds)).items()}
+    )
     result = HeldOut(tested=len(tested))
     matcher = Matcher(Index.of(proposed[0]), Payloads(Schemas(proposed[1])), MatchRequest(payload_share=0))
     for one in tested:

@@ -14,7 +14,7 @@ from lakehouse.match.event.captured import landed_of_text
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
-from lakehouse.propose.proposals import as_bytes, documents_of, propose_kinds
+from lakehouse.propose.proposals import ProposedGroup, as_bytes, groups_of, propose_kinds
 
 FEW = Thresholds(required_events=20, required_days=2)
 
@@ -37,6 +37,10 @@ def observed(messages, keeps_values=True):
     for message in messages:
         counter.add([(event, "") for landed in landed_of_text(json.dumps(message).encode()) for event in events_of(landed)])
     return [Observed.of(kind, days) for kind, days in counter.by_kind.items()]
+
+
+def documents_of(kinds):
+    return {name: group.document for name, group in groups_of(kinds).items()}
 
 
 def proposed(messages, keeps_values=True):
@@ -114,13 +118,13 @@ def test_an_event_without_envelope_is_of_the_kind_of_its_address():
 
 def test_without_values_nothing_of_an_event_is_written():
     (kind,) = proposed(map(kafka, range(40)), keeps_values=False)
-    text = json.dumps(documents_of([kind])) + evidence_page("g", [kind], FEW)
+    text = json.dumps(documents_of([kind])) + evidence_page("g", ProposedGroup([kind]), FEW)
     assert not [value for value in ("harbour", "2026-00", "/eu/", "example.com") if value in text]
 
 
 def test_the_page_says_how_often_and_why():
     kinds = proposed(map(kafka, range(40)))
-    page = evidence_page("shop.orders", kinds, FEW)
+    page = evidence_page("shop.orders", ProposedGroup(kinds), FEW)
     assert "40 events on 2 days, 2026-03-01 to 2026-03-02, of 2 sources." in page
     assert r"| /data/note | string | 65.00% of 40 | no: absent from 14 | x |" in page
     assert r"| /data/orderid | string | 100% of 40 | yes | 40 distinct |" in page
@@ -129,7 +133,7 @@ def test_the_page_says_how_often_and_why():
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "a|b", "![x](y)", "line\nbreak"])
 def test_texts_of_events_are_shown_and_never_markup(text):
     kinds = proposed(kafka(number, note=text) for number in range(40))
-    page = evidence_page("g", kinds, FEW)
+    page = evidence_page("g", ProposedGroup(kinds), FEW)
     assert "<script" not in page
     assert "![x]" not in page
     rows = [line for line in page.splitlines() if line.startswith("|")]
@@ -154,4 +158,6 @@ def test_kinds_that_differ_in_letter_case_alone_get_ids_that_do_not():
 def test_no_more_distinct_values_are_shown_than_there_were():
     """The sketch estimates 2,057 of these 2,000."""
     (kind,) = proposed([kafka(number) for number in range(2000)])
-    assert "| /data/orderid | string | 100% of 2,000 | yes | 2,000 distinct |" in evidence_page(kind.group, [kind], FEW)
+    assert "| /data/orderid | string | 100% of 2,000 | yes | 2,000 distinct |" in evidence_page(
+        kind.group, ProposedGroup([kind]), FEW
+    )

@@ -14,6 +14,7 @@ from lakehouse.match.runs import MatchOptions, run_match
 from lakehouse.propose.decided import Thresholds
 from lakehouse.propose.proposalruns import ProposeOptions, location_of, run_propose, watch_proposals, write_proposals
 from propose.test_proposals import kafka
+from propose.test_widenedversions import declared
 
 FEW = Thresholds(required_events=20, required_days=2)
 OTHER = "shop.orders.OrderPaid"
@@ -46,7 +47,7 @@ def test_from_a_dump_to_a_matched_stream(catalog, landed, tmp_path):
     source = landed("first.jsonl", [*map(kafka, range(40)), {"protocol": "KAFKA", "captured": 1}])
     summary = run_propose(catalog.spark, catalog.settings, ProposeOptions((source,), thresholds=FEW))
     assert summary.as_json() | {"files": []} == {
-        "read": 41, "matched": 0, "invalid": 0, "unmatched": 40, "unreadable": 1, "files": [],
+        "read": 41, "matched": 0, "invalid": 0, "unmatched": 40, "unreadable": 1, "schemas": [], "files": [],
         "kinds": [{"kind": "shop.orders.OrderPlaced", "group": "shop.orders", "events": 40}],
     }  # fmt: skip
     first = documents(summary, tmp_path / "proposals")
@@ -89,6 +90,29 @@ def test_a_second_source_and_a_stream_are_sums(catalog, landed, tmp_path):
         watch_proposals(catalog.spark, catalog.settings, watched, summaries.append, lambda: False, every=None)
     assert [[one.events for one in summary.kinds] for summary in summaries] == [[50], [60]]
     assert set(documents(summaries[-1], tmp_path / "streamed")) == set(expected)
+
+
+def test_a_schema_that_payloads_break_gets_a_new_version_which_takes_them(catalog, landed, tmp_path):
+    document = tmp_path / "shop.xreg.json"
+    document.write_text(json.dumps(declared() | {"registryid": "shop"}))
+    ingest(catalog.spark, catalog.settings, [str(document)])
+    mixed = [*map(kafka, range(40)), *(kafka(number, OTHER) for number in range(10))]
+    options = ProposeOptions((landed("one.jsonl", mixed),), thresholds=FEW)
+    summary = run_propose(catalog.spark, catalog.settings, options)
+    assert {name: summary.events.get(name, 0) for name in ("matched", "invalid", "unmatched")} == {
+        "matched": 0, "invalid": 40, "unmatched": 10,
+    }  # fmt: skip
+    assert [(one.broken.registryid, one.versionid, one.events) for one in summary.widened] == [("shop", "2", 40)]
+    assert [one.observed.kind for one in summary.kinds] == [OTHER]
+    first = documents(summary, tmp_path / "proposals")
+    assert list(first) == ["shop.orders.md", "shop.orders.xreg.json"]
+    assert documents(run_propose(catalog.spark, catalog.settings, options), tmp_path / "proposals") == first
+
+    proposed = json.loads(first["shop.orders.xreg.json"])["schemagroups"]
+    document.write_text(json.dumps(declared() | {"registryid": "shop", "schemagroups": proposed}))
+    ingest(catalog.spark, catalog.settings, [str(document)])
+    after = run_propose(catalog.spark, catalog.settings, options)
+    assert (after.events["matched"], after.widened) == (40, [])
 
 
 def test_no_value_is_stored_where_none_may_be(catalog, landed):

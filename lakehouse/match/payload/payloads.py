@@ -170,7 +170,7 @@ class Payloads:
     """
 
     def __init__(self, schemas: Schemas, max_unpacked_bytes: int = MOST_UNPACKED) -> None:
-        self._schemas = schemas
+        self.schemas = schemas
         self._limit = max_unpacked_bytes
         self._validators = lru_cache(_KEPT)(self._validator)
         self._hung: Counter[Validator] = Counter()
@@ -276,7 +276,7 @@ class Payloads:
 
     def valid(self, definition: Definition) -> PayloadVerdict:
         """Return what comes of a payload of which `quick` says that it is valid."""
-        resolved = self._schemas.resolve(definition)
+        resolved = self.schemas.resolve(definition)
         return PayloadVerdict(VALID, written_with=None if isinstance(resolved, str) else _version_of(resolved))
 
     def quick(self, definition: Definition) -> Callable[[Any], bool] | None:
@@ -302,7 +302,7 @@ class Payloads:
         return PayloadVerdict(NONE)
 
     def _validator(self, definition: Definition) -> MadeValidator | PayloadVerdict:
-        resolved = self._schemas.resolve(definition)
+        resolved = self.schemas.resolve(definition)
         if isinstance(resolved, str):
             remarks = (
                 (f"{definition.dataschemauri or definition.schema_xid}: not in the catalog",) if resolved == UNRESOLVED else ()
@@ -311,7 +311,7 @@ class Payloads:
         return self._made(resolved)
 
     def _make(self, resolved: Resolved) -> MadeValidator | PayloadVerdict:
-        find = self._schemas.finder(resolved.registryid)
+        find = self.schemas.finder(resolved.registryid)
         try:
             flaw = try_to_make(resolved, find, self._seconds_to_make)
         except NoAnswer as error:

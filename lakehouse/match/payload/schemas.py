@@ -150,7 +150,7 @@ class Schemas:
     """
 
     def __init__(self, versions: Iterable[SchemaVersion] | Versions) -> None:
-        self._versions: Versions = HeldVersions(versions) if isinstance(versions, Iterable) else versions
+        self.versions: Versions = HeldVersions(versions) if isinstance(versions, Iterable) else versions
         self._named: dict[RegistryId, dict[str, Any]] = {}
 
     def resolve(self, definition: Definition) -> Resolved | str:
@@ -181,7 +181,7 @@ class Schemas:
             return [WriterSchema(resolved, False, {})]
         results: list[WriterSchema] = []
         is_older = False
-        for version in sorted(self._versions.of_schema((resolved.registryid, resolved.schema_xid)), key=_age, reverse=True):
+        for version in sorted(self.versions.of_schema((resolved.registryid, resolved.schema_xid)), key=_age, reverse=True):
             labels = version.labels or {}
             if version.xid == resolved.xid:
                 results.insert(0, WriterSchema(resolved, False, labels))
@@ -207,7 +207,7 @@ class Schemas:
         """Return the schemas of a registry by `$id`, read when one is asked for first."""
         if registryid not in self._named:
             results: dict[str, Any] = {}
-            for version in self._versions.defaults(registryid):
+            for version in self.versions.defaults(registryid):
                 if version.text and '"$id"' in version.text:
                     document = orjson.loads(version.text)
                     if isinstance(document, dict) and isinstance(document.get("$id"), str):
@@ -218,8 +218,8 @@ class Schemas:
     def _version(self, registryid: RegistryId, place: SchemaPlace) -> SchemaVersion | None:
         """Find the Version that a reference names, else the default one."""
         if place.version is None:
-            return self._versions.default((registryid, place.schema))
-        return self._versions.version((registryid, place.version))
+            return self.versions.default((registryid, place.schema))
+        return self.versions.version((registryid, place.version))
 
 
 def _age(version: SchemaVersion) -> tuple[int, int, str]:
