@@ -16,6 +16,7 @@ import orjson
 from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
+from lakehouse.propose.discriminators import Discriminators, SharedAddresses, distinguishing, kind_at
 from lakehouse.propose.eventcounts import Counts, KindCounts, is_secret
 from lakehouse.propose.pathcounts import CONTENT_TYPE, DATA, ENVELOPE, OPTIONS, child, looks_like_id, segment
 
@@ -23,8 +24,6 @@ MODE, PROTOCOL = "/mode", "/protocol"
 _SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input
 _MOST_SEGMENTS = 16
 _NOT_COMPARED = ("id", "time", "type", "specversion")
-
-Discriminators = Mapping[str, str]  # address without ids → path of the header or member that distinguishes its kinds
 
 
 @dataclass
@@ -35,11 +34,13 @@ class EventCounter:
         keeps_values: whether values may be kept.
         discriminators: for addresses that several kinds share.
         kinds: the counts; the day is empty where nobody knows it.
+        shared: shapes of events that only their address gives a kind.
     """
 
     keeps_values: bool = True
     discriminators: Discriminators = field(default_factory=dict)
     kinds: dict[tuple[str, str], KindCounts] = field(default_factory=dict)
+    shared: SharedAddresses = field(default_factory=SharedAddresses)
 
     def add(self, events: Iterable[tuple[Event, str]]) -> None:
         """Count events, each with its day; one without a day has that of its `time`."""
@@ -50,6 +51,8 @@ class EventCounter:
                 (event, payload)
             )
         for key, same in by_kind.items():
+            if self.keeps_values and key[0] == address_of(same[0][0]) and key[0] not in self.discriminators:
+                self.shared.count(key[0], same)
             _count(self.kinds.setdefault(key, KindCounts(self.keeps_values)), same)
 
     @property
@@ -71,7 +74,7 @@ def kind_of(event: Event, payload: Any, discriminators: Discriminators) -> str:
     if path is None:
         return address
     value = distinguishing(event, payload).get(path)
-    return address if value is None else f"{address}?{path}={value}"
+    return address if value is None else kind_at(address, path, value)
 
 
 def address_of(event: Event) -> str:
@@ -79,13 +82,6 @@ def address_of(event: Event) -> str:
     separator = address_separator(event.family)
     cut = ("{}" if looks_like_id(part) else part for part in (event.address or "").split(separator))
     return f"{event.family or 'unknown'} {separator.join(cut)}"
-
-
-def distinguishing(event: Event, payload: Any) -> dict[str, str]:
-    """Return the texts that may distinguish kinds, by path: headers, and members of the payload."""
-    found = {child(OPTIONS, name): as_text(text) for name, text in event.options.items() if "/" in name}
-    members = payload.items() if isinstance(payload, dict) else ()
-    return found | {child(DATA, name): text for name, text in members if isinstance(text, str)}
 
 
 def payload_of(event: Event) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from lakehouse.propose.decided import Observed, Thresholds, is_map, names_below
+from lakehouse.propose.discriminators import discriminator_of
 from lakehouse.propose.eventcounts import fold
 from lakehouse.propose.pathcounts import DATA, ITEM, MEMBER, PathCounts, child
 
@@ -59,10 +60,15 @@ class SchemaDecision:
         self.observed, self.thresholds = observed, thresholds
         self.members = observed.members
         self.outliers: dict[str, int] = {}
+        found = discriminator_of(observed.kind)
+        counts = observed.counts.get((found.path, "string")) if found else None
+        self.fixed = found.path if found and counts is not None and counts.constant == found.value else None
 
     def at(self, path: str) -> Schema:
         """Return the schema of the values at a path."""
         types = self._declared_types(path)
+        if path == self.fixed:
+            return {"type": "string", "const": types["string"].constant}
         plain = [kind for kind in types if kind not in _COMPOSED]
         branches = [self.of_type(path, kind) for kind in _COMPOSED if kind in types]
         if plain == ["null"] and len(branches) == 1:
@@ -130,8 +136,9 @@ class SchemaDecision:
             return schema
         schema = {"type": "object"}
         if names:
+            fixed = {name for name in names if child(path, name) == self.fixed}
             schema["properties"] = {name: self.at(child(path, name)) for name in names}
-            required = [name for name in names if self.observed.is_required(child(path, name), self.thresholds)]
+            required = [name for name in names if name in fixed or self.observed.is_required(child(path, name), self.thresholds)]
             if required:
                 schema["required"] = required
         if self.observed.types(keys):

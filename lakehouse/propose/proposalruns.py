@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby
@@ -35,6 +36,7 @@ from lakehouse.match.runs import MatchOptions, land, read_landed
 from lakehouse.match.vectorized.batch import landed_of_row, match_batch
 from lakehouse.progress import Clock, Watcher
 from lakehouse.propose.decided import Observed, Thresholds
+from lakehouse.propose.discriminators import Discriminators, SharedAddresses, discriminator_of
 from lakehouse.propose.eventcounts import Counts, KindCounts, settle
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
@@ -50,6 +52,7 @@ from lakehouse.text.names import RegistryId
 INVALID = ("invalid", "undecodable")
 _COUNTED = ("matched", "invalid", "unmatched", "unreadable")
 _ROWS_AT_ONCE = 10_000  # whose events are Python's at a time
+_SHARED = "shared addresses"  # a row of what may distinguish the kinds at an address
 EventPlace = tuple[int, int | None]  # number of the row, and item of a batch
 Counters = defaultdict[tuple[int, str], EventCounter]  # by source, and the schema that payloads break
 
@@ -212,33 +215,50 @@ def _counted(
 ) -> dict[str, int]:  # fmt: skip
     """Count landed rows into the table; return how many events there were, by what came of them."""
     sources = [f"stream {batch[0]}"] if batch else [_place_of(source) for source in options.sources]
-    with large_batches(landed.sparkSession, landed):
-        passed = landed.select(*LANDED).mapInArrow(_pass(opened.name if opened else None, options.keeps_values, sources), COLUMNS)
-        rows = passed.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            added = merged(rows.filter("kind IS NOT NULL"))
-            if batch:
-                append_batch(added, settings, *batch)
-            else:
-                replace_sources(added, settings, sources)
-            counts = rows.filter("kind IS NULL").groupBy("path").agg(F.sum("events").alias("events")).collect()
-            return {row["path"]: row["events"] for row in counts}
-        finally:
-            rows.unpersist()
+    discriminators = known_discriminators(spark, settings)
+    with large_batches(landed.sparkSession, landed), ExitStack() as persisted:
+        while True:  # once more where a discriminator is new: its kinds are counted apart
+            run = _pass(opened.name if opened else None, options.keeps_values, sources, discriminators)
+            rows = landed.select(*LANDED).mapInArrow(run, COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
+            persisted.callback(rows.unpersist)
+            of_all = rows.filter("kind IS NULL").select("path", "source", "events", "sketch").collect()
+            shared = SharedAddresses.of_rows((row["source"], bytes(row["sketch"])) for row in of_all if row["path"] == _SHARED)
+            found = shared.discriminators()
+            if not found.keys() - discriminators.keys():
+                break
+            discriminators |= found
+        added = merged(rows.filter("kind IS NOT NULL"))
+        if batch:
+            append_batch(added, settings, *batch)
+        else:
+            replace_sources(added, settings, sources)
+        counts: Counter[str] = Counter()
+        for row in of_all:
+            counts[row["path"]] += row["events"] or 0
+        return {name: counts[name] for name in _COUNTED if name in counts}
+
+
+def known_discriminators(spark: SparkSession, settings: Settings) -> dict[str, str]:
+    """Return the discriminators of the kinds that were counted before, by address."""
+    kinds = spark.read.format("delta").load(location_of(settings)).filter(F.col("kind").contains("?/")).select("kind").distinct()
+    found = [discriminator_of(row["kind"]) for row in kinds.orderBy("kind").collect()]
+    return {one.address: one.path for one in found if one is not None}
 
 
 def _pass(
-    index: str | None, keeps_values: bool, sources: list[str]
+    index: str | None, keeps_values: bool, sources: list[str], discriminators: Discriminators
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = None if index is None else open_store(SparkFiles.get(index), MatchRequest(with_values=False))
-        counters: Counters = defaultdict(lambda: EventCounter(keeps_values))
+        counters: Counters = defaultdict(lambda: EventCounter(keeps_values, discriminators))
         statuses: Counter[str] = Counter()
         for batch in batches:
             for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
                 _observe(matcher, batch.slice(start, _ROWS_AT_ONCE), counters, statuses)
         rows = [row for (source, breaks), counter in counters.items() for row in rows_of(counter, sources[source], breaks)]
         empty = dict.fromkeys(OBSERVED_ROWS.names)
+        shared = (row for (_, breaks), counter in counters.items() if not breaks for row in counter.shared.rows())
+        rows += [empty | {"path": _SHARED, "source": address, "sketch": text} for address, text in shared]
         rows += [empty | {"path": status, "events": times} for status, times in statuses.items()]
         yield from pa.Table.from_pylist(rows, OBSERVED_ROWS).to_batches()
 

@@ -19,6 +19,7 @@ from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.propose.decided import Observed, Thresholds, names_below
+from lakehouse.propose.discriminators import discriminator_of
 from lakehouse.propose.kinds import MODE, PROTOCOL
 from lakehouse.propose.pathcounts import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
@@ -230,6 +231,7 @@ class _ProposedParts:
 
     def _options(self, family: str, texts: dict[str, str]) -> Json:
         options: Json = {}
+        found = discriminator_of(self.observed.kind)
         for path in self.members.get(child(OPTIONS, family), ()):
             name = name_in(path)
             if _INCIDENTAL.match(name):
@@ -237,6 +239,8 @@ class _ProposedParts:
             section, slash, inner = name.partition("/")
             if slash:
                 declared = self._declared(path, "string", texts.get(path))
+                if found and found.path == child(OPTIONS, name):
+                    declared |= {"value": found.value, "required": True}
                 if section != "properties" or "value" in declared:
                     options.setdefault(section, {})[inner] = declared
             elif path in texts:
@@ -293,8 +297,10 @@ def _place_of(kind: str, has_envelope: bool) -> tuple[str, str]:
         prefix = re.split(r"[./][^./]*\Z", kind, maxsplit=1)[0]
         return (_id(prefix) if prefix != kind else "proposed"), _id(kind)
     family, _, address = kind.partition(" ")
+    found = discriminator_of(address)
+    address, value = (address, "") if found is None else (found.address, f".{found.value}")
     prefix = re.split(r"[./][^./]*\Z", address.partition("?")[0], maxsplit=1)[0]
-    return _id(prefix) or family.lower(), _id(address) or family.lower()
+    return _id(prefix) or family.lower(), _id(address + value) or family.lower()
 
 
 def _id(text: str) -> str:
