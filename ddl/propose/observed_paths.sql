@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS observed_paths (
   formats ARRAY<STRING> COMMENT 'Formats of JSON Schema that all texts have; NULL: there was no text',
   compared BIGINT COMMENT 'Events of the sample whose texts were compared',
   equals MAP<STRING, BIGINT> COMMENT 'Paths that held the same text in the sample, and how often',
-  breaks STRING COMMENT 'Registry and XID of the schema that the payloads break; NULL: no definition describes the events'
+  breaks STRING COMMENT 'Registry and XID of the schema that the payloads break; NULL: no definition describes the events',
+  producers ARRAY<STRING> COMMENT 'Sources of the events, up to 32; NULL: more, or they were not kept'
 )
 USING DELTA
 COMMENT 'What `lakehouse propose` counted of events that no definition describes, or that break their schema'

@@ -100,6 +100,13 @@ class Observed:
         """Return how many values there were at a path, of any type; null is one."""
         return sum(counts.events for counts in self.types(path).values())
 
+    def producers(self, path: str) -> frozenset[str] | None:
+        """Return the sources of the events that held something at a path; None: too many, or they were not kept."""
+        total = PathCounts()
+        for counts in self.types(path).values():
+            total.add_producers(counts.producers)
+        return total.producers
+
     def seen_on(self, path: str) -> list[str]:
         """Return the days on which a path was seen, sorted."""
         return sorted({day for kind in _TYPES for day in self.days.get((path, kind), ()) if day})

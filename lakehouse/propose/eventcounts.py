@@ -47,11 +47,13 @@ class KindCounts:
         keeps_values: whether values may be kept.
         counts: by path and JSON type.
         compared: events whose texts were compared.
+        producers: of the events that are counted next: their source; None: it is not kept.
     """
 
     keeps_values: bool = True
     counts: Counts = field(default_factory=dict)
     compared: int = 0
+    producers: frozenset[str] | None = frozenset()
     _keys: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def count(self, path: str, values: Sequence[Any]) -> None:
@@ -89,12 +91,13 @@ class KindCounts:
     def add(self, other: Mapping[PathType, PathCounts]) -> None:
         """Add counts of other events of the kind."""
         for (path, kind), counts in other.items():
-            self._at(path, kind).add(counts)
+            self.counts.setdefault((path, kind), PathCounts()).add(counts)
 
     def _at(self, path: str, kind: str) -> PathCounts:
         key = (path, kind)
         if key not in self.counts:
             self.counts[key] = PathCounts()
+        self.counts[key].add_producers(self.producers)
         return self.counts[key]
 
     def _of_type(self, path: str, kind: type, values: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ from lakehouse.propose.proposals import ProposedGroup, ProposedKind
 from lakehouse.propose.widenedversions import WidenedVersion
 
 _LONGEST = 80
+_MOST_SOURCES = 3
 _MARKS = re.compile(r"[\\`*_{}\[\]<>()#+!|~]")
 _BLANKS = re.compile(r"\s+")
 
@@ -28,7 +29,7 @@ def evidence_page(name: str, group: ProposedGroup, thresholds: Thresholds) -> st
         lines += ["", f"## {_plain(kind.observed.kind)}", "", _summary(kind), ""]
         lines += ["| attribute | type | seen | required | value or examples |", "|---|---|---|---|---|"]
         lines += _rows(kind, thresholds)
-        lines += [f"\nNot declared, too rare: {_plain(path)} ({times:,})." for path, times in kind.payload.outliers.items()]
+        lines += [f"\nNot declared, too rare: {one}." for one in _outliers(kind)]
     for one in group.widened:
         lines += ["", *_widened(one)]
     return "\n".join(lines) + "\n"
@@ -76,10 +77,26 @@ def _rows(kind: ProposedKind, thresholds: Thresholds) -> Iterator[str]:
         cells = (
             _plain(path), ", ".join(f"{kind} {share(one.events, seen.events)}" if len(types) > 1 else kind
                                     for kind, one in types.items()),
-            f"{share(seen.events, seen.parents)} of {seen.parents:,}", _required(observed, path, thresholds),
-            _values(kind, path, thresholds),
+            f"{share(seen.events, seen.parents)} of {seen.parents:,}{_sources(observed, observed.producers(path))}",
+            _required(observed, path, thresholds), _values(kind, path, thresholds),
         )  # fmt: skip
         yield f"| {' | '.join(cells)} |"
+
+
+def _outliers(kind: ProposedKind) -> Iterator[str]:
+    for place, times in kind.payload.outliers.items():
+        path, _, of_type = place.rpartition(" ")
+        counts = kind.observed.counts.get((path, of_type))
+        yield f"{_plain(place)} ({times:,}{_sources(kind.observed, counts.producers) if counts else ''})"
+
+
+def _sources(observed: Observed, producers: frozenset[str] | None) -> str:
+    """Return from which sources something came, where others did not send it; empty: all did, or it is not known."""
+    of_kind = observed.producers("")
+    if not producers or not of_kind or producers == of_kind:
+        return ""
+    shown = ", ".join(map(_plain, sorted(producers)[:_MOST_SOURCES]))
+    return f", from {len(producers)} of {len(of_kind)} sources: {shown}{', …' if len(producers) > _MOST_SOURCES else ''}"
 
 
 def _required(observed: Observed, path: str, thresholds: Thresholds) -> str:

@@ -18,11 +18,22 @@ from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, distinguishing, kind_at
 from lakehouse.propose.eventcounts import Counts, KindCounts, is_secret
-from lakehouse.propose.pathcounts import CONTENT_TYPE, DATA, ENVELOPE, OPTIONS, child, looks_like_id, segment
+from lakehouse.propose.pathcounts import (
+    CONTENT_TYPE,
+    DATA,
+    ENVELOPE,
+    MOST_VALUES,
+    OPTIONS,
+    child,
+    looks_like_id,
+    may_be_kept,
+    segment,
+)
 
 MODE, PROTOCOL = "/mode", "/protocol"
 _SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input
 _MOST_SEGMENTS = 16
+SentEvent = tuple[Event, Any]  # with its payload
 _NOT_COMPARED = ("id", "time", "type", "specversion")
 
 
@@ -44,7 +55,7 @@ class EventCounter:
 
     def add(self, events: Iterable[tuple[Event, str]]) -> None:
         """Count events, each with its day; one without a day has that of its `time`."""
-        by_kind: defaultdict[tuple[str, str], list[tuple[Event, Any]]] = defaultdict(list)
+        by_kind: defaultdict[tuple[str, str], list[SentEvent]] = defaultdict(list)
         for event, day in events:
             payload = payload_of(event)
             by_kind[kind_of(event, payload, self.discriminators), day or as_text(event.ce.get("time", ""))[:10]].append(
@@ -53,7 +64,23 @@ class EventCounter:
         for key, same in by_kind.items():
             if self.keeps_values and key[0] == address_of(same[0][0]) and key[0] not in self.discriminators:
                 self.shared.count(key[0], same)
-            _count(self.kinds.setdefault(key, KindCounts(self.keeps_values)), same)
+            counts = self.kinds.setdefault(key, KindCounts(self.keeps_values))
+            for counts.producers, of_one in self._by_producer(same):
+                _count(counts, of_one)
+            counts.producers = frozenset()
+            for event, payload in same[: max(0, _SAMPLE - counts.compared)]:  # of all sources
+                _compare(counts, event, payload)
+
+    def _by_producer(self, same: list[SentEvent]) -> Iterator[tuple[frozenset[str] | None, list[SentEvent]]]:
+        """Yield events with the source that sent them; together where sources are many, or are not kept."""
+        by_source: defaultdict[str, list[SentEvent]] = defaultdict(list)
+        for event, payload in same:
+            by_source[as_text(event.ce.get("source", ""))].append((event, payload))
+        if not self.keeps_values or len(by_source) > MOST_VALUES or not all(map(may_be_kept, by_source)):
+            yield None, same
+            return
+        for source, of_one in by_source.items():
+            yield frozenset([source] if source else []), of_one
 
     @property
     def by_kind(self) -> dict[str, dict[str, Counts]]:
@@ -121,7 +148,7 @@ def _json(body: bytes) -> Any:
         return body
 
 
-def _count(counts: KindCounts, same: list[tuple[Event, Any]]) -> None:
+def _count(counts: KindCounts, same: list[SentEvent]) -> None:
     """Count events of one kind and day."""
     counts.count("", [{}] * len(same))
     envelopes = [event.ce for event, _ in same if event.ce]
@@ -149,11 +176,9 @@ def _count(counts: KindCounts, same: list[tuple[Event, Any]]) -> None:
     for path, column in columns.items():
         for place, parts in _segments(Counter(column), path, separators[path]):
             counts.count_texts(place, parts)
-    for event, payload in same[: max(0, _SAMPLE - counts.compared)]:
-        _compare(counts, event, payload)
 
 
-def _count_whole(counts: KindCounts, same: list[tuple[Event, Any]]) -> None:
+def _count_whole(counts: KindCounts, same: list[SentEvent]) -> None:
     """Count what an event has as a whole: content type, mode, protocol with its version."""
     for path, texts in (
         (CONTENT_TYPE, [event.data_content_type() for event, _ in same]),

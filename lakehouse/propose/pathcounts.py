@@ -43,6 +43,7 @@ class PathCounts:
         formats: those that every text has; None: no text was seen.
         compared: events of the sample whose texts were compared.
         equals: paths that held the same text, and how often.
+        producers: sources of the events; None: more than `MOST_VALUES`, or they were not kept.
     """
 
     events: int = 0
@@ -55,6 +56,7 @@ class PathCounts:
     formats: frozenset[str] | None = None
     compared: int = 0
     equals: dict[str, int] = field(default_factory=dict)
+    producers: frozenset[str] | None = frozenset()
 
     def add(self, other: PathCounts) -> None:
         """Add the counts of other events."""
@@ -71,6 +73,13 @@ class PathCounts:
         self.compared += other.compared
         for path, times in other.equals.items():
             self.equals[path] = self.equals.get(path, 0) + times
+        self.add_producers(other.producers)
+
+    def add_producers(self, producers: frozenset[str] | None) -> None:
+        """Add the sources of some events; None: they are too many, or are not kept."""
+        if self.producers is not None and producers != self.producers:
+            both = None if producers is None else self.producers | producers
+            self.producers = None if both is None or len(both) > MOST_VALUES else both
 
     def add_values(self, values: Mapping[str, int]) -> None:
         """Add values by their text, and how often each was there; what looks like a secret is not kept."""

@@ -333,12 +333,13 @@ OBSERVED_ROWS = pa.schema(
         ("events", pa.int64()), ("values", _COUNTS), ("sketch", pa.binary()), ("least", pa.float64()), ("greatest", pa.float64()),
         ("shortest", pa.int64()), ("longest", pa.int64()), ("formats", pa.list_(pa.string())), ("compared", pa.int64()),
         ("equals", _COUNTS), ("breaks", pa.string()),
+        ("producers", pa.list_(pa.string())),
     ]
 )  # fmt: skip
 COLUMNS = (
     "source STRING, kind STRING, path STRING, type STRING, day STRING, events BIGINT, values MAP<STRING, BIGINT>, sketch BINARY, "
     "least DOUBLE, greatest DOUBLE, shortest BIGINT, longest BIGINT, formats ARRAY<STRING>, compared BIGINT, "
-    "equals MAP<STRING, BIGINT>, breaks STRING"
+    "equals MAP<STRING, BIGINT>, breaks STRING, producers ARRAY<STRING>"
 )
 
 
@@ -370,6 +371,7 @@ def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iter
             "formats": None if one.formats is None else sorted(one.formats),
             "compared": one.compared, "equals": sorted(one.equals.items()),
             "breaks": breaks or None,
+            "producers": None if one.producers is None else sorted(one.producers),
         }  # fmt: skip
 
 
@@ -377,7 +379,7 @@ def _counts(row: dict[str, Any]) -> PathCounts:
     return PathCounts(
         row["events"], None if row["values"] is None else dict(row["values"]), row["sketch"], row["least"], row["greatest"],
         row["shortest"], row["longest"], None if row["formats"] is None else frozenset(row["formats"]),
-        row["compared"], dict(row["equals"]),
+        row["compared"], dict(row["equals"]), None if row["producers"] is None else frozenset(row["producers"]),
     )  # fmt: skip
 
 

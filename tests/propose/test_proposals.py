@@ -155,6 +155,18 @@ def test_kinds_that_differ_in_letter_case_alone_get_ids_that_do_not():
     assert [one for one in read(json.dumps(document), rules=True).findings if one.severity == "error"] == []
 
 
+def test_the_page_says_which_sources_sent_what_others_did_not():
+    messages = [kafka(number) for number in range(40)]
+    for message in messages[::2]:
+        message["payload"]["extra"] = 1
+    kinds = proposed(messages)
+    page = evidence_page("shop.orders", ProposedGroup(kinds), FEW)
+    assert "| /data/extra | integer | 50.00% of 40, from 1 of 2 sources: https://shop.example.com/eu/orders |" in page
+    assert "| /data/orderid | string | 100% of 40 |" in page
+    (hidden,) = observed(messages, keeps_values=False)
+    assert hidden.producers("/data/extra") is None
+
+
 def test_no_more_distinct_values_are_shown_than_there_were():
     """The sketch estimates 2,057 of these 2,000."""
     (kind,) = proposed([kafka(number) for number in range(2000)])
