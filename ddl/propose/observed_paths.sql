@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS observed_paths (
   compared BIGINT COMMENT 'Events of the sample whose texts were compared',
   equals MAP<STRING, BIGINT> COMMENT 'Paths that held the same text in the sample, and how often',
   breaks STRING COMMENT 'Registry and XID of the schema that the payloads break; NULL: no definition describes the events',
-  producers ARRAY<STRING> COMMENT 'Sources of the events, up to 32; NULL: more, or they were not kept'
+  producers ARRAY<STRING> COMMENT 'Up to 32 sources that sent it, of events, attributes and members of the payload; NULL: more, or not kept'
 )
 USING DELTA
 COMMENT 'What `lakehouse propose` counted of events that no definition describes, or that break their schema'

@@ -36,6 +36,7 @@ MOST_DEPTH = 12
 _NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 PathType = tuple[str, str]
+Sent = tuple[str, tuple[str, ...], tuple[type, ...]]  # a source, and members of an object with the types of their values
 Counts = dict[PathType, PathCounts]
 
 
@@ -47,13 +48,11 @@ class KindCounts:
         keeps_values: whether values may be kept.
         counts: by path and JSON type.
         compared: events whose texts were compared.
-        producers: of the events that are counted next: their source; None: it is not kept.
     """
 
     keeps_values: bool = True
     counts: Counts = field(default_factory=dict)
     compared: int = 0
-    producers: frozenset[str] | None = frozenset()
     _keys: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def count(self, path: str, values: Sequence[Any]) -> None:
@@ -88,16 +87,30 @@ class KindCounts:
         for other in others:
             counts.equals[other] = counts.equals.get(other, 0) + 1
 
+    def add_producers(self, path: str, sent: Iterable[Sent]) -> None:
+        """Add which sources sent which members of objects at a path."""
+        sources: defaultdict[PathType, set[str]] = defaultdict(set)
+        for source, names, types in sent:
+            for name, one in zip(names, types, strict=True):
+                sources[child(path, name), _NAMES[one]].add(source)
+        for key, producers in sources.items():
+            if key in self.counts:  # else it is a key of a map
+                self.counts[key].add_producers(frozenset(producers))
+
+    def drop_producers(self) -> None:
+        """Keep no sources: they are too many, or may not be kept."""
+        for counts in self.counts.values():
+            counts.producers = None
+
     def add(self, other: Mapping[PathType, PathCounts]) -> None:
         """Add counts of other events of the kind."""
         for (path, kind), counts in other.items():
-            self.counts.setdefault((path, kind), PathCounts()).add(counts)
+            self._at(path, kind).add(counts)
 
     def _at(self, path: str, kind: str) -> PathCounts:
         key = (path, kind)
         if key not in self.counts:
             self.counts[key] = PathCounts()
-        self.counts[key].add_producers(self.producers)
         return self.counts[key]
 
     def _of_type(self, path: str, kind: type, values: Sequence[Any]) -> None:

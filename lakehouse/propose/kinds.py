@@ -17,7 +17,7 @@ from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, distinguishing, kind_at
-from lakehouse.propose.eventcounts import Counts, KindCounts, is_secret
+from lakehouse.propose.eventcounts import Counts, KindCounts, Sent, is_secret
 from lakehouse.propose.pathcounts import (
     CONTENT_TYPE,
     DATA,
@@ -65,22 +65,8 @@ class EventCounter:
             if self.keeps_values and key[0] == address_of(same[0][0]) and key[0] not in self.discriminators:
                 self.shared.count(key[0], same)
             counts = self.kinds.setdefault(key, KindCounts(self.keeps_values))
-            for counts.producers, of_one in self._by_producer(same):
-                _count(counts, of_one)
-            counts.producers = frozenset()
-            for event, payload in same[: max(0, _SAMPLE - counts.compared)]:  # of all sources
-                _compare(counts, event, payload)
-
-    def _by_producer(self, same: list[SentEvent]) -> Iterator[tuple[frozenset[str] | None, list[SentEvent]]]:
-        """Yield events with the source that sent them; together where sources are many, or are not kept."""
-        by_source: defaultdict[str, list[SentEvent]] = defaultdict(list)
-        for event, payload in same:
-            by_source[as_text(event.ce.get("source", ""))].append((event, payload))
-        if not self.keeps_values or len(by_source) > MOST_VALUES or not all(map(may_be_kept, by_source)):
-            yield None, same
-            return
-        for source, of_one in by_source.items():
-            yield frozenset([source] if source else []), of_one
+            _count(counts, same)
+            _count_producers(counts, same)
 
     @property
     def by_kind(self) -> dict[str, dict[str, Counts]]:
@@ -176,6 +162,25 @@ def _count(counts: KindCounts, same: list[SentEvent]) -> None:
     for path, column in columns.items():
         for place, parts in _segments(Counter(column), path, separators[path]):
             counts.count_texts(place, parts)
+    for event, payload in same[: max(0, _SAMPLE - counts.compared)]:
+        _compare(counts, event, payload)
+
+
+def _count_producers(counts: KindCounts, same: list[SentEvent]) -> None:
+    """Count which sources sent the events, their attributes, and the members of their payloads."""
+    sources = {as_text(event.ce.get("source", "")) for event, _ in same}
+    if not counts.keeps_values or len(sources) > MOST_VALUES or not all(map(may_be_kept, sources)):
+        counts.drop_producers()
+        return
+    envelopes, payloads = set[Sent](), set[Sent]()
+    for event, payload in same:
+        source = as_text(event.ce.get("source", ""))
+        envelopes.add((source, tuple(event.ce), tuple(map(type, event.ce.values()))))
+        if isinstance(payload, dict):
+            payloads.add((source, tuple(payload), tuple(map(type, payload.values()))))
+    counts.counts["", "object"].add_producers(frozenset(sources))
+    counts.add_producers(ENVELOPE, envelopes)
+    counts.add_producers(DATA, payloads)
 
 
 def _count_whole(counts: KindCounts, same: list[SentEvent]) -> None:
