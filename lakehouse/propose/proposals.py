@@ -92,7 +92,7 @@ class ProposedGroup:
     @property
     def document(self) -> Json:
         """Return the document of the specification."""
-        document = _document(self.kinds[0].group, self.kinds) if self.kinds else {"specversion": SPECVERSION}
+        document: Json = _document(self.kinds[0].group, self.kinds) if self.kinds else {"specversion": SPECVERSION}
         schemagroups = document.setdefault("schemagroups", {}) if self.widened else {}
         for one in self.widened:
             of_group = schemagroups.setdefault(one.group, {"schemagroupid": one.group, "schemas": {}})

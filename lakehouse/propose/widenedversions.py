@@ -129,11 +129,10 @@ def widen_versions(observed: Iterable[Observed], versions: Versions, thresholds:
             continue
         names = {last_id(one.xid) for one in versions.of_schema(key)}
         widened = _widened(broken, by_place, thresholds)
-        one = WidenedVersion(
-            broken, _next(last_id(broken.xid), names), widened, [kind for of in by_place.values() for kind in of]
-        )
-        if one.is_changed or widened.undecided:
-            result.append(one)
+        kinds = [kind for of in by_place.values() for kind in of]
+        version = WidenedVersion(broken, _next(last_id(broken.xid), names), widened, kinds)
+        if version.is_changed or widened.undecided:
+            result.append(version)
     return result
 
 
