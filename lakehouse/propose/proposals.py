@@ -101,7 +101,7 @@ class ProposedGroup:
 
 
 def groups_of(kinds: Iterable[ProposedKind], widened: Iterable[WidenedVersion] = ()) -> dict[str, ProposedGroup]:
-    """Return what is proposed by group, sorted by name; a schema of an id that its group has already is in a group of its own."""
+    """Return what is proposed by group, sorted by name; a schema of an id that its group has already is in another group."""
     groups: dict[str, ProposedGroup] = {}
     for kind in kinds:
         groups.setdefault(kind.group, ProposedGroup()).kinds.append(kind)

@@ -88,7 +88,7 @@ class _Widening:
         self._visited: set[tuple[int, str, frozenset[str]]] = set()  # a schema may refer to itself
 
     def at(self, node: Any, path: str, types: Types) -> Any:
-        """Return the node widened by the values at a path, of the types that are its own."""
+        """Return the node widened by the values at a path of some types."""
         if node is False and types:
             return self.decision.at(path)
         key = (id(node), path, frozenset(types))
@@ -170,7 +170,7 @@ class _Widening:
             node["enum"] = [*allowed, *broken]
 
     def _broken(self, keyword: str, value: Any, values: list[Any]) -> list[Any]:
-        """Return the values that break a keyword, in an order of their own."""
+        """Return the values that break a keyword, sorted."""
         validator = self._validator({keyword: value})
         return sorted((one for one in values if validator is None or validator.errors(one)), key=orjson.dumps)
 

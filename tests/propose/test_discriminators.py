@@ -1,4 +1,4 @@
-"""Kinds that share an address: found by a header or member that decides the shape, and told apart by what is proposed."""
+"""Kinds that share an address: found by a header or member that decides the shape, and what is proposed distinguishes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import orjson
 import pytest
+from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
 from match.catalogs import load
@@ -82,6 +83,7 @@ def test_no_secret_distinguishes_and_nothing_where_no_value_may_be_kept():
     assert counter.shared.discriminators() == {}
 
 
+@law
 @given(st.integers(0, 60), st.randoms())
 def test_parts_add_up_in_any_order(at, random):
     parts = [row for some in (MEMBER[:at], MEMBER[at:]) for row in counted(some).shared.rows()]

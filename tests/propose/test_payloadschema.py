@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from builders import law
 from genson import SchemaBuilder
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ def shape(schema: dict[str, Any], at: str = "") -> set[tuple[str, str]]:
     return found
 
 
+@law
 @given(OBJECTS)
 def test_types_and_required_members_are_those_of_genson(objects):
     oracle = SchemaBuilder()
@@ -55,6 +57,7 @@ def test_types_and_required_members_are_those_of_genson(objects):
     assert shape(schema_of(objects)) == shape(oracle.to_schema())
 
 
+@law
 @given(OBJECTS, st.integers(0, 8), st.randoms())
 def test_counts_of_parts_add_up_to_those_of_the_whole(objects, at, random):
     whole = Observed.of("k", {"d": counted(objects)})

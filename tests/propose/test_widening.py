@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from builders import law
 from hypothesis import given
 
 from lakehouse.compatibility import Answer, judge
@@ -33,6 +34,7 @@ def closed(schema: Any) -> Any:
     return {**inner, "additionalProperties": False} if "properties" in schema else inner
 
 
+@law
 @given(OBJECTS, OBJECTS)
 def test_a_widened_schema_takes_what_broke_it_and_what_was_valid(before, after):
     schema = closed(schema_of(before))
