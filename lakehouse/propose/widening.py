@@ -78,7 +78,7 @@ def widen(schema: JsonText, format: str, observed: Iterable[Observed], threshold
 
 
 class _Widening:
-    """A schema beside the counts of one kind; nodes of the schema are changed in place."""
+    """A schema and the counts of one kind; nodes of the schema are changed in place."""
 
     def __init__(self, document: JsonDocument, format: str, observed: Observed, thresholds: Thresholds) -> None:
         self.document, self.format, self.observed = document, format, observed
@@ -101,7 +101,7 @@ class _Widening:
                 self.at(target, path, types)
             else:
                 self._leave(path, "$ref")
-            if self.document.is_old:  # what is beside a reference has no meaning
+            if self.document.is_old:  # other keywords have no meaning next to a reference
                 return node
         for keyword in sorted(_NOT_DECIDED & node.keys()):
             self._leave(path, keyword)
