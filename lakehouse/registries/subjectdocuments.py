@@ -19,6 +19,8 @@ from lakehouse.compatibility.limits import Malformed, Unreadable
 from lakehouse.compatibility.protoschemas import ProtoFile
 from lakehouse.dialects.draft.conversions import rows, schema_format
 from lakehouse.dialects.schemadocuments import document_of
+from lakehouse.domain.promises import broken_promise, compared_pairs
+from lakehouse.domain.versionchanges import compared_version
 from lakehouse.text.jsontext import text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import ID, xid_of, xid_of_version
@@ -146,6 +148,7 @@ class SubjectMapping:
         for one in sorted(content.versions, key=lambda one: (one.subject, one.version)):
             if keep_deleted or not one.is_deleted:
                 self._subjects[one.subject].append(one)
+        self._broken: dict[str, SubjectRemark] = {}
         contexts = sorted({context_of(subject)[0] for subject in self._subjects})
         self._groups = _distinct((context, context or DEFAULT_GROUP) for context in contexts)
         # Ids of registries grow: what is first keeps its name when another subject comes that differs in letter case only.
@@ -168,8 +171,10 @@ class SubjectMapping:
             yield SubjectDocument(subject, value)
 
     def remarks(self) -> list[SubjectRemark]:
-        """Return what is wrong with versions: an id that two schemas have, references that lead nowhere or in a circle."""
-        found = [*self._ids_twice()]
+        """Return what is wrong: broken levels, an id of two schemas, references that lead nowhere or to themselves."""
+        for subject, versions in self._subjects.items():
+            self._promise(subject, versions)
+        found = [*self._broken.values(), *self._ids_twice()]
         edges = {(one.subject, one.version): self._targets(one) for versions in self._subjects.values() for one in versions}
         for (subject, version), targets in edges.items():
             for target in targets:
@@ -201,26 +206,41 @@ class SubjectMapping:
     def _schema(self, schemaid: str, versions: list[SubjectVersion]) -> Json:
         living = [one for one in versions if not one.is_deleted]
         meta: Json = {"schemaid": schemaid}
-        level = self._setting(self._levels, versions[0].subject) or DEFAULT_LEVEL
-        if level.upper() in _LEVELS:
-            meta["compatibility"] = level.lower()
+        if promise := self._promise(versions[0].subject, versions):
+            meta["compatibility"] = promise
         if (self._setting(self._modes, versions[0].subject) or "").upper() in _READ_ONLY:
             meta["readonly"] = True
         if not living:
             meta["deprecated"] = {}
         elif living[-1] is not versions[-1]:
             meta |= {"defaultversionid": str(living[-1].version), "defaultversionsticky": True}
-        written: Json = {}
-        before: SubjectVersion | None = None  # of a living one the last living one: what was deleted need not be compatible
-        newest: SubjectVersion | None = None
-        for one in versions:
-            ancestor = (newest if one.is_deleted else before) or one
-            written[str(one.version)] = self._version(schemaid, one, ancestor.version)
-            newest, before = one, before if one.is_deleted else one
+        ancestors = _ancestors(versions)
+        written = {str(one.version): self._version(schemaid, one, ancestors[str(one.version)]) for one in versions}
         return {"schemaid": schemaid, "meta": meta, "versions": written}
 
-    def _version(self, schemaid: str, one: SubjectVersion, ancestor: int) -> Json:
-        written: Json = {"schemaid": schemaid, "versionid": str(one.version), "ancestorid": str(ancestor)}
+    def _promise(self, subject: str, versions: list[SubjectVersion]) -> str | None:
+        """Return `compatibility` of a schema: the level of its subject; None: it has none, or a version breaks it.
+
+        A level counts for what is registered from then on. xRegistry's counts from the first Version on, so a level that is
+        younger than a version that breaks it would take the schema out of the catalog, with all its Versions (COMP-001).
+        """
+        level = (self._setting(self._levels, subject) or DEFAULT_LEVEL).upper()
+        if level not in _LEVELS or subject in self._broken:
+            return None
+        promise = level.lower()
+        compared = {
+            str(one.version): compared_version("schemaversion", {"format": _format(one), "schema": _document(one)})
+            for one in versions
+        }
+        for later, earlier in compared_pairs(_ancestors(versions), promise):
+            if reasons := broken_promise("schemaversion", promise, compared[earlier], compared[later]):
+                text = f"it breaks the level {level} over version {earlier}: {reasons[0]} The schema has no `compatibility` here."
+                self._broken[subject] = SubjectRemark(subject, int(later), text)
+                return None
+        return promise
+
+    def _version(self, schemaid: str, one: SubjectVersion, ancestor: str) -> Json:
+        written: Json = {"schemaid": schemaid, "versionid": str(one.version), "ancestorid": ancestor}
         name = context_of(one.subject)[1]
         if name not in ("", schemaid):
             written["name"] = name
@@ -269,6 +289,17 @@ class SubjectMapping:
             written["labels"] = {"confluent.key": self._xid(key)}
         written |= {"dataschemaformat": _format(newest), "dataschemaxid": self._xid(subject)}
         return {"messagegroups": {group: {"messagegroupid": group, "messages": {message: written}}}}
+
+
+def _ancestors(versions: list[SubjectVersion]) -> dict[str, str]:
+    """Return the ancestor of each version: of a living one the last living one, as what was deleted need not be compatible."""
+    ancestors: dict[str, str] = {}
+    before: SubjectVersion | None = None
+    newest: SubjectVersion | None = None
+    for one in versions:
+        ancestors[str(one.version)] = str(((newest if one.is_deleted else before) or one).version)
+        newest, before = one, before if one.is_deleted else one
+    return ancestors
 
 
 def _target(one: SubjectVersion, reference: Json) -> tuple[str, int] | None:

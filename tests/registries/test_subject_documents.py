@@ -232,3 +232,24 @@ def test_what_is_no_version_is_an_error(value):
 def test_a_version_of_the_api():
     value = {"subject": "s", "version": 2, "id": 5, "schema": '"int"', "references": None, "metadata": None, "deleted": True}
     assert version_of(value) == SubjectVersion("s", 2, '"int"', "AVRO", 5, is_deleted=True)
+
+
+@pytest.mark.parametrize(("level", "keeps"), [("BACKWARD", False), ("FORWARD", True), ("NONE", None), ("FULL_TRANSITIVE", False)])
+def test_a_level_that_the_versions_do_not_keep_is_left_out_and_nothing_is_lost(level, keeps):
+    added = ORDER.replace("]}", ',{"name":"n","type":"int"}]}')
+    content = RegistryContent([version(), version(number=2, schema=added)], levels={GLOBAL: level})
+    mapping = SubjectMapping(content)
+    (value,) = [one.value for one in mapping.documents()]
+    written = value["schemagroups"]["default"]["schemas"]["orders-value"]
+    assert set(written["versions"]) == {"1", "2"}
+    assert ("compatibility" in written["meta"]) is bool(keeps)
+    expected = [] if keeps is not False else [f"orders-value version 2: it breaks the level {level} over version 1: /n: came"]
+    assert [str(one)[: len(line)] for one, line in zip(mapping.remarks(), expected, strict=True)] == expected
+    assert [one.rule_id for one in read(value, rules=True).findings if one.rule_id.startswith("COMP")] == []
+
+
+def test_a_deleted_version_counts_only_where_it_is_loaded():
+    added = ORDER.replace("]}", ',{"name":"n","type":"int"}]}')
+    deleted = version(number=2, schema=added, is_deleted=True)
+    assert schema(version(), deleted, version(number=3), keep_deleted=True)["meta"].get("compatibility") is None
+    assert schema(version(), deleted, version(number=3))["meta"]["compatibility"] == "backward"
