@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 @click.option(
     "--messages",
     type=click.Choice(["topic", "record"]),
-    help="Make a message for each subject that is named after a topic (TOPIC-value), or after a record (TOPIC-RECORD, RECORD).",
+    help="Make a message for each subject that is named after a topic, or after a record.",
 )
 @exit_zero_option
 @with_globals

@@ -11,6 +11,7 @@ NAMED = re.compile(r'"(KAFKA|MQTT|AMQP|NATS|HTTP)\b')
 
 # How many lines may name a protocol, below a path of the package, and why they do; the longest path counts.
 REASONS = {
+    "agents/codegen.py": (3, "xrcg names its templates by protocol"),
     "asyncapi": (30, "bindings of AsyncAPI are declared by protocol"),
     "dialects": (5, "0.5-wip writes Kafka's key in base64, AMQP's sections have types, the draft names sections by protocol"),
     "domain/inferred.py": (2, "the specification infers options of MQTT and HTTP"),
@@ -24,6 +25,7 @@ REASONS = {
     "match/index.py": (4, "AMQP's subject distinguishes definitions"),
     "match/vectorized": (4, "as `match/evaluation.py`, for columns"),
     "render": (19, "what is sent: requests, records, packets, and commands of clients"),
+    "registries": (1, "subjects of a schema registry are named after topics of Kafka"),
     "replicate": (1, "subscriptions are delivered by HTTP"),
     "rules/entity/endpoints.py": (6, "addresses of endpoints have rules by protocol"),
     "serve": (4, "the server speaks HTTP"),

@@ -134,9 +134,9 @@ def test_the_view_finds_the_schema(spark):
     xids = spark.createDataFrame(known, "registryid STRING, xid STRING").selectExpr("*", "CAST(NULL AS STRING) AS xref")
     none = xids.limit(0)
     ends = none.selectExpr("*", "CAST(array() AS ARRAY<STRING>) AS messagegroups", "CAST(NULL AS STRING) AS protocoloptions")
-    made = {"versions": versions, "schemas": xids, "endpoints": ends} | dict.fromkeys(
-        ("messages", "schemaversions", "groups"), none
-    )
+    schemaversions = none.selectExpr("*", "CAST(NULL AS STRING) AS extensions")
+    made = {"versions": versions, "schemas": xids, "endpoints": ends, "schemaversions": schemaversions}
+    made |= dict.fromkeys(("messages", "groups"), none)
     text = (data_folder("ddl") / "views" / "entity_references.sql").read_text(encoding="utf-8")
     _, _, query = text.rstrip().removesuffix(";").partition("\nAS\n")
     names = {name: f"referring_{name}" for name in made}
