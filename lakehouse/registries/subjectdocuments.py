@@ -21,7 +21,7 @@ from lakehouse.dialects.draft.conversions import rows, schema_format
 from lakehouse.dialects.schemadocuments import document_of
 from lakehouse.domain.promises import broken_promise, compared_pairs
 from lakehouse.domain.versionchanges import compared_version
-from lakehouse.text.jsontext import text_at
+from lakehouse.text.jsontext import object_at, text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import ID, xid_of, xid_of_version
 
@@ -121,8 +121,8 @@ def version_of(value: Any) -> SubjectVersion:
         number if isinstance(number, int) else None,
         text_at(value, "guid"),
         [one for one in references if isinstance(one, dict)] if isinstance(references, list) else [],
-        _object(value.get("metadata")),
-        _object(value.get("ruleSet")),
+        object_at(value, "metadata"),
+        object_at(value, "ruleSet"),
         value.get("deleted") is True,
     )
 
@@ -148,7 +148,7 @@ class SubjectMapping:
         for one in sorted(content.versions, key=lambda one: (one.subject, one.version)):
             if keep_deleted or not one.is_deleted:
                 self._subjects[one.subject].append(one)
-        self._broken: dict[str, SubjectRemark] = {}
+        self._broken_levels: dict[str, SubjectRemark | None] = {}  # judged once, for documents and remarks
         contexts = sorted({context_of(subject)[0] for subject in self._subjects})
         self._groups = _distinct((context, context or DEFAULT_GROUP) for context in contexts)
         # Ids of registries grow: what is first keeps its name when another subject comes that differs in letter case only.
@@ -172,9 +172,8 @@ class SubjectMapping:
 
     def remarks(self) -> list[SubjectRemark]:
         """Return what is wrong: broken levels, an id of two schemas, references that lead nowhere or to themselves."""
-        for subject, versions in self._subjects.items():
-            self._promise(subject, versions)
-        found = [*self._broken.values(), *self._ids_twice()]
+        broken = (self._broken_level(subject) for subject in self._subjects)
+        found = [*(one for one in broken if one is not None), *self._ids_twice()]
         edges = {(one.subject, one.version): self._targets(one) for versions in self._subjects.values() for one in versions}
         for (subject, version), targets in edges.items():
             for target in targets:
@@ -206,8 +205,9 @@ class SubjectMapping:
     def _schema(self, schemaid: str, versions: list[SubjectVersion]) -> Json:
         living = [one for one in versions if not one.is_deleted]
         meta: Json = {"schemaid": schemaid}
-        if promise := self._promise(versions[0].subject, versions):
-            meta["compatibility"] = promise
+        level = self._level(versions[0].subject)
+        if level in _LEVELS and self._broken_level(versions[0].subject) is None:
+            meta["compatibility"] = level.lower()
         if (self._setting(self._modes, versions[0].subject) or "").upper() in _READ_ONLY:
             meta["readonly"] = True
         if not living:
@@ -218,16 +218,23 @@ class SubjectMapping:
         written = {str(one.version): self._version(schemaid, one, ancestors[str(one.version)]) for one in versions}
         return {"schemaid": schemaid, "meta": meta, "versions": written}
 
-    def _promise(self, subject: str, versions: list[SubjectVersion]) -> str | None:
-        """Return `compatibility` of a schema: the level of its subject; None: it has none, or a version breaks it.
+    def _level(self, subject: str) -> str:
+        return (self._setting(self._levels, subject) or DEFAULT_LEVEL).upper()
+
+    def _broken_level(self, subject: str) -> SubjectRemark | None:
+        """Return which version of a subject breaks its level, so that the schema has no `compatibility`; None: none does.
 
         A level counts for what is registered from then on. xRegistry's counts from the first Version on, so a level that is
         younger than a version that breaks it would take the schema out of the catalog, with all its Versions (COMP-001).
         """
-        level = (self._setting(self._levels, subject) or DEFAULT_LEVEL).upper()
-        if level not in _LEVELS or subject in self._broken:
-            return None
-        promise = level.lower()
+        if subject not in self._broken_levels:
+            self._broken_levels[subject] = next(self._breaks(subject, self._level(subject)), None)
+        return self._broken_levels[subject]
+
+    def _breaks(self, subject: str, level: str) -> Iterator[SubjectRemark]:
+        if level not in _LEVELS:
+            return
+        versions, promise = self._subjects[subject], level.lower()
         compared = {
             str(one.version): compared_version("schemaversion", {"format": _format(one), "schema": _document(one)})
             for one in versions
@@ -235,9 +242,7 @@ class SubjectMapping:
         for later, earlier in compared_pairs(_ancestors(versions), promise):
             if reasons := broken_promise("schemaversion", promise, compared[earlier], compared[later]):
                 text = f"it breaks the level {level} over version {earlier}: {reasons[0]} The schema has no `compatibility` here."
-                self._broken[subject] = SubjectRemark(subject, int(later), text)
-                return None
-        return promise
+                yield SubjectRemark(subject, int(later), text)
 
     def _version(self, schemaid: str, one: SubjectVersion, ancestor: str) -> Json:
         written: Json = {"schemaid": schemaid, "versionid": str(one.version), "ancestorid": ancestor}
@@ -335,7 +340,7 @@ def _circles(edges: dict[tuple[str, int], list[tuple[str, int]]]) -> Iterator[li
 def _labels(one: SubjectVersion) -> dict[str, str]:
     sensitive = one.metadata.get("sensitive")
     hidden = set(map(str, sensitive)) if isinstance(sensitive, list) else set()
-    properties = _object(one.metadata.get("properties"))
+    properties = object_at(one.metadata, "properties")
     labels = {name: value for name, value in properties.items() if isinstance(value, str) and name not in hidden}
     labels |= {} if one.id is None else {"confluent.id": str(one.id)}
     labels |= {} if one.guid is None else {"confluent.guid": one.guid.lower()}
@@ -398,7 +403,3 @@ def _id(text: str) -> str:
 def _hashed(escaped: str, text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS_OF_HASH]
     return f"{escaped[: _MOST_OF_ID - _DIGITS_OF_HASH - 1]}~{digest}"
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
