@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from lakehouse.domain.subjects import context_of
 from lakehouse.errors import ReplicationError
-from lakehouse.registries.subjectdocuments import GLOBAL, RegistryContent, SubjectVersion, context_of, version_of
+from lakehouse.registries.subjectdocuments import GLOBAL, RegistryContent, SubjectVersion, version_of
 from lakehouse.replicate.client import Client, RequestRefused
 
 T = TypeVar("T")

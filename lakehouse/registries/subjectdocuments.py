@@ -7,39 +7,39 @@ finds the schema that a payload was written with.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from lakehouse.compatibility.limits import Malformed, Unreadable
 from lakehouse.compatibility.protoschemas import ProtoFile
-from lakehouse.dialects.draft.conversions import rows, schema_format
-from lakehouse.dialects.schemadocuments import document_of
 from lakehouse.domain.promises import broken_promise, compared_pairs
+from lakehouse.domain.subjects import (
+    AVRO,
+    DEFAULT_GROUP,
+    JSON,
+    PROTOBUF,
+    context_of,
+    format_of_kind,
+    hashed_id,
+    id_of_name,
+    is_qualified,
+    qualified,
+    schema_document,
+)
 from lakehouse.domain.versionchanges import compared_version
 from lakehouse.text.jsontext import object_at, text_at
 from lakehouse.text.names import Xid
-from lakehouse.text.xid import ID, xid_of, xid_of_version
+from lakehouse.text.xid import xid_of, xid_of_version
 
 Json = dict[str, Any]
 Messages = Literal["topic", "record"]
-DEFAULT_GROUP = "default"
 RECORDS_GROUP = "records"  # messages of records that are in no topic by their subject
 DEFAULT_LEVEL = "BACKWARD"  # of a registry that nobody configured
 GLOBAL = ""  # the registry itself, among levels and modes
-_AVRO, _JSON, _PROTOBUF = "AVRO", "JSON", "PROTOBUF"
-_CONTEXT = re.compile(r":\.([^:]*):(.*)", re.DOTALL)
 _LEVELS = frozenset({"BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"})
 _READ_ONLY = frozenset({"READONLY", "READONLY_OVERRIDE"})
-_SYNTAX = re.compile(r"^\s*(?:syntax|edition)\s*=\s*[\"'](?:proto)?(\d+)[\"']", re.MULTILINE)
-_NO_ID = re.compile(r"[^A-Za-z0-9_.\-:@]")
-_BAD_START = re.compile(r"\A(?=[^A-Za-z0-9_])")
-_MOST_OF_ID = 128
-_DIGITS_OF_HASH = 12
 
 
 class SubjectVersion(NamedTuple):
@@ -59,13 +59,23 @@ class SubjectVersion(NamedTuple):
     subject: str
     version: int
     schema: str
-    kind: str = _AVRO
+    kind: str = AVRO
     id: int | None = None
     guid: str | None = None
     references: list[Json] = []  # noqa: RUF012  of a tuple, never changed
     metadata: Json = {}  # noqa: RUF012
     ruleset: Json = {}  # noqa: RUF012
     is_deleted: bool = False
+
+    @property
+    def format(self) -> str:
+        """Return the format of its schema."""
+        return format_of_kind(self.kind, self.schema)
+
+    @property
+    def document(self) -> Any:
+        """Return its schema in normal form."""
+        return schema_document(self.kind, self.schema)
 
 
 @dataclass
@@ -117,7 +127,7 @@ def version_of(value: Any) -> SubjectVersion:
         value["subject"],
         value["version"],
         value["schema"],
-        (text_at(value, "schemaType") or _AVRO).upper(),
+        (text_at(value, "schemaType") or AVRO).upper(),
         number if isinstance(number, int) else None,
         text_at(value, "guid"),
         [one for one in references if isinstance(one, dict)] if isinstance(references, list) else [],
@@ -125,12 +135,6 @@ def version_of(value: Any) -> SubjectVersion:
         object_at(value, "ruleSet"),
         value.get("deleted") is True,
     )
-
-
-def context_of(subject: str) -> tuple[str, str]:
-    """Return the context of a subject (empty: the default one), and its name there."""
-    parts = _CONTEXT.fullmatch(subject)
-    return (parts[1], parts[2]) if parts else ("", subject)
 
 
 class SubjectMapping:
@@ -199,8 +203,8 @@ class SubjectMapping:
     def _xid(self, subject: str) -> Xid:
         """Return the XID of the schema of a subject; of one that is not loaded, that which it would have alone."""
         context, name = context_of(subject)
-        group = self._groups.get(context) or _id(context or DEFAULT_GROUP)
-        return xid_of("schemagroups", group, "schemas", self._schemas.get(subject) or _id(name))
+        group = self._groups.get(context) or id_of_name(context or DEFAULT_GROUP)
+        return xid_of("schemagroups", group, "schemas", self._schemas.get(subject) or id_of_name(name))
 
     def _schema(self, schemaid: str, versions: list[SubjectVersion]) -> Json:
         living = [one for one in versions if not one.is_deleted]
@@ -236,7 +240,7 @@ class SubjectMapping:
             return
         versions, promise = self._subjects[subject], level.lower()
         compared = {
-            str(one.version): compared_version("schemaversion", {"format": _format(one), "schema": _document(one)})
+            str(one.version): compared_version("schemaversion", {"format": one.format, "schema": one.document})
             for one in versions
         }
         for later, earlier in compared_pairs(_ancestors(versions), promise):
@@ -251,7 +255,7 @@ class SubjectMapping:
             written["name"] = name
         if labels := _labels(one):
             written["labels"] = labels
-        written |= {"format": _format(one), "schema": _document(one)}
+        written |= {"format": one.format, "schema": one.document}
         if one.references:
             written["references"] = [self._reference(one, reference) for reference in one.references]
         if one.ruleset:
@@ -277,7 +281,6 @@ class SubjectMapping:
     def _message(self, subject: str, versions: list[SubjectVersion]) -> Json:
         """Return the message of a subject, in its group; empty: it makes none."""
         context, name = context_of(subject)
-        prefix = f":.{context}:" if context else ""
         newest = next((one for one in reversed(versions) if not one.is_deleted), versions[-1])
         if self._messages == "topic" and name.endswith("-value"):
             topic: str | None = name.removesuffix("-value")
@@ -286,13 +289,13 @@ class SubjectMapping:
             topic, record = name.removesuffix(full).removesuffix("-") or None, full
         else:
             return {}
-        group, message = _id(topic or RECORDS_GROUP), _id(record or RECORDS_GROUP)
+        group, message = id_of_name(topic or RECORDS_GROUP), id_of_name(record or RECORDS_GROUP)
         written: Json = {"messageid": message}
         if topic:
             written |= {"protocol": "KAFKA", "protocoloptions": {"topic": {"value": topic}}}
-        if (key := f"{prefix}{topic}-key") in self._schemas:
+        if (key := qualified(context, f"{topic}-key")) in self._schemas:
             written["labels"] = {"confluent.key": self._xid(key)}
-        written |= {"dataschemaformat": _format(newest), "dataschemaxid": self._xid(subject)}
+        written |= {"dataschemaformat": newest.format, "dataschemaxid": self._xid(subject)}
         return {"messagegroups": {group: {"messagegroupid": group, "messages": {message: written}}}}
 
 
@@ -313,7 +316,7 @@ def _target(one: SubjectVersion, reference: Json) -> tuple[str, int] | None:
     if not isinstance(subject, str) or not isinstance(version, int):
         return None
     context = context_of(one.subject)[0]
-    return (f":.{context}:{subject}" if context and not _CONTEXT.fullmatch(subject) else subject), version
+    return (subject if is_qualified(subject) else qualified(context, subject)), version
 
 
 def _circles(edges: dict[tuple[str, int], list[tuple[str, int]]]) -> Iterator[list[tuple[str, int]]]:
@@ -347,36 +350,17 @@ def _labels(one: SubjectVersion) -> dict[str, str]:
     return labels | ({"confluent.deleted": "true"} if one.is_deleted else {})
 
 
-def _format(one: SubjectVersion) -> str:
-    """Return the format; that of a Protobuf schema is in its text, and proto2 where it is not."""
-    if one.kind == _PROTOBUF:
-        syntax = _SYNTAX.search(one.schema)
-        return f"Protobuf/{syntax[1] if syntax else '2'}"
-    return schema_format(_kinds(), one.kind, _document(one))
-
-
-@cache
-def _kinds() -> dict[str, dict[str, str]]:
-    return {row["format"].upper(): row for row in rows("schematype")}
-
-
-def _document(one: SubjectVersion) -> Any:
-    """Return the schema in normal form; one that does not parse is its text, of which rule COMP-003 reports it."""
-    document = document_of(one.schema.encode("utf-8", "surrogatepass"), "text/plain" if one.kind == _PROTOBUF else None)
-    return one.schema if document is None else document
-
-
 def _record_name(one: SubjectVersion) -> str | None:
     """Return the full name of a record; None: the schema is of none."""
-    if one.kind == _PROTOBUF:
+    if one.kind == PROTOBUF:
         try:
             return ProtoFile(one.schema).first or None
         except (Malformed, Unreadable):
             return None
-    document = _document(one)
+    document = one.document
     if not isinstance(document, dict):
         return None
-    if one.kind == _JSON:
+    if one.kind == JSON:
         return text_at(document, "title")
     name, namespace = text_at(document, "name"), text_at(document, "namespace")
     return f"{namespace}.{name}" if name and namespace and "." not in name else name
@@ -387,19 +371,7 @@ def _distinct(named: Iterable[tuple[str, str]]) -> dict[str, str]:
     ids: dict[str, str] = {}
     taken: set[str] = set()
     for key, text in named:
-        wanted = _id(text)
-        ids[key] = wanted if wanted.lower() not in taken else _hashed(wanted, text)
+        wanted = id_of_name(text)
+        ids[key] = wanted if wanted.lower() not in taken else hashed_id(wanted, text)
         taken.add(ids[key].lower())
     return ids
-
-
-def _id(text: str) -> str:
-    """Return a name as an id: what an id may not have is `~` and two hexadecimal digits for each byte."""
-    escaped = _NO_ID.sub(lambda mark: "".join(f"~{byte:02X}" for byte in mark[0].encode("utf-8", "surrogatepass")), text)
-    escaped = _BAD_START.sub("_", escaped)
-    return escaped if ID.match(escaped) else _hashed(escaped, text)
-
-
-def _hashed(escaped: str, text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS_OF_HASH]
-    return f"{escaped[: _MOST_OF_ID - _DIGITS_OF_HASH - 1]}~{digest}"
