@@ -62,6 +62,8 @@ def content(model: ReadModel) -> dict[str, list[Any]]:
         " FROM edges INNER JOIN log AS l ON l.id = log_id",
         "version_uris": "SELECT l.registryid, l.xid, l.snapshot_id, version_uri FROM version_uris"
         " INNER JOIN log AS l ON l.id = log_id",
+        "schema_rows": "SELECT l.registryid, l.xid, l.snapshot_id, position, s.kind, registry_id, guid, is_deleted"
+        " FROM schema_rows AS s INNER JOIN log AS l ON l.id = log_id",
         "effective": "SELECT * FROM effective",
         "violations": "SELECT * FROM violations",
         "words": "SELECT s.registryid, s.kind, s.xid, s.entityid, w.* FROM words AS w INNER JOIN searched AS s ON s.id = w.rowid",

@@ -17,11 +17,13 @@ from lakehouse.text.xid import ID
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 DEFAULT_GROUP = "default"
+ID_LABEL, GUID_LABEL, DELETED_LABEL = "confluent.id", "confluent.guid", "confluent.deleted"  # of a Version
 _FAMILIES = {"avro": AVRO, "jsonschema": JSON, "protobuf": PROTOBUF}
 _CONTEXT = re.compile(r":\.([^:]*):(.*)", re.DOTALL)
 _SYNTAX = re.compile(r"^\s*(?:syntax|edition)\s*=\s*[\"'](?:proto)?(\d+)[\"']", re.MULTILINE)
 _NO_ID = re.compile(r"[^A-Za-z0-9_.\-:@]")
 _BAD_START = re.compile(r"\A(?=[^A-Za-z0-9_])")
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 _MOST_OF_ID = 128
 _DIGITS_OF_HASH = 12
 
@@ -74,6 +76,11 @@ def name_of_id(entityid: str, name: Any) -> str:
 def may_have_name(entityid: str) -> bool:
     """Return whether an id may be made of another name."""
     return "~" in entityid or entityid.startswith("_")
+
+
+def number_of(text: str | None) -> int | None:
+    """Return the id or the version that a text is, from 1 to 2^31-1; None: it is none."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) and int(text) < 1 << 31 else None
 
 
 def kind_of_format(format: Any, document: Any) -> str | None:

@@ -18,6 +18,9 @@ from lakehouse.domain.promises import broken_promise, compared_pairs
 from lakehouse.domain.subjects import (
     AVRO,
     DEFAULT_GROUP,
+    DELETED_LABEL,
+    GUID_LABEL,
+    ID_LABEL,
     JSON,
     PROTOBUF,
     context_of,
@@ -345,9 +348,9 @@ def _labels(one: SubjectVersion) -> dict[str, str]:
     hidden = set(map(str, sensitive)) if isinstance(sensitive, list) else set()
     properties = object_at(one.metadata, "properties")
     labels = {name: value for name, value in properties.items() if isinstance(value, str) and name not in hidden}
-    labels |= {} if one.id is None else {"confluent.id": str(one.id)}
-    labels |= {} if one.guid is None else {"confluent.guid": one.guid.lower()}
-    return labels | ({"confluent.deleted": "true"} if one.is_deleted else {})
+    labels |= {} if one.id is None else {ID_LABEL: str(one.id)}
+    labels |= {} if one.guid is None else {GUID_LABEL: one.guid.lower()}
+    return labels | ({DELETED_LABEL: "true"} if one.is_deleted else {})
 
 
 def _record_name(one: SubjectVersion) -> str | None:

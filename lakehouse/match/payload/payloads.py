@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from lakehouse.dialects.schemadocuments import family_of_format
+from lakehouse.domain.subjects import GUID_LABEL, ID_LABEL
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import as_text
@@ -421,7 +422,7 @@ def _guarded(make: Callable[[], Validator], resolved: Resolved) -> MadeValidator
     return MadeValidator(validator, validator.remarks, resolved)
 
 
-ID_LABEL, GUID_LABEL, GLUE_LABEL, AZURE_LABEL = "confluent.id", "confluent.guid", "glue.versionid", "azure.id"
+GLUE_LABEL, AZURE_LABEL = "glue.versionid", "azure.id"
 _ID, _GUID = b"\x00", b"\x01"
 _ID_FRAME, _GUID_FRAME = 5, 17
 _GLUE = re.compile(rb"\x03([\x00\x05])(.{16})", re.DOTALL)

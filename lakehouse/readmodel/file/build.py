@@ -26,6 +26,7 @@ from lakehouse.readmodel.file.sqliteschema import (
     connect,
     create,
     edges_of,
+    schema_row_of,
     version_uri_of,
 )
 from lakehouse.text.names import RegistryId, Xid
@@ -87,6 +88,7 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
         _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, reporter)
         for statement in INDEXES.split(";"):
             db.execute(statement)
+        _number(db, 0)
         db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
         _replace(db, 0)
         words.index_all(db)
@@ -184,17 +186,36 @@ def _take_log(
     for batch in batches(table, LOG_COLUMNS, above, files=files):
         results = list(sqliteschema.log_rows(batch))
         db.executemany(_INSERT_LOG, results)
-        edges, uris = [], []
+        edges, uris, schemas = [], [], []
         for log_id, row in enumerate(results, start=last + 1):
             if row[op] != "delete" and row[body] is not None:
                 edges += [(log_id, *edge) for edge in edges_of(row[kind], row[body])]
                 uri = version_uri_of(row[kind], row[body])
                 if uri is not None:
                     uris.append((log_id, uri))
+                schema = schema_row_of(row[kind], row[body])
+                if schema is not None:
+                    schemas.append((log_id, *schema))
         db.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?, ?)", edges)
         db.executemany("INSERT INTO version_uris VALUES (?, ?)", uris)
+        db.executemany("INSERT INTO schema_rows VALUES (?, NULL, ?, ?, ?, ?)", schemas)
         last += len(results)
         reporter.more(len(results))
+
+
+def _number(db: sqlite3.Connection, last: int) -> None:
+    """Number the rows of schemas' Versions above `last` as the log has them, by snapshot, registry and XID.
+
+    Clients keep these numbers for good, and events hold them: they follow from the log alone, however the file was made.
+    """
+    before = db.execute("SELECT coalesce(max(position), 0) FROM schema_rows").fetchone()[0]
+    rows = db.execute(
+        "SELECT s.log_id FROM schema_rows AS s INNER JOIN log AS l ON l.id = s.log_id WHERE s.log_id > ?"
+        " ORDER BY l.snapshot_id, l.registryid, l.xid",
+        (last,),
+    ).fetchall()
+    numbered = ((position, log_id) for position, (log_id,) in enumerate(rows, before + 1))
+    db.executemany("UPDATE schema_rows SET position = ? WHERE log_id = ?", numbered)
 
 
 def _replace(db: sqlite3.Connection, last: int) -> None:
@@ -230,6 +251,7 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: 
         if snapshot_id != head or document["previous_digest"] != digest:
             raise CannotFollow
         digest = document["digest"]
+    _number(db, last)
     _replace(db, last)
     new = db.execute("SELECT registryid, kind, xid FROM log WHERE id > ?", (last,))
     held = ((registryid, words.holder_of(kind, xid)) for registryid, kind, xid in new)

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from lakehouse.domain.references import spelled
+from lakehouse.domain.subjects import DELETED_LABEL, GUID_LABEL, ID_LABEL, kind_of_format, number_of
+from lakehouse.text.jsontext import object_at, text_at
 from lakehouse.text.names import JsonText, Pointer, Xid
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 7  # a file of another format is made again
+FORMAT = 8  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -75,6 +77,9 @@ CREATE TABLE edges (
   without_suffix TEXT,
   type_name TEXT
 );
+CREATE TABLE schema_rows (
+  log_id INTEGER PRIMARY KEY, position INTEGER, kind TEXT, registry_id INTEGER, guid TEXT, is_deleted INTEGER NOT NULL
+);
 CREATE TABLE version_uris (log_id INTEGER PRIMARY KEY, version_uri TEXT NOT NULL);
 CREATE TABLE effective ({", ".join(EFFECTIVE_COLUMNS)});
 CREATE TABLE violations ({", ".join(VIOLATION_COLUMNS)});
@@ -96,6 +101,9 @@ CREATE INDEX log_of_few ON log (kind, registryid, xid) WHERE {FEW};
 CREATE INDEX edges_by_source ON edges (log_id);
 CREATE INDEX edges_by_target ON edges (whole);
 CREATE INDEX edges_by_other_target ON edges (without_suffix) WHERE without_suffix IS NOT NULL;
+CREATE INDEX schema_rows_by_position ON schema_rows (position);
+CREATE INDEX schema_rows_by_registry_id ON schema_rows (registry_id) WHERE registry_id IS NOT NULL;
+CREATE INDEX schema_rows_by_guid ON schema_rows (guid) WHERE guid IS NOT NULL;
 CREATE INDEX version_uris_by_uri ON version_uris (version_uri);
 CREATE UNIQUE INDEX effective_by_xid ON effective (registryid, xid);
 CREATE INDEX effective_by_schema ON effective (registryid, schema_xid) WHERE schema_xid IS NOT NULL;
@@ -294,6 +302,33 @@ def version_uri_of(kind: str, body: JsonText) -> str | None:
         return None
     uri = orjson.loads(body).get("version_uri")
     return uri if isinstance(uri, str) else None
+
+
+class SchemaRow(NamedTuple):
+    """What is looked up of a row of a schema's Version.
+
+    Attributes:
+        kind: of schema, as schema registries name it; None: they have none for it, or the catalog does not hold its document.
+        registry_id, guid: those that a schema registry gave; None: it gave none.
+        is_deleted: whether it is deleted there, and not for good.
+    """
+
+    kind: str | None
+    registry_id: int | None
+    guid: str | None
+    is_deleted: bool
+
+
+def schema_row_of(kind: str, body: JsonText) -> SchemaRow | None:
+    """Return what is looked up of a row of the log; None: it is of no Version of a schema."""
+    if kind != "schemaversion":
+        return None
+    known = orjson.loads(body)
+    schema, labels = known.get("schema"), object_at(known, "labels")
+    own = None if schema is None else kind_of_format(known.get("format"), schema)
+    return SchemaRow(
+        own, number_of(text_at(labels, ID_LABEL)), text_at(labels, GUID_LABEL), text_at(labels, DELETED_LABEL) == "true"
+    )
 
 
 def _edges_of_schema(extensions: dict[str, Any]) -> Iterator[Edge]:
