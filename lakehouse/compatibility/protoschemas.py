@@ -116,7 +116,12 @@ class ProtoFile:
             scope = scope.rpartition(".")[0]
 
 
-def _tokens(text: str) -> list[str]:
+def proto_tokens(text: str) -> list[str]:
+    """Return the tokens of a `.proto` file, without blanks and comments.
+
+    Raises:
+        Malformed: it has a letter that no such file has.
+    """
     tokens = [one for one in _TOKEN.findall(text) if one]
     wrong = {one for one in set(tokens) if len(one) == 1} - _LETTERS
     if wrong:
@@ -127,7 +132,7 @@ def _tokens(text: str) -> list[str]:
 
 class _Parser:
     def __init__(self, text: str, file: ProtoFile) -> None:
-        self._tokens = _tokens(text)
+        self._tokens = proto_tokens(text)
         self._at = 0
         self._file = file
 

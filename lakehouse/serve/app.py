@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ from starlette.routing import Route
 
 from lakehouse.errors import DefinitionNotYet, MessageNotFound, WarehouseError
 from lakehouse.serve.answer.changes import EventStreams
-from lakehouse.serve.answer.exchange import ApiAnswer, ApiRequest
+from lakehouse.serve.answer.exchange import JSON, ApiAnswer, ApiRequest
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.reads import ReadHandler
 from lakehouse.serve.apierrors import ProblemFound
@@ -38,6 +39,7 @@ from lakehouse.serve.clientlimits import Bodies, Shares
 from lakehouse.serve.config import Options
 from lakehouse.serve.monitoring import Metrics, state_routes
 from lakehouse.serve.origins import Origins, Send, protecting
+from lakehouse.serve.subjects.registryerrors import CONTENT_TYPE, error_body
 from lakehouse.serve.targets import RequestTarget, read_target
 from lakehouse.settings import Settings
 
@@ -190,6 +192,7 @@ class App:
         guard: Guard,
         metrics: Metrics,
         closing: threading.Event,
+        bodies: Bodies,
         writes: Writes | None = None,
     ) -> None:
         self.live = live
@@ -198,6 +201,7 @@ class App:
         self.guard = guard
         self.metrics = metrics
         self.closing = closing
+        self.bodies = bodies
         self.writes = writes
         self.threads = ThreadPoolExecutor(options.parallel, "lakehouse-answer")
         self.origins = Origins(options)
@@ -236,6 +240,8 @@ class App:
                 raise ProblemFound("", status=414, detail=f"The URL is longer than {self.options.max_url_bytes} bytes.")
             if method not in ("GET", "HEAD"):
                 target = read_target(raw_path)
+                if target.is_of_subjects:
+                    return await self._answered_by_body(method, self._api_request(scope, origin), receive, client)
                 if self.writes is None or method not in self.writes.methods(target):
                     raise self._not_allowed(target, method)
                 self.origins.check_writes(headers)
@@ -249,6 +255,12 @@ class App:
         except Exception:
             logger.exception("a request failed: %s %r", method, scope["raw_path"][:200])
             return self._problem(ProblemFound("server_error", status=500), scope, origin)
+
+    async def _answered_by_body(self, method: str, api_request: ApiRequest, receive: Receive, client: str) -> CachedResponse:
+        """Answer a request that reads, and says in its body what."""
+        async with self.bodies.read(receive, client) as body:
+            asked = replace(api_request, method=method, body=body, arrived=time.monotonic())
+            return await self.shares.run(client, lambda: self._made(asked))
 
     async def _streamed(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> CachedResponse | None:
         """Stream events; None when that is done, else what is sent instead."""
@@ -315,6 +327,8 @@ class App:
 
     def _methods(self, target: RequestTarget) -> str:
         """Return the methods of a path."""
+        if target.is_of_subjects:
+            return f"{METHODS}, POST"
         if self.writes is None:
             return METHODS
         return ", ".join((METHODS, *self.writes.methods(target)))
@@ -349,12 +363,12 @@ class App:
                 from lakehouse.serve.answer.queryparameters import read_parameters
 
                 dialect = self.pages.meanings.dialect_of(read_parameters(scope["query_string"]))
-            prefix = target.prefix
+            prefix, is_of_subjects = target.prefix, target.is_of_subjects
         except ProblemFound:
-            prefix = ""
-        body = problem.as_json(dialect, origin + prefix)
+            prefix, is_of_subjects = "", False
+        body = error_body(problem) if is_of_subjects else problem.as_json(dialect, origin + prefix)
         headers = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()]
-        headers += [(b"content-type", b"application/json; charset=utf-8"), (b"cache-control", b"no-store")]
+        headers += [(b"content-type", (CONTENT_TYPE if is_of_subjects else JSON).encode()), (b"cache-control", b"no-store")]
         if origin:
             headers.append((b"link", f"<{origin}{prefix}>;rel=xregistry-root".encode()))
         return CachedResponse(problem.status, headers, body, b"", None)
@@ -407,13 +421,13 @@ def make_app(
     pages = ReadHandler(live, settings, options, extraroutes.PARTS)
     live.on_new = pages.warm
     writes, methods_of_path = None, None
+    most, together = options.max_request_bytes, settings.http_bodies_bytes
+    bodies = Bodies(most, together, settings.http_body_seconds, options.client_seconds)
     if writer is not None:
         from lakehouse.serve import writeendpoint
 
-        most, together = options.max_request_bytes, settings.http_bodies_bytes
-        bodies = Bodies(most, together, settings.http_body_seconds, options.client_seconds)
         writes, methods_of_path = writeendpoint.Writes(live, options, pages, writer, bodies), writeendpoint.methods_of_path
-    app = App(live, options, pages, guard, metrics, closing or threading.Event(), writes)
+    app = App(live, options, pages, guard, metrics, closing or threading.Event(), bodies, writes)
 
     subscriptions, agents = _subscriptions(app, settings), _agents(app, settings)
 

@@ -16,6 +16,7 @@ import orjson
 from lakehouse.dialects.tables import table
 from lakehouse.domain.promises import PROMISES
 from lakehouse.serve.apierrors import RC2, RC4
+from lakehouse.serve.subjects.described import subject_paths
 from lakehouse.serve.targets import MEMBERS, SINGULAR
 from lakehouse.version import VERSION
 
@@ -345,7 +346,7 @@ def openapi(
             + (f"; {', '.join(more['paths'])} do not." if more["paths"] else "."),
         },
         **more,
-        "paths": paths | more["paths"],
+        "paths": paths | subject_paths() | more["paths"],
     }
 
 

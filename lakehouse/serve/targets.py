@@ -22,6 +22,7 @@ SINGULAR = {
     "versions": "version",
 }
 DETAILS = "$details"
+SUBJECTS = "ccompat"  # first part of the paths of the API of schema registries
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOST_CHARACTERS = 2048  # of an id
 
@@ -47,6 +48,11 @@ class RequestTarget(NamedTuple):
     def path(self) -> str:
         """Return the path below the mount, decoded: the XID where the path names an entity."""
         return "/" + "/".join(self.parts)
+
+    @property
+    def is_of_subjects(self) -> bool:
+        """Return whether it is of the API of schema registries, which has its own parameters, methods and errors."""
+        return self.parts[:1] == (SUBJECTS,)
 
 
 def read_target(raw_path: bytes) -> RequestTarget:

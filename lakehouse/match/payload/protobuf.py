@@ -101,8 +101,14 @@ def _unknown(message: Any, pointer: str) -> list[Error]:
 
 
 @lru_cache(256)
-def compiled(text: str) -> tuple[descriptor_pb2.FileDescriptorProto, list[descriptor_pb2.FileDescriptorProto]]:
-    """Compile the text alone: what it imports must be of Google's well-known types.
+def compiled(
+    text: str, imports: tuple[tuple[str, str], ...] = ()
+) -> tuple[descriptor_pb2.FileDescriptorProto, list[descriptor_pb2.FileDescriptorProto]]:
+    """Compile a text.
+
+    Args:
+        text: the text.
+        imports: name and text of what it imports, besides Google's well-known types.
 
     Returns:
         What it declares, with its comments; and all files, those that it imports first.
@@ -111,7 +117,12 @@ def compiled(text: str) -> tuple[descriptor_pb2.FileDescriptorProto, list[descri
         Unsupported: the compiler refuses it, or takes too long.
     """
     with tempfile.TemporaryDirectory(prefix="lakehouse-") as folder:
-        Path(folder, _NAME).write_text(text, encoding="utf-8", errors="replace")
+        for name, content in (*imports, (_NAME, text)):
+            file = Path(folder, name).resolve()
+            if not file.is_relative_to(Path(folder).resolve()):
+                raise Unsupported(f"it imports {name[:80]}, which is no name of a file below another")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8", errors="replace")
         try:
             result = apart(lambda: _compile(folder), _SECONDS)
         except NoAnswer as error:

@@ -38,6 +38,8 @@ class ApiRequest:
         raw_path: as it came.
         origin: scheme, host and path under which clients know `/`.
         arrived: when it came, by the monotonic clock.
+        method: GET also for HEAD.
+        body: of a request whose answer depends on it.
     """
 
     target: RequestTarget
@@ -45,6 +47,8 @@ class ApiRequest:
     raw_path: str
     origin: str
     arrived: float = field(default_factory=time.monotonic)
+    method: str = "GET"
+    body: bytes = b""
 
     @property
     def base(self) -> str:

@@ -22,7 +22,8 @@ from lakehouse.serve.answer.changes import batch_answer
 from lakehouse.serve.answer.exchange import ApiAnswer, Part, ReadRequest
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.describe import Document, as_page, openapi
-from lakehouse.serve.targets import MEMBERS
+from lakehouse.serve.subjects.registryapi import subjects_answer
+from lakehouse.serve.targets import MEMBERS, SUBJECTS
 from lakehouse.text.jsontext import in_order
 from lakehouse.text.xid import xid_of
 
@@ -141,6 +142,7 @@ def effective_answer(request: ReadRequest) -> ApiAnswer:
 PARTS: dict[str, Part] = {
     "effective": effective_answer,
     "events": batch_answer,
+    SUBJECTS: subjects_answer,
     "messagecatalog": catalog_answer,
     "messagedefinition": lookup_answer,
 }

@@ -27,7 +27,7 @@ from lakehouse.serve.answer.exchange import (
 )
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.nested import Answers, document_answer, version_url
-from lakehouse.serve.answer.queryparameters import read_flags
+from lakehouse.serve.answer.queryparameters import Flags, read_flags
 from lakehouse.serve.apierrors import RC2, RC4, ProblemFound
 from lakehouse.serve.config import Options
 from lakehouse.serve.describe import capabilities, capabilities_offered, model, modelsource
@@ -140,7 +140,8 @@ class ReadHandler:
     ) -> ApiAnswer:
         deadline = Deadline(self.options.request_seconds, api_request.arrived)
         parameters, dialect, registryid = meant
-        flags = read_flags(parameters, self._parts(api_request.target), api_request.target.path)
+        target = api_request.target
+        flags = Flags(given=parameters) if target.is_of_subjects else read_flags(parameters, self._parts(target), target.path)
 
         def part(catalog: SnapshotCatalog, view: View | None) -> ApiAnswer:
             request = ReadRequest(

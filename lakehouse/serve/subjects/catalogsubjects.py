@@ -1,0 +1,364 @@
+"""Schemas of a snapshot as a schema registry has them: contexts, subjects, versions with numbers, and ids.
+
+The id of a version is the one that a schema registry gave (its label). Where none gave one, it is FIRST_OWN_ID plus the position
+in the log of the row since which the Version has its schema: the log only grows, so an id means one schema for good. Ids lead to
+what was deleted, too, as records that were written with it remain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from lakehouse.dialects.schemadocuments import content_of
+from lakehouse.dialects.versionorder import natural_order
+from lakehouse.domain.subjects import (
+    AVRO,
+    DEFAULT_GROUP,
+    context_of,
+    ids_of_name,
+    is_qualified,
+    may_have_name,
+    name_of_id,
+    number_of,
+    qualified,
+)
+from lakehouse.readmodel import Entity, View
+from lakehouse.serve.answer.entityviews import SnapshotCatalog
+from lakehouse.text.jsontext import canonical_text, in_order, object_at, read_canonical, read_written, text_at
+from lakehouse.text.names import JsonText, Xid
+from lakehouse.text.xid import ID, last_id, split_version, xid_of
+
+Json = dict[str, Any]
+FIRST_OWN_ID = 1 << 30  # ids have 31 bits; registries count from 1
+_GROUPS, _GROUPS_END = "/schemagroups/", "/schemagroups0"
+
+
+class SchemaRecord(NamedTuple):
+    """A row of a Version in the log.
+
+    Attributes:
+        xid: of the Version.
+        snapshot_id: that the row came with.
+        position: in the log, among all rows of schemas' Versions.
+        kind: AVRO, JSON or PROTOBUF.
+        registry_id, guid: that a schema registry gave; None: it gave none.
+        is_deleted: whether it is deleted in its registry, and not for good.
+        is_current: whether the row is that of the Version at the snapshot.
+        body: its normal form.
+        raw: as written; None: equal to body.
+    """
+
+    xid: Xid
+    snapshot_id: int
+    position: int
+    kind: str
+    registry_id: int | None
+    guid: str | None
+    is_deleted: bool
+    is_current: bool
+    body: JsonText
+    raw: JsonText | None
+
+    @property
+    def attributes(self) -> Json:
+        """Return its normal form."""
+        known: Json = read_canonical(self.body)
+        return known
+
+    @property
+    def text(self) -> str:
+        """Return the schema as it was written."""
+        content = content_of(read_written(self.raw)) if self.raw is not None else None
+        if content is not None:
+            return content.decode()
+        value = self.attributes["schema"]
+        return value if isinstance(value, str) else in_order(value).decode()
+
+
+class CatalogVersion(NamedTuple):
+    """A version of a subject: its name, its number, its id, and its row."""
+
+    subject: str
+    number: int
+    id: int
+    record: SchemaRecord
+
+    def schema(self) -> Json:
+        """Return the schema as the API has it, without subject, version and id."""
+        known = self.record.attributes
+        extensions = object_at(known, "extensions")
+        result: Json = {"schema": self.record.text}
+        if self.record.kind != AVRO:
+            result["schemaType"] = self.record.kind
+        if self.record.guid is not None:
+            result["guid"] = self.record.guid
+        if references := references_of(extensions, context_of(self.subject)[0]):
+            result["references"] = references
+        properties = {name: value for name, value in object_at(known, "labels").items() if not name.startswith("confluent.")}
+        if metadata := object_at(extensions, "metadata") | ({"properties": properties} if properties else {}):
+            result["metadata"] = metadata
+        if ruleset := object_at(extensions, "ruleset"):
+            result["ruleSet"] = ruleset
+        return result
+
+    def as_json(self) -> Json:
+        """Return it as the API has it."""
+        deleted = {"deleted": True} if self.record.is_deleted else {}
+        return {"subject": self.subject, "version": self.number, "id": self.id} | self.schema() | deleted
+
+
+def references_of(extensions: Json, context: str) -> list[Json]:
+    """Return references as the API has them: with the context that they are read in, without the XID."""
+    references = extensions.get("references")
+    results = []
+    for one in references if isinstance(references, list) else ():
+        subject = text_at(one, "subject") if isinstance(one, dict) else None
+        if subject is not None:
+            named = subject if is_qualified(subject) else qualified(context, subject)
+            results.append({"name": one.get("name"), "subject": named, "version": one.get("version")})
+    return results
+
+
+class CatalogSubject(NamedTuple):
+    """A subject: its name, the XID of its schema, and its versions by number, also those that are deleted in their registry."""
+
+    name: str
+    xid: Xid
+    level: str | None
+    latest: CatalogVersion | None
+    versions: list[CatalogVersion]
+
+    def living(self, *, deleted: bool = False) -> list[CatalogVersion]:
+        """Return the versions; `deleted`: also those that are deleted."""
+        return [one for one in self.versions if deleted or not one.record.is_deleted]
+
+
+class CatalogSubjects:
+    """The subjects of a registry at a snapshot.
+
+    Args:
+        catalog: the registry.
+        view: the snapshot; None: it holds nothing.
+    """
+
+    def __init__(self, catalog: SnapshotCatalog, view: View | None) -> None:
+        self._catalog = catalog
+        self._view = view
+        self._registryid = catalog.registryid
+
+    @cached_property
+    def groups(self) -> dict[str, str]:
+        """Return the schemagroup of each context; that of the empty name is the default context."""
+        ids = self._catalog.ids_of_groups("schemagroups")
+        return {"" if groupid == DEFAULT_GROUP else self._context_name(groupid): groupid for groupid in ids}
+
+    @property
+    def plain_group(self) -> str | None:
+        """Return the schemagroup of ids that are looked up without a subject: the default context, or the only one there is."""
+        ids = list(self.groups.values())
+        return DEFAULT_GROUP if DEFAULT_GROUP in ids else ids[0] if len(ids) == 1 else None
+
+    def names(self, *, deleted: bool = False, deleted_only: bool = False) -> list[tuple[str, Xid, int]]:
+        """Return name, schema and number of versions of each subject, by name.
+
+        Args:
+            deleted: also of what is deleted in its registry.
+            deleted_only: only subjects of which all versions are.
+        """
+        counts = self._counts(deleted=deleted or deleted_only)
+        if deleted_only:
+            living = self._counts(deleted=False)
+            counts = {xid: count for xid, count in counts.items() if xid not in living}
+        contexts = {groupid: context for context, groupid in self.groups.items()}
+        counts |= {xid: counts[target] for xid, target in self._aliases() if target in counts}
+        return sorted((qualified(contexts[_group_of(xid)], self._name_of(xid)), xid, count) for xid, count in counts.items())
+
+    def find(self, subject: str) -> CatalogSubject | None:
+        """Return a subject; None: there is none.
+
+        One that names no context is that of the default context, else that of the only other context which has it.
+        """
+        context, name = context_of(subject)
+        if (result := self._in_context(context, name)) is not None or is_qualified(subject):
+            return result
+        others = [found for one in self.groups if one and (found := self._in_context(one, name)) is not None]
+        return others[0] if len(others) == 1 else None
+
+    def load(self, name: str, xid: Xid) -> CatalogSubject | None:
+        """Return the subject of a schema; None: it has no version of a kind that schema registries have."""
+        if self._view is None:
+            return None
+        target = self._target(xid)
+        own = self._view.entity(self._registryid, target)
+        known = own.attributes if own is not None else {}
+        records = self._records("AND l.xid > ?2 AND l.xid < ?3", f"{target}/versions/", f"{target}/versions0")
+        if not records:
+            return None
+        numbers = self._numbers(target)
+        versions = [self._version(name, one, numbers) for one in records]
+        versions.sort(key=lambda one: one.number)
+        living = [one for one in versions if not one.record.is_deleted]
+        newest = living[-1] if living else None
+        latest = next((one for one in living if last_id(one.record.xid) == known.get("defaultversionid")), newest)
+        return CatalogSubject(name, xid, text_at(known, "compatibility"), latest, versions)
+
+    def by_id(self, number: int) -> list[CatalogVersion]:
+        """Return the versions that have an id, also those of the past: current ones first, then by subject."""
+        own = self._found("AND v.registry_id IS NULL AND v.position = ?2", number - FIRST_OWN_ID)
+        return sorted([*self._found("AND v.registry_id = ?2", number), *(one for one in own if one.id == number)], key=_order)
+
+    def by_guid(self, guid: str) -> list[CatalogVersion]:
+        """Return the versions that have a GUID, as `by_id`."""
+        return self._found("AND v.guid = ?2", guid.lower())
+
+    def referring_to(self, version: CatalogVersion) -> list[int]:
+        """Return the ids of the versions that refer to one."""
+        if self._view is None:
+            return []
+        sources = [
+            one.source_xid
+            for one in self._view.referring_to(self._registryid, version.record.xid)
+            if one.relation == "references"
+        ]
+        records = [one for xid in sources for one in self._records("AND l.xid = ?2", xid)]
+        return sorted({self._id(one) for one in records})
+
+    # Rows
+
+    def _counts(self, *, deleted: bool) -> dict[Xid, int]:
+        """Return how many Versions schemas have, of kinds that schema registries have."""
+        if self._view is None:
+            return {}
+        query = "SELECT l.xid FROM log AS l INNER JOIN schema_rows AS v ON v.log_id = l.id WHERE l.registryid = ?"
+        query += f" AND l.xid > '{_GROUPS}' AND l.xid < '{_GROUPS_END}' AND {self._view.holds('l.')} AND v.kind IS NOT NULL"
+        query += "" if deleted else " AND NOT v.is_deleted"
+        rows: Iterator[tuple[Xid]] = self._view.db.execute(query, (self._registryid,))
+        return Counter(split_version(xid)[0] for (xid,) in rows)
+
+    def _records(self, condition: str, *values: Any, past: bool = False) -> list[SchemaRecord]:
+        """Return Versions of kinds that schema registries have; `past`: also those that are no more, or were otherwise."""
+        if self._view is None:
+            return []
+        until = f"l.snapshot_id <= {self._view.snapshot_id:d}" if past else self._view.holds("l.")
+        rows = self._view.db.execute(
+            "SELECT l.xid, l.snapshot_id, v.position, v.kind, v.registry_id, v.guid, v.is_deleted,"
+            f" {self._view.holds('l.')}, l.body, l.raw"
+            " FROM schema_rows AS v INNER JOIN log AS l ON l.id = v.log_id"
+            f" WHERE l.registryid = ?1 AND v.kind IS NOT NULL AND {until} {condition} ORDER BY l.xid, v.position",
+            (self._registryid, *values),
+        )
+        return [SchemaRecord._make((*row[:6], bool(row[6]), bool(row[7]), *row[8:])) for row in rows]
+
+    def _found(self, condition: str, *values: Any) -> list[CatalogVersion]:
+        """Return the versions that rows of the log are of; where the schema is still the same, as it is now."""
+        contexts = {groupid: context for context, groupid in self.groups.items()}
+        newest = {one.xid: one for one in self._records(condition, *values, past=True)}
+        results = []
+        for past in newest.values():
+            now = [] if past.is_current else self._records("AND l.xid = ?2", past.xid)
+            record = now[0] if now and self._id(now[0]) == self._id(past) else past
+            schema = split_version(record.xid)[0]
+            name = qualified(contexts.get(_group_of(schema), _group_of(schema)), self._name_of(schema))
+            results.append(self._version(name, record, self._numbers(schema)))
+        return sorted(results, key=_order)
+
+    def _version(self, name: str, record: SchemaRecord, numbers: dict[str, int]) -> CatalogVersion:
+        return CatalogVersion(name, numbers[last_id(record.xid)], self._id(record), record)
+
+    def _id(self, record: SchemaRecord) -> int:
+        """Return the id of a Version: of its registry, else of the first row since which it has its schema."""
+        if record.registry_id is not None:
+            return record.registry_id
+        assert self._view is not None
+        position, key = record.position, schema_key(record)
+        rows = self._view.db.execute(
+            "SELECT l.op, l.body, v.position, v.registry_id FROM log AS l LEFT JOIN schema_rows AS v ON v.log_id = l.id"
+            " WHERE l.registryid = ? AND l.xid = ? AND l.kind = 'schemaversion' AND l.snapshot_id < ?"
+            " ORDER BY l.snapshot_id DESC",
+            (self._registryid, record.xid, record.snapshot_id),
+        )
+        for op, body, earlier, registry_id in rows.fetchall():
+            if op == "delete" or registry_id is not None or _key(read_canonical(body)) != key:
+                break
+            position = earlier
+        return FIRST_OWN_ID + position
+
+    def _numbers(self, xid: Xid) -> dict[str, int]:
+        """Return the numbers of a schema's Versions: their ids, if all that it ever had are numbers; else as they came."""
+        assert self._view is not None
+        rows = self._view.db.execute(
+            "SELECT xid, min(snapshot_id) FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND kind = 'schemaversion'"
+            f" AND snapshot_id <= {self._view.snapshot_id:d} GROUP BY xid",
+            (self._registryid, f"{xid}/versions/", f"{xid}/versions0"),
+        ).fetchall()
+        ids = [(last_id(one), snapshot_id) for one, snapshot_id in rows]
+        numbers = {one: number for one, _ in ids if (number := number_of(one)) is not None}
+        if len(numbers) == len(ids):
+            return numbers
+        in_order = sorted(ids, key=lambda one: (one[1], natural_order(one[0])))
+        return {one: number for number, (one, _) in enumerate(in_order, 1)}
+
+    # Names
+
+    def _in_context(self, context: str, name: str) -> CatalogSubject | None:
+        groupid = self.groups.get(context)
+        ids = dict.fromkeys((name, *ids_of_name(name))) if groupid is not None else ()
+        for xid in (xid_of("schemagroups", groupid, "schemas", one) for one in ids if groupid is not None and ID.match(one)):
+            if self._name_of(xid) == name and (result := self.load(qualified(context, name), xid)) is not None:
+                return result
+        return None
+
+    def _context_name(self, groupid: str) -> str:
+        own = self._entity(xid_of("schemagroups", groupid)) if may_have_name(groupid) else None
+        name = name_of_id(groupid, None if own is None else own.attributes.get("name"))
+        return name.replace(":", "~3A")
+
+    def _name_of(self, xid: Xid) -> str:
+        """Return the name of a schema in its context: its id, unless that is made of a name."""
+        schemaid = last_id(xid)
+        if not may_have_name(schemaid):
+            return schemaid
+        versions = self._view.versions(self._registryid, xid) if self._view is not None else []
+        named = {name_of_id(schemaid, one.attributes.get("name")) for one in versions}
+        return next(iter(sorted(named - {schemaid})), schemaid)
+
+    def _aliases(self) -> Iterator[tuple[Xid, Xid]]:
+        """Yield the schemas that stand for others, and for which."""
+        if self._view is None:
+            return
+        yield from self._view.db.execute(
+            "SELECT l.xid, e.whole FROM log AS l INNER JOIN edges AS e ON e.log_id = l.id WHERE l.registryid = ?"
+            f" AND l.xid > '{_GROUPS}' AND l.xid < '{_GROUPS_END}' AND l.kind = 'schema' AND e.relation = 'xref'"
+            f" AND e.whole IS NOT NULL AND {self._view.holds('l.')}",
+            (self._registryid,),
+        ).fetchall()
+
+    def _target(self, xid: Xid) -> Xid:
+        """Return the schema that one stands for; itself, if it is no alias."""
+        own = self._entity(xid)
+        target = None if own is None else own.attributes.get("xref")
+        return Xid(target) if isinstance(target, str) and target.startswith(_GROUPS) and target.count("/") == 4 else xid
+
+    def _entity(self, xid: Xid) -> Entity | None:
+        return None if self._view is None else self._view.entity(self._registryid, xid)
+
+
+def schema_key(record: SchemaRecord) -> str:
+    """Return a text that is equal for rows with the same schema."""
+    return _key(record.attributes)
+
+
+def _key(known: Json) -> str:
+    references = object_at(known, "extensions").get("references")
+    return canonical_text([known.get("format"), known.get("schema"), references])
+
+
+def _group_of(xid: Xid) -> str:
+    return xid.split("/")[2]
+
+
+def _order(version: CatalogVersion) -> tuple[Any, ...]:
+    return not version.record.is_current, version.record.is_deleted, version.subject, version.number
