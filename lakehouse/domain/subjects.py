@@ -1,7 +1,7 @@
 """Subjects of a schema registry in the catalog: their names as ids, their kinds of schema as formats and documents.
 
 A context is a schemagroup, `default` where a subject names none; a subject is a schema. What an id cannot have is escaped, and
-the name is kept beside it, so that the way back is exact.
+the entity has the name, too, so that the way back is exact.
 """
 
 from __future__ import annotations

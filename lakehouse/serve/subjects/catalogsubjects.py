@@ -1,19 +1,13 @@
-"""Schemas of a snapshot as a schema registry has them: contexts, subjects, versions with numbers, and ids.
+"""Schemas of a snapshot as a schema registry has them: contexts, subjects, and versions with numbers and ids.
 
-The id of a version is the one that a schema registry gave (its label). Where none gave one, it is FIRST_OWN_ID plus the position
-in the log of the row since which the Version has its schema: the log only grows, so an id means one schema for good. Ids lead to
-what was deleted, too, as records that were written with it remain.
+Ids lead to what was deleted, too, as records that were written with it remain.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lakehouse.dialects.schemadocuments import content_of
-from lakehouse.dialects.versionorder import natural_order
 from lakehouse.domain.subjects import (
     AVRO,
     DEFAULT_GROUP,
@@ -22,60 +16,14 @@ from lakehouse.domain.subjects import (
     is_qualified,
     may_have_name,
     name_of_id,
-    number_of,
     qualified,
 )
-from lakehouse.readmodel import Entity, View
+from lakehouse.readmodel import View
 from lakehouse.serve.answer.entityviews import SnapshotCatalog
-from lakehouse.text.jsontext import canonical_text, in_order, object_at, read_canonical, read_written, text_at
-from lakehouse.text.names import JsonText, Xid
+from lakehouse.serve.subjects.schemarecords import FIRST_OWN_ID, Json, SchemaRecord, SchemaRecords
+from lakehouse.text.jsontext import object_at, text_at
+from lakehouse.text.names import Xid
 from lakehouse.text.xid import ID, last_id, split_version, xid_of
-
-Json = dict[str, Any]
-FIRST_OWN_ID = 1 << 30  # ids have 31 bits; registries count from 1
-_GROUPS, _GROUPS_END = "/schemagroups/", "/schemagroups0"
-
-
-class SchemaRecord(NamedTuple):
-    """A row of a Version in the log.
-
-    Attributes:
-        xid: of the Version.
-        snapshot_id: that the row came with.
-        position: in the log, among all rows of schemas' Versions.
-        kind: AVRO, JSON or PROTOBUF.
-        registry_id, guid: that a schema registry gave; None: it gave none.
-        is_deleted: whether it is deleted in its registry, and not for good.
-        is_current: whether the row is that of the Version at the snapshot.
-        body: its normal form.
-        raw: as written; None: equal to body.
-    """
-
-    xid: Xid
-    snapshot_id: int
-    position: int
-    kind: str
-    registry_id: int | None
-    guid: str | None
-    is_deleted: bool
-    is_current: bool
-    body: JsonText
-    raw: JsonText | None
-
-    @property
-    def attributes(self) -> Json:
-        """Return its normal form."""
-        known: Json = read_canonical(self.body)
-        return known
-
-    @property
-    def text(self) -> str:
-        """Return the schema as it was written."""
-        content = content_of(read_written(self.raw)) if self.raw is not None else None
-        if content is not None:
-            return content.decode()
-        value = self.attributes["schema"]
-        return value if isinstance(value, str) else in_order(value).decode()
 
 
 class CatalogVersion(NamedTuple):
@@ -146,8 +94,7 @@ class CatalogSubjects:
 
     def __init__(self, catalog: SnapshotCatalog, view: View | None) -> None:
         self._catalog = catalog
-        self._view = view
-        self._registryid = catalog.registryid
+        self.records = SchemaRecords(view, catalog.registryid)
 
     @cached_property
     def groups(self) -> dict[str, str]:
@@ -168,13 +115,15 @@ class CatalogSubjects:
             deleted: also of what is deleted in its registry.
             deleted_only: only subjects of which all versions are.
         """
-        counts = self._counts(deleted=deleted or deleted_only)
+        counts = self.records.counts(deleted=deleted or deleted_only)
         if deleted_only:
-            living = self._counts(deleted=False)
+            living = self.records.counts(deleted=False)
             counts = {xid: count for xid, count in counts.items() if xid not in living}
         contexts = {groupid: context for context, groupid in self.groups.items()}
-        counts |= {xid: counts[target] for xid, target in self._aliases() if target in counts}
-        return sorted((qualified(contexts[_group_of(xid)], self._name_of(xid)), xid, count) for xid, count in counts.items())
+        counts |= {xid: counts[target] for xid, target in self.records.aliases() if target in counts}
+        return sorted(
+            (qualified(contexts[_group_of(xid)], self.records.name_of(xid)), xid, count) for xid, count in counts.items()
+        )
 
     def find(self, subject: str) -> CatalogSubject | None:
         """Return a subject; None: there is none.
@@ -189,15 +138,12 @@ class CatalogSubjects:
 
     def load(self, name: str, xid: Xid) -> CatalogSubject | None:
         """Return the subject of a schema; None: it has no version of a kind that schema registries have."""
-        if self._view is None:
-            return None
-        target = self._target(xid)
-        own = self._view.entity(self._registryid, target)
-        known = own.attributes if own is not None else {}
-        records = self._records("AND l.xid > ?2 AND l.xid < ?3", f"{target}/versions/", f"{target}/versions0")
+        target = self.records.target_of(xid)
+        known = self.records.attributes(target)
+        records = self.records.select("AND l.xid > ?2 AND l.xid < ?3", f"{target}/versions/", f"{target}/versions0")
         if not records:
             return None
-        numbers = self._numbers(target)
+        numbers = self.records.numbers(target)
         versions = [self._version(name, one, numbers) for one in records]
         versions.sort(key=lambda one: one.number)
         living = [one for one in versions if not one.record.is_deleted]
@@ -216,144 +162,38 @@ class CatalogSubjects:
 
     def referring_to(self, version: CatalogVersion) -> list[int]:
         """Return the ids of the versions that refer to one."""
-        if self._view is None:
-            return []
-        sources = [
-            one.source_xid
-            for one in self._view.referring_to(self._registryid, version.record.xid)
-            if one.relation == "references"
+        records = [
+            one for xid in self.records.referring_to(version.record.xid) for one in self.records.select("AND l.xid = ?2", xid)
         ]
-        records = [one for xid in sources for one in self._records("AND l.xid = ?2", xid)]
-        return sorted({self._id(one) for one in records})
-
-    # Rows
-
-    def _counts(self, *, deleted: bool) -> dict[Xid, int]:
-        """Return how many Versions schemas have, of kinds that schema registries have."""
-        if self._view is None:
-            return {}
-        query = "SELECT l.xid FROM log AS l INNER JOIN schema_rows AS v ON v.log_id = l.id WHERE l.registryid = ?"
-        query += f" AND l.xid > '{_GROUPS}' AND l.xid < '{_GROUPS_END}' AND {self._view.holds('l.')} AND v.kind IS NOT NULL"
-        query += "" if deleted else " AND NOT v.is_deleted"
-        rows: Iterator[tuple[Xid]] = self._view.db.execute(query, (self._registryid,))
-        return Counter(split_version(xid)[0] for (xid,) in rows)
-
-    def _records(self, condition: str, *values: Any, past: bool = False) -> list[SchemaRecord]:
-        """Return Versions of kinds that schema registries have; `past`: also those that are no more, or were otherwise."""
-        if self._view is None:
-            return []
-        until = f"l.snapshot_id <= {self._view.snapshot_id:d}" if past else self._view.holds("l.")
-        rows = self._view.db.execute(
-            "SELECT l.xid, l.snapshot_id, v.position, v.kind, v.registry_id, v.guid, v.is_deleted,"
-            f" {self._view.holds('l.')}, l.body, l.raw"
-            " FROM schema_rows AS v INNER JOIN log AS l ON l.id = v.log_id"
-            f" WHERE l.registryid = ?1 AND v.kind IS NOT NULL AND {until} {condition} ORDER BY l.xid, v.position",
-            (self._registryid, *values),
-        )
-        return [SchemaRecord._make((*row[:6], bool(row[6]), bool(row[7]), *row[8:])) for row in rows]
+        return sorted({self.records.id_of(one) for one in records})
 
     def _found(self, condition: str, *values: Any) -> list[CatalogVersion]:
         """Return the versions that rows of the log are of; where the schema is still the same, as it is now."""
         contexts = {groupid: context for context, groupid in self.groups.items()}
-        newest = {one.xid: one for one in self._records(condition, *values, past=True)}
+        newest = {one.xid: one for one in self.records.select(condition, *values, past=True)}
         results = []
         for past in newest.values():
-            now = [] if past.is_current else self._records("AND l.xid = ?2", past.xid)
-            record = now[0] if now and self._id(now[0]) == self._id(past) else past
+            now = [] if past.is_current else self.records.select("AND l.xid = ?2", past.xid)
+            record = now[0] if now and self.records.id_of(now[0]) == self.records.id_of(past) else past
             schema = split_version(record.xid)[0]
-            name = qualified(contexts.get(_group_of(schema), _group_of(schema)), self._name_of(schema))
-            results.append(self._version(name, record, self._numbers(schema)))
+            name = qualified(contexts.get(_group_of(schema), _group_of(schema)), self.records.name_of(schema))
+            results.append(self._version(name, record, self.records.numbers(schema)))
         return sorted(results, key=_order)
 
     def _version(self, name: str, record: SchemaRecord, numbers: dict[str, int]) -> CatalogVersion:
-        return CatalogVersion(name, numbers[last_id(record.xid)], self._id(record), record)
-
-    def _id(self, record: SchemaRecord) -> int:
-        """Return the id of a Version: of its registry, else of the first row since which it has its schema."""
-        if record.registry_id is not None:
-            return record.registry_id
-        assert self._view is not None
-        position, key = record.position, schema_key(record)
-        rows = self._view.db.execute(
-            "SELECT l.op, l.body, v.position, v.registry_id FROM log AS l LEFT JOIN schema_rows AS v ON v.log_id = l.id"
-            " WHERE l.registryid = ? AND l.xid = ? AND l.kind = 'schemaversion' AND l.snapshot_id < ?"
-            " ORDER BY l.snapshot_id DESC",
-            (self._registryid, record.xid, record.snapshot_id),
-        )
-        for op, body, earlier, registry_id in rows.fetchall():
-            if op == "delete" or registry_id is not None or _key(read_canonical(body)) != key:
-                break
-            position = earlier
-        return FIRST_OWN_ID + position
-
-    def _numbers(self, xid: Xid) -> dict[str, int]:
-        """Return the numbers of a schema's Versions: their ids, if all that it ever had are numbers; else as they came."""
-        assert self._view is not None
-        rows = self._view.db.execute(
-            "SELECT xid, min(snapshot_id) FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND kind = 'schemaversion'"
-            f" AND snapshot_id <= {self._view.snapshot_id:d} GROUP BY xid",
-            (self._registryid, f"{xid}/versions/", f"{xid}/versions0"),
-        ).fetchall()
-        ids = [(last_id(one), snapshot_id) for one, snapshot_id in rows]
-        numbers = {one: number for one, _ in ids if (number := number_of(one)) is not None}
-        if len(numbers) == len(ids):
-            return numbers
-        in_order = sorted(ids, key=lambda one: (one[1], natural_order(one[0])))
-        return {one: number for number, (one, _) in enumerate(in_order, 1)}
-
-    # Names
+        return CatalogVersion(name, numbers[last_id(record.xid)], self.records.id_of(record), record)
 
     def _in_context(self, context: str, name: str) -> CatalogSubject | None:
         groupid = self.groups.get(context)
         ids = dict.fromkeys((name, *ids_of_name(name))) if groupid is not None else ()
         for xid in (xid_of("schemagroups", groupid, "schemas", one) for one in ids if groupid is not None and ID.match(one)):
-            if self._name_of(xid) == name and (result := self.load(qualified(context, name), xid)) is not None:
+            if self.records.name_of(xid) == name and (result := self.load(qualified(context, name), xid)) is not None:
                 return result
         return None
 
     def _context_name(self, groupid: str) -> str:
-        own = self._entity(xid_of("schemagroups", groupid)) if may_have_name(groupid) else None
-        name = name_of_id(groupid, None if own is None else own.attributes.get("name"))
-        return name.replace(":", "~3A")
-
-    def _name_of(self, xid: Xid) -> str:
-        """Return the name of a schema in its context: its id, unless that is made of a name."""
-        schemaid = last_id(xid)
-        if not may_have_name(schemaid):
-            return schemaid
-        versions = self._view.versions(self._registryid, xid) if self._view is not None else []
-        named = {name_of_id(schemaid, one.attributes.get("name")) for one in versions}
-        return next(iter(sorted(named - {schemaid})), schemaid)
-
-    def _aliases(self) -> Iterator[tuple[Xid, Xid]]:
-        """Yield the schemas that stand for others, and for which."""
-        if self._view is None:
-            return
-        yield from self._view.db.execute(
-            "SELECT l.xid, e.whole FROM log AS l INNER JOIN edges AS e ON e.log_id = l.id WHERE l.registryid = ?"
-            f" AND l.xid > '{_GROUPS}' AND l.xid < '{_GROUPS_END}' AND l.kind = 'schema' AND e.relation = 'xref'"
-            f" AND e.whole IS NOT NULL AND {self._view.holds('l.')}",
-            (self._registryid,),
-        ).fetchall()
-
-    def _target(self, xid: Xid) -> Xid:
-        """Return the schema that one stands for; itself, if it is no alias."""
-        own = self._entity(xid)
-        target = None if own is None else own.attributes.get("xref")
-        return Xid(target) if isinstance(target, str) and target.startswith(_GROUPS) and target.count("/") == 4 else xid
-
-    def _entity(self, xid: Xid) -> Entity | None:
-        return None if self._view is None else self._view.entity(self._registryid, xid)
-
-
-def schema_key(record: SchemaRecord) -> str:
-    """Return a text that is equal for rows with the same schema."""
-    return _key(record.attributes)
-
-
-def _key(known: Json) -> str:
-    references = object_at(known, "extensions").get("references")
-    return canonical_text([known.get("format"), known.get("schema"), references])
+        own = self.records.attributes(xid_of("schemagroups", groupid)) if may_have_name(groupid) else {}
+        return name_of_id(groupid, own.get("name")).replace(":", "~3A")
 
 
 def _group_of(xid: Xid) -> str:

@@ -29,7 +29,6 @@ from lakehouse.serve.subjects.catalogsubjects import (
     CatalogSubjects,
     CatalogVersion,
     references_of,
-    schema_key,
 )
 from lakehouse.serve.subjects.registryerrors import (
     CONTENT_TYPE,
@@ -47,9 +46,9 @@ from lakehouse.serve.subjects.sameschemas import (
     is_same_descriptor,
     key_of_schema,
 )
+from lakehouse.serve.subjects.schemarecords import Json, schema_key
 from lakehouse.text.jsontext import NotJson, in_order, object_at, read_json, text_at
 
-Json = dict[str, Any]
 KINDS = (JSON, PROTOBUF, AVRO)
 _LEVELS = {promise: promise.upper() for promise in PROMISES}
 _NO_LEVEL, _MODE = "NONE", "READONLY"
