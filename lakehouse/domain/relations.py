@@ -340,7 +340,7 @@ def of_option(*, pointer: str, asked: str, declared: Iterable[Mapping[str, Any]]
         asked: by the endpoint, as text.
         declared: kinds of messages: value, JSON text; key_base64, of a key; the first message_xid; messages, how many.
     """
-    said = [(one, text) for one in declared if (text := _said_instead(pointer, asked, one)) is not None]
+    said = [(one, text) for one in declared if (text := declared_instead(pointer, asked, one)) is not None]
     if said:
         count, (first, text) = sum(one["messages"] for one, _ in said), min((one["message_xid"], text) for one, text in said)
         name = _names_of_options()[pointer]
@@ -351,8 +351,14 @@ def of_option(*, pointer: str, asked: str, declared: Iterable[Mapping[str, Any]]
         yield RuleViolation("MATCH-004", f"/protocoloptions/{name}", message)
 
 
-def _said_instead(pointer: str, asked: str, declared: Mapping[str, Any]) -> str | None:
-    """Return what a message declares where that contradicts its endpoint."""
+def declared_instead(pointer: str, asked: str, declared: Mapping[str, Any]) -> str | None:
+    """Return what a message declares where that contradicts its endpoint (MATCH-004); None: it does not.
+
+    Args:
+        pointer: of the option in a message.
+        asked: by the endpoint, as text.
+        declared: by the message: value, JSON text; key_base64, of a key.
+    """
     said = _text_of(declared.get("value"))
     key = _text_of(declared.get("key_base64")) if pointer == "/protocoloptions/key/value" else None
     if said is None and key is not None and key.rstrip("=") != b64encode(asked.encode()).decode().rstrip("="):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 _TOKEN = re.compile(r"<(/?)([a-z0-9]+)([^>]*)>|([^<]+)", re.IGNORECASE)
 _HREF = re.compile(r'\shref="([^"]*)"')
-_UNSEEN = re.compile(r'\sclass="[^"]*\b(?:unseen|legend)\b')
+_UNSEEN = re.compile(r'\sclass="[^"]*\b(?:unseen|legend|jumps)\b')
 _DEPTH = re.compile(r'\sclass="d(\d)"')  # of a field of a schema
 _LEFT_OUT = ("form", "button", "caption", "fieldset")  # useless without a browser
 _INLINE = ("a", "bdi", "br", "code", "del", "ins", "span", "strong", "text", "tspan", "wbr")

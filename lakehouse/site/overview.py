@@ -117,6 +117,10 @@ class Overview:
             if one == registryid and xid.startswith(f"/{collection}/"):
                 yield entity
 
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """Return a snapshot by its number."""
+        return self.snapshots[snapshot_id - 1]
+
     def family(self, registryid: RegistryId, xid: Xid) -> str:
         """Give the family of a message's protocol; `none`: it names none."""
         return self.protocols.get((registryid, xid)) or NO_PROTOCOL

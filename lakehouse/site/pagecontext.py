@@ -91,6 +91,7 @@ class PageStyle:
         base_url: URL under which the site stands; empty: that is not known.
         at: the past snapshot that the whole site shows; None: the newest.
         max_chain_depth: setting of that name.
+        root: URL from which links lead; empty: they are relative.
     """
 
     is_served: bool = False
@@ -98,6 +99,7 @@ class PageStyle:
     base_url: str = ""
     at: int | None = None
     max_chain_depth: int = 128
+    root: str = ""
 
 
 @dataclass
@@ -119,7 +121,7 @@ class PageContext:
 
     def page(self, template: str, path: str, /, **details: Any) -> Page:
         """Make a page of a template; its links lead from its path."""
-        root = "../" * path.count("/") or "./"
+        root = self.style.root or "../" * path.count("/") or "./"
         links = Links(self.overview)
         common = {"book": self, "style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
         return Page(path, render(template, **common, **details))

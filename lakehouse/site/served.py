@@ -23,7 +23,7 @@ _MOST_SNAPSHOTS = 3
 
 
 class ServedPage(NamedTuple):
-    """A page, whether it is the one that was asked for, and the snapshot that it shows."""
+    """A page, whether it is the one of the path, and the snapshot that it shows."""
 
     page: Page
     is_there: bool
@@ -60,6 +60,15 @@ class Site:
             SnapshotNotFound: there is no such snapshot.
         """
         return self.model.answer(lambda view: self._made(view, path or HOME, query, api, at), at)
+
+    def problem(self, text: str, root: str) -> Page:
+        """Make a page of the newest snapshot that says why there is none.
+
+        Args:
+            text: why, in a sentence.
+            root: URL of the pages of the newest snapshot, from which its links lead.
+        """
+        return self.model.answer(lambda view: missing_page(self.book(view, PageStyle(True, root=root)), problem=text))
 
     def warm(self) -> None:
         """Look through the newest snapshot, for which the first page would wait else."""

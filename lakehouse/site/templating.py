@@ -17,6 +17,7 @@ import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from lakehouse.site.addresses import written
 from lakehouse.site.markdown import escaped
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
-        "apart": apart,
+        "apart": apart, "anchor": anchor,
         "some": some, "quoted": shlex.quote, "markdown": markdown,
     }  # fmt: skip
     made.globals |= {"policy": POLICY}
@@ -140,6 +141,11 @@ def folded(text: str) -> Markup:
             made += escape(part) + Markup("<wbr>")
             part = ""
     return made + escape(part)
+
+
+def anchor(pointer: str) -> str:
+    """Write a JSON Pointer as a part of the id of an element, and of the address that leads there."""
+    return "/".join(written(part) if part else "" for part in pointer.split("/"))
 
 
 def markdown(text: str) -> Markup:

@@ -10,10 +10,15 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 from serve.served import Shops, serving
-from sitecatalogs import opened, write_demo
+from sitecatalogs import Catalog, opened, write_demo
 from sitechecks import Page
 
 from lakehouse.errors import SnapshotNotFound
+from lakehouse.serve.answer.exchange import ApiRequest
+from lakehouse.serve.answer.live import SnapshotWatcher
+from lakehouse.serve.answer.reads import UI, ReadHandler
+from lakehouse.serve.config import Options
+from lakehouse.serve.targets import RequestTarget
 from lakehouse.site import Site, write_site
 
 KAFKA = "reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPlaced.html"
@@ -336,3 +341,56 @@ def test_an_empty_warehouse_has_a_page(tmp_path):
         answer = running.ask("/ui/")
         assert answer.status == 200
         assert b"The catalog is empty" in answer.body
+
+
+@pytest.fixture(scope="module")
+def shrunk(tmp_path_factory):
+    """Serve a catalog of which a message and a group were deleted in snapshot 2."""
+    folder = tmp_path_factory.mktemp("shrunk")
+    catalog = Catalog(folder / "w")
+    before = {"g": {"messages": {"m": {"description": "Once"}, "n": {}}}, "gone": {}}
+    catalog.ingest({"file:/shop.json": ("default", {"messagegroups": before})}, label="full")
+    catalog.ingest({"file:/shop.json": ("default", {"messagegroups": {"g": {"messages": {"n": {}}}}})}, by="ann")
+    with serving(folder / "w", folder / "rm") as running:
+        yield running
+
+
+@pytest.mark.parametrize("path", ["g/m", "gone"])
+def test_the_page_of_what_was_deleted_says_when_and_leads_to_its_last_state(shrunk, path):
+    url = f"/ui/reg-default/messagegroups/{path}.html"
+    answer = shrunk.ask(url)
+    page = Page(answer.body.decode())
+    assert answer.status == 404
+    assert "It was deleted in snapshot 2, 2026-01-23 01:14 UTC, by ann. Until then it was held by shop.json." in page.text
+    last = urljoin(shrunk.url + url, next(link for link in page.links if "/at/1/" in link))
+    assert last == f"{shrunk.url}/at/1{url}"
+    then = Page(shrunk.ask(last.removeprefix(shrunk.url)).body.decode())
+    assert "The catalog as of snapshot 1, 2026-01-12 00:37 UTC full, not as it is now. To now" in then.text
+    assert urljoin(last, next(link for link in then.links if link.endswith(f"/ui/reg-default/messagegroups/{path}.html"))) == (
+        shrunk.url + url
+    )
+    changed = Page(shrunk.ask("/ui/snapshots/2.html").body.decode())
+    assert last in [urljoin(f"{shrunk.url}/ui/snapshots/2.html", link) for link in changed.links]
+
+
+def test_what_never_was_is_not_called_deleted(shrunk):
+    answer = shrunk.ask("/ui/reg-default/messagegroups/g/never.html")
+    assert answer.status == 404
+    assert "There is no such page" in Page(answer.body.decode()).text
+
+
+def test_a_snapshot_that_is_not_there_has_a_page_whose_links_lead_to_the_newest(server):
+    answer = server.ask("/at/nope/ui/map.html", **HTML)
+    page = Page(answer.body.decode())
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "nope" in page.text
+    assert f"{server.url}/ui/index.html" in page.links
+    assert all(link.startswith(f"{server.url}/ui/") for link in page.links if not link.startswith("#"))
+
+
+def test_pages_say_that_the_catalog_is_being_loaded(folder):
+    settings = opened(folder / "warehouse", folder / "readmodel").settings
+    reads = ReadHandler(SnapshotWatcher(settings, Options()), settings, Options(), {})
+    answer = reads.answer(ApiRequest(RequestTarget(None, None, (UI,), "", details=False), b"", "/ui/", "http://x"))
+    assert answer.status == 503
+    assert b'http-equiv="refresh"' in answer.body

@@ -115,7 +115,7 @@ def test_messages_with_a_field_are_a_word_away_and_narrowed_down(site, look):
 def test_who_owns_a_message_is_on_its_page(site, look):
     page = look().page
     page.goto(site + "reg-default/endpoints/shop.orders.kafka.producer.html")
-    page.get_by_role("link", name="owner: checkout").click()
+    page.locator(".answers").get_by_role("link", name="checkout").click()
     page.wait_for_url(re.compile("owner=checkout"))
     expect(page.locator("#results .hits > li", has_text="shop.orders.kafka.producer")).to_be_visible()
 

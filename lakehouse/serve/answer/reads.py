@@ -36,30 +36,35 @@ from lakehouse.settings import Settings
 from lakehouse.site import Site
 from lakehouse.site.addresses import HOME
 from lakehouse.site.served import HEADERS
+from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.xid import xid_of
 
 UI = "ui"
 ENDING = ".html"
 _MOST_PARAMETERS = 20
-_EMPTY = b"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Catalog</title></head><body><main><h1>The catalog is empty</h1>
-<p>Load documents with <code>lakehouse ingest path/to/documents</code>, then load this page again.</p></main></body></html>
+_BARE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">{refresh}<title>Catalog</title></head><body><main><h1>{title}</h1>
+<p>{text}</p></main></body></html>
 """
+_EMPTY = _BARE.format(
+    refresh="", title="The catalog is empty",
+    text="Load documents with <code>lakehouse ingest path/to/documents</code>, then load this page again.",
+).encode()  # fmt: skip
+_LOADING = _BARE.format(
+    refresh='<meta http-equiv="refresh" content="2">', title="The catalog is being loaded",
+    text="The server has just started. This page loads itself again every two seconds until it is there.",
+).encode()  # fmt: skip
 _REST = 20  # of loading ahead, between two times
 
 
 def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswer:
-    """Answer with a page.
-
-    Raises:
-        ProblemFound: there is no such snapshot.
-    """
+    """Answer with a page; with one that says so where there is no such page or snapshot."""
     path = api_request.raw_path.partition("?")[0]
     below = path[len(api_request.target.prefix) + len(UI) + 1 :]
     if not below.startswith("/"):  # /ui: links of the page begin at /ui/
         return _led_to(api_request, "/")
     if not head.number:
-        return ApiAnswer(200, dict(HEADERS), _EMPTY, "text/html; charset=utf-8")
+        return ApiAnswer(200, dict(HEADERS), _EMPTY, MEDIA_TYPES["html"])
     text = api_request.query.decode("ascii", "replace")
     query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
@@ -70,7 +75,8 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswe
         if lacks_ending and site.page(unquote(whole[1:]), query, api_request.origin, api_request.target.at).is_there:
             return _led_to(api_request, whole)
     except SnapshotNotFound as error:
-        raise ProblemFound("not_found", f"/at/{api_request.target.at}", str(error)) from error
+        page = site.problem(str(error), f"{api_request.origin}/{UI}/")
+        return ApiAnswer(404, dict(HEADERS), page.body, page.media_type)
     page = shown.page
     if shown.is_there and page.path != (named or HOME):  # what a form chose has its own address, from which its links lead
         return _led_to(api_request, f"/{page.path}", 303, query="")
@@ -109,6 +115,8 @@ class ReadHandler:
             ProblemFound: with an error.
         """
         head = self.live.head
+        if head is None and api_request.target.parts[:1] == (UI,):
+            return ApiAnswer(503, HEADERS | {"Retry-After": "2"}, _LOADING, MEDIA_TYPES["html"])
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         Deadline(self.options.request_seconds, api_request.arrived).check()  # it may have waited until nobody waits for it

@@ -18,7 +18,18 @@ from lakehouse.site.addresses import (
 )
 from lakehouse.site.markdown import markdown_of
 from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
-from lakehouse.site.pages import consequences, entities, lists, map, messages, past, search, sidebyside, snapshotpages
+from lakehouse.site.pages import (
+    consequences,
+    endpointview,
+    entities,
+    lists,
+    map,
+    messages,
+    past,
+    search,
+    sidebyside,
+    snapshotpages,
+)
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
@@ -69,9 +80,18 @@ def beside(page: Page) -> Page | None:
     return Page(f"{page.path[:-5]}.md", markdown_of(page.body.decode()).encode(), MEDIA_TYPES["md"])
 
 
-def missing_page(book: PageContext, path: str = MISSING) -> Page:
-    """Make the page that stands for one that is not there."""
-    return book.page("missing.html", path)
+def missing_page(book: PageContext, path: str = MISSING, problem: str = "") -> Page:
+    """Make the page for an address without one; of an entity that was deleted, it says when, and leads to its last state.
+
+    Args:
+        book: of the snapshot.
+        path: the address.
+        problem: why there is none, in a sentence; empty: it is only said that there is none.
+    """
+    address = read_path(path)
+    key = _key_of(book, address) if address is not None and address.folder[:1] and address.folder[0].startswith("reg-") else None
+    deletion = None if key is None else past.deletion_of(book, *key)
+    return book.page("missing.html", path, key=key, deletion=deletion, problem=problem)
 
 
 def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
@@ -121,20 +141,25 @@ def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | Non
 
 
 def _of_entity(book: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
+    key = _key_of(book, address)
+    entity = None if key is None else book.entity(*key)
+    return None if entity is None else _page_of(book, entity, address, query)
+
+
+def _key_of(book: PageContext, address: PageAddress) -> tuple[RegistryId, Xid] | None:
+    """Return registry and XID of the entity that an address names, whether it is in the catalog or not; None: it names none."""
     registry = read(address.folder[0].removeprefix("reg-"), book.overview.registries)
     if registry is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
         return None
     collection = address.folder[1]
     registryid, at = RegistryId(registry), f"/{collection}"
     for name in (*address.folder[2:], address.name):
-        known = _siblings(book, registryid, at)
-        entityid = read(name, (one.rpartition("/")[2] for one in known))
+        entityid = read(name, (one.rpartition("/")[2] for one in _siblings(book, registryid, at)))
         if entityid is None:
             return None
         below = {1: "", 2: f"/{MEMBERS[collection]}", 4: "/versions"}[at.count("/")]
         at += f"{below}/{entityid}"
-    entity = book.entity(registryid, Xid(at))
-    return None if entity is None else _page_of(book, entity, address, query)
+    return registryid, Xid(at)
 
 
 def _siblings(book: PageContext, registryid: RegistryId, at: str) -> Iterator[Xid]:
@@ -155,7 +180,8 @@ def _page_of(book: PageContext, entity: Entity, address: PageAddress, query: Map
     if address.ending == "txt":
         return entities.raw_page(book, entity) if part == "raw" and entity.kind == "schemaversion" else None
     if depth == 2:
-        return entities.group_page(book, entity, address.number) if part in ("", "p") else None
+        page = endpointview.endpoint_page if entity.kind == "endpoint" else entities.group_page
+        return page(book, entity, address.number) if part in ("", "p") else None
     if depth == 6:
         return entities.version_page(book, entity) if not part else None
     if part == "history" and not address.of:
@@ -201,8 +227,9 @@ def all_paths(book: PageContext) -> Iterator[str]:
         groups = sum(one == registryid for one, _ in overview.groups)
         yield from _numbered(path_of(registryid, REGISTRY), groups)
         yield path_of(registryid, REGISTRY, ending="json")
-    for registryid, xid in overview.groups:
-        yield from _numbered(path_of(registryid, xid), len(overview.members[registryid, xid]))
+    for (registryid, xid), group in overview.groups.items():
+        members = endpointview.carried_xids(overview, group) if group.kind == "endpoint" else overview.members[registryid, xid]
+        yield from _numbered(path_of(registryid, xid), len(members))
         yield path_of(registryid, xid, ending="json")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.readmodel.detail import rendered
-from lakehouse.readmodel.flattened import carried
 from lakehouse.readmodel.queries import referring
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MEMBERS, path_of
@@ -20,6 +19,7 @@ from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 _MOST_REFERRING = 60
 _MOST_JSON = 6_000
+_SHOWN = ("name", "description", "labels", "deprecated", "protocol", "envelope")
 
 
 def registry_page(book: PageContext, registryid: RegistryId, number: int) -> Page | None:
@@ -46,7 +46,7 @@ def _group_row(book: PageContext, group: Entity) -> dict[str, Any]:
 
 
 def group_page(book: PageContext, group: Entity, number: int) -> Page | None:
-    """Make a page of the members of a group or endpoint."""
+    """Make a page of the members of a group."""
     registryid, xid = group.registryid, group.xid
     path = path_of(registryid, xid)
     read = _schema_row if xid.startswith("/schemagroups/") else _message_row
@@ -56,16 +56,14 @@ def group_page(book: PageContext, group: Entity, number: int) -> Page | None:
     is_first = number == 1
     attributes = Attributes(group.attributes)
     endpoints = _carriers(book, group) if group.kind == "group" and is_first else []
-    carries = _carried(book, group) if group.kind == "endpoint" and is_first else []
     return book.page(
         "group.html",
         part.at(number),
         entity=group,
         attributes=attributes,
-        known=_known(attributes),
+        known=facts_of(attributes),
         part=part,
         endpoints=endpoints,
-        carries=carries,
         drawn=drawn_around(book, group) if is_first and not xid.startswith("/schemagroups/") else None,
         refused=book.overview.refused.get((registryid, xid), [])[:50],
         findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
@@ -73,13 +71,12 @@ def group_page(book: PageContext, group: Entity, number: int) -> Page | None:
     )
 
 
-def _known(attributes: dict[str, Any]) -> list[tuple[str, str]]:
-    """List attributes that have no place of their own on the page, as name and text."""
-    apart = ("name", "description", "labels", "deprecated", "usage", "messagegroups", "protocol", "envelope", "channel")
+def facts_of(attributes: dict[str, Any], *shown: str) -> list[tuple[str, str]]:
+    """List attributes that have no own place on a page, as name and text; `shown`: names of those that have one."""
     return [
         (name, value if isinstance(value, str) else indented(value))
         for name, value in sorted(attributes.items())
-        if name not in apart and value is not None
+        if name not in (*_SHOWN, *shown) and value is not None
     ]
 
 
@@ -124,22 +121,6 @@ def _carriers(book: PageContext, group: Entity) -> list[dict[str, Any]]:
     xids = referring(book.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
     results = [book.entity(group.registryid, one) for one in xids]
     return [_group_row(book, one) for one in results if one is not None]
-
-
-def _carried(book: PageContext, endpoint: Entity) -> list[dict[str, Any]]:
-    """Tell the groups that an endpoint carries: how many messages, and whether their protocol is the endpoint's."""
-    rows = []
-    for xid in dict.fromkeys(endpoint.attributes.get("messagegroups") or []):
-        holder = book.overview.groups.get((endpoint.registryid, xid))
-        if holder is None:
-            rows.append({"xid": xid, "entity": None, "members": 0, "unlike": 0})
-            continue
-        members = book.overview.members[endpoint.registryid, xid]
-        definitions = (book.definition(endpoint.registryid, one) for one in members[:200])
-        details = [carried(endpoint, one, holder if holder.kind == "group" else None) for one in definitions if one is not None]
-        unlike = sum(not one["matches"] for one in details)
-        rows.append({"xid": xid, "entity": holder, "members": len(members), "unlike": unlike})
-    return rows[:_MOST_REFERRING]
 
 
 def schema_of(book: PageContext, schema: Entity) -> Readable | None:

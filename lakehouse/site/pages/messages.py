@@ -24,6 +24,7 @@ from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.render.selected import Selected
 from lakehouse.site.addresses import path_of
 from lakehouse.site.pagecontext import Page, PageContext
+from lakehouse.site.pages.messageroute import route_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import Readable, readable
 from lakehouse.site.templating import Attributes, shown
@@ -52,6 +53,7 @@ def message_page(book: PageContext, entity: Entity) -> Page:
     path = path_of(registryid, xid)
     history = history_of(book, registryid, xid, details["bases"])
     states = states_of(history, versions)
+    through = _through(book, registryid, xid) if definition is not None else []
     return book.page(
         "message.html",
         path,
@@ -62,13 +64,14 @@ def message_page(book: PageContext, entity: Entity) -> Page:
         description=effective.get("/description") or own.get("description"),
         protocol=effective.get("/protocol"),
         envelope=effective.get("/envelope"),
+        content_type=effective.get("/datacontenttype"),
         family=book.overview.family(registryid, xid),
         required=_required(sections),
         versions=[] if len(versions) < 2 and not (versions and default is None) else versions,
         default=default,
         schema=_schema(book, registryid, definition, own),
         related=_related(book, registryid, xid, details["chain"]),
-        through=_through(book, registryid, xid) if definition is not None else [],
+        route=route_of(book, definition, details["endpoints"], through) if definition is not None else None,
         findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
         history=history[:MOST_ON_PAGE],
         changes=len(history),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from itertools import combinations
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from lakehouse.domain.diff import Difference, Leaves, differences
@@ -49,6 +50,19 @@ class Told(NamedTuple):
     more: int
     document_uris: list[str]
     breaking: list[str]
+
+
+class Deletion(NamedTuple):
+    """How an entity went: the commit, the documents that held it before, and the last snapshot that has it."""
+
+    snapshot_id: int
+    commit: dict[str, Any]
+    document_uris: list[str]
+
+    @property
+    def last(self) -> int:
+        """Return the last snapshot that has the entity."""
+        return self.snapshot_id - 1
 
 
 class State(NamedTuple):
@@ -126,6 +140,15 @@ def pairs_of(states: list[State]) -> list[tuple[State, State]]:
         some = some[-_MOST_STATES:] if is_version else some[:_MOST_STATES][::-1]
         results += list(combinations(some, 2))
     return results
+
+
+def deletion_of(book: PageContext, registryid: RegistryId, xid: Xid) -> Deletion | None:
+    """Return how an entity was deleted; None: there never was one, or it is in the catalog."""
+    rows = sorted((row for row in book.view.history_rows(xid, registryid) if row["xid"] == xid), key=itemgetter("snapshot_id"))
+    if len(rows) < 2 or rows[-1]["op"] != "delete":
+        return None
+    number = rows[-1]["snapshot_id"]
+    return Deletion(number, book.commit_of(number), rows[-2]["document_uris"])
 
 
 def history_page(book: PageContext, entity: Entity) -> Page:

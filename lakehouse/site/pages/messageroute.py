@@ -1,0 +1,142 @@
+"""From whom to whom a message goes, and where: the head of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import orjson
+
+from lakehouse.dialects.tables import PROTOCOLS, shared_options
+from lakehouse.domain.relations import declared_instead
+from lakehouse.match.definition.scope import endpoint_row
+from lakehouse.readmodel.queries import is_endpoint_of
+from lakehouse.readmodel.snapshotview import Entity
+from lakehouse.render.protocolbinding import endpoint_of
+from lakehouse.site.pagecontext import PageContext
+from lakehouse.text.jsontext import as_column_text, decoded
+from lakehouse.text.names import Pointer, Xid
+
+_MOST_VARIANTS = 4  # whose addresses are read
+
+
+class Stop(NamedTuple):
+    """An endpoint on the way of a message; `variant`: it carries that message, which extends the one of the page."""
+
+    xid: Xid
+    variant: Xid | None
+
+
+class Place(NamedTuple):
+    """Where a message goes.
+
+    Attributes:
+        family: of the protocol.
+        option: what its address is called there, such as `topic`.
+        address: in effect.
+        endpoints: XIDs of the endpoints that carry it there; none: the message names the address, and no endpoint carries it.
+        contradicted: what these endpoints say instead, which the message overrides (MATCH-004); empty: nothing.
+    """
+
+    family: str
+    option: str
+    address: str
+    endpoints: list[Xid]
+    contradicted: str
+
+
+class Route(NamedTuple):
+    """The way of a message: endpoints that producers send to, those that consumers receive from, and its places.
+
+    The places of a message without any are those of messages that extend it.
+    """
+
+    senders: list[Stop]
+    receivers: list[Stop]
+    places: list[Place]
+
+
+def route_of(
+    book: PageContext, definition: dict[str, Any], rows: Iterable[dict[str, Any]], through: Iterable[dict[str, Any]]
+) -> Route:
+    """Return the way of a message.
+
+    Args:
+        book: of the snapshot.
+        definition: of the message.
+        rows: of the view `endpoint_messages`, of the endpoints that carry it.
+        through: endpoints that carry messages that extend it: endpoint_xid, variant.
+    """
+    registryid = definition["registryid"]
+    stops = [Stop(one["endpoint_xid"], None) for one in rows]
+    carrying = {one.xid for one in stops}
+    stops += [Stop(one["endpoint_xid"], one["variant"]) for one in through if one["endpoint_xid"] not in carrying]
+    endpoints = {one.xid: book.overview.groups.get((registryid, one.xid)) for one in stops}
+    senders, receivers = (
+        [one for one in stops if (endpoint := endpoints[one.xid]) is not None and is_endpoint_of(endpoint, who)]
+        for who in ("producers", "consumers")
+    )
+    places = places_of(definition, [one for xid in carrying if (one := endpoints[xid]) is not None])
+    for variant in list(dict.fromkeys(one.variant for one in stops if one.variant))[:_MOST_VARIANTS] if not places else []:
+        of_variant = book.definition(registryid, variant)
+        carriers = (endpoints[one.xid] for one in stops if one.variant == variant)
+        places += places_of(of_variant, [one for one in carriers if one is not None]) if of_variant else []
+    return Route(senders, receivers, list({(one.family, one.address): one for one in places[::-1]}.values())[::-1])
+
+
+def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[Place]:
+    """Return where a message goes over each of some endpoints, each address once; over none, where it says itself."""
+    said, own = definition["address"], definition["protocol_family"]
+    results: dict[tuple[str, str, str], Place] = {}
+    for endpoint in sorted(endpoints, key=lambda one: one.xid):
+        family, address = own or endpoint_family(endpoint), said or address_of(endpoint, own)
+        if address:
+            contradicted = _contradicted(endpoint, family, said) if said else ""
+            place = results.setdefault((family, address, contradicted), Place(family, _option(family), address, [], contradicted))
+            place.endpoints.append(endpoint.xid)
+    if not results and said:
+        return [Place(own or "", _option(own or ""), said, [], "")]
+    return list(results.values())
+
+
+def endpoint_family(endpoint: Entity) -> str:
+    """Return the family of an endpoint's protocol; empty: it names none."""
+    return endpoint_of(endpoint_row(endpoint)).family
+
+
+def address_of(endpoint: Entity, family: str | None = None) -> str | None:
+    """Return where an endpoint sends what names no address itself; None: it does not say.
+
+    Args:
+        endpoint: the endpoint.
+        family: of the protocol of a message; an endpoint of another one has no address for it.
+    """
+    row = endpoint_of(endpoint_row(endpoint))
+    protocol = PROTOCOLS.get(row.family)
+    if protocol is None or family not in (None, row.family):
+        return None
+    text = row.leaves().get(_pointer(row.family))
+    if text is not None:
+        return as_column_text(orjson.loads(text))
+    return (urlsplit(row.uri or "").path.lstrip("/") or None) if protocol.path else None
+
+
+def _option(family: str) -> str:
+    protocol = PROTOCOLS.get(family)
+    return protocol.address.rpartition("/")[2] if protocol is not None else ""
+
+
+def _pointer(family: str) -> Pointer:
+    return Pointer(f"/protocoloptions/{PROTOCOLS[family].address}/value")
+
+
+def _contradicted(endpoint: Entity, family: str, said: str) -> str:
+    """Return the address of an endpoint that a message contradicts by its own; empty: it contradicts none."""
+    row = endpoint_of(endpoint_row(endpoint))
+    if row.family != family or all(one.pointer != _pointer(family) for one in shared_options(family)):
+        return ""
+    text = row.leaves().get(_pointer(family))
+    asked = "" if text is None else as_column_text(orjson.loads(text)) or ""
+    value = decoded(orjson.dumps(said))
+    return asked if asked and declared_instead(_pointer(family), asked, {"value": value}) is not None else ""

@@ -1,0 +1,115 @@
+"""The head of a message's page, and the page of an endpoint: who sends and receives, where, and what is in effect there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sitecatalogs import Catalog, opened
+from sitechecks import Page, faults_of
+
+from lakehouse.site import Site
+
+
+def endpoint(protocol: str, **more: Any) -> dict[str, Any]:
+    return {"usage": ["producer"], "protocol": protocol, "messagegroups": ["/messagegroups/orders"]} | more
+
+
+ENDPOINTS = {
+    "writer": endpoint(
+        "KAFKA",
+        channel="trade",
+        maintainer="ann",
+        protocoloptions={
+            "topic": "orders",
+            "acks": 1,
+            "endpoints": [{"uri": "ssl://one.example.com:9093"}, {"uri": "ssl://two.example.com:9093"}],
+            "authorization": {"type": "OAuth2", "authorityuri": "https://login.example.com"},
+        },
+    ),
+    "reader": endpoint("KAFKA", usage=["consumer"], protocoloptions={"topic": "orders"}),
+    "elsewhere": endpoint("KAFKA", usage=["subscriber"], messagegroups=[], channel="trade", protocoloptions={"topic": "t"}),
+    "queue": endpoint(
+        "AMQP/1.0", messagegroups=["/messagegroups/mail", "/messagegroups/gone"],
+        protocoloptions={"endpoints": [{"uri": "amqps://mq.example.com/outbox"}]},
+    ),
+}  # fmt: skip
+GROUPS = {
+    "base": {"messages": {"placed": {"description": "Without a way"}}},
+    "orders": {
+        "messages": {
+            "placed": {"protocol": "KAFKA", "basemessage": "/messagegroups/base/messages/placed"},
+            "paid": {"protocol": "KAFKA", "protocoloptions": {"topic": "payments"}},
+        }
+    },
+    "mail": {"messages": {"sent": {"description": "Over what carries it"}}},
+    "alone": {"messages": {"m": {"protocol": "MQTT/5.0", "protocoloptions": {"topic_name": "a/b"}}}},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("endpoints")
+    catalog = Catalog(folder / "warehouse")
+    document = {"specversion": "1.0-rc2", "messagegroups": GROUPS, "endpoints": ENDPOINTS}
+    catalog.ingest({"file:/shop.json": ("default", document)})
+    return Site(opened(catalog.folder, folder / "readmodel"), 128)
+
+
+def text_of(site: Site, path: str) -> str:
+    shown = site.page(f"reg-default/{path}.html", {}, "")
+    assert shown.is_there
+    page = Page(shown.page.body.decode())
+    assert faults_of({path: page}) == []
+    return page.text
+
+
+def test_a_message_says_who_sends_and_receives_it_and_where(site):
+    text = text_of(site, "messagegroups/orders/placed")
+    assert "Producers send it to writer" in text
+    assert "Consumers receive it from reader" in text
+    assert "Where KAFKA topic orders" in text
+    assert "elsewhere" not in text
+
+
+def test_a_message_that_says_no_address_has_that_of_its_variants(site):
+    text = text_of(site, "messagegroups/base/placed")
+    assert "writer as orders / placed" in text
+    assert "Where KAFKA topic orders" in text
+
+
+def test_a_message_that_contradicts_its_endpoint_says_so_and_is_in_effect(site):
+    text = text_of(site, "messagegroups/orders/paid")
+    assert "KAFKA topic payments not the endpoint's reader, writer say orders" in text
+    assert "KAFKA payments not orders" in text_of(site, "endpoints/writer")
+
+
+def test_a_queue_is_the_node_of_the_endpoint(site):
+    text = text_of(site, "messagegroups/mail/sent")
+    assert "AMQP to outbox" in text
+    assert "Producers send it to queue" in text
+    assert "Consumers receive it from No endpoint is in the catalog." in text
+
+
+def test_a_message_that_nothing_carries_says_its_own_address(site):
+    text = text_of(site, "messagegroups/alone/m")
+    assert "MQTT topic name a/b" in text
+    assert "No endpoint carries it." in text
+
+
+def test_an_endpoint_says_how_to_connect_and_what_is_in_effect(site):
+    text = text_of(site, "endpoints/writer")
+    assert "Producers send messages to it." in text
+    assert "addressssl://one.example.com:9093 Copy address addressssl://two.example.com:9093" in text
+    assert "authorityuri https://login.example.com" in text
+    assert "maintainer ann" in text
+    assert "Messages 2" in text
+    for shown in ("topic=orders", "topic=payments", "acks=1"):
+        assert shown in text
+
+
+def test_an_endpoint_names_the_other_end(site):
+    text = text_of(site, "endpoints/writer").partition("The other end")[2].partition("Map")[0]
+    assert "elsewhere subscriber, channel trade" in text
+    assert "reader consumer, carries orders, too" in text
+    assert "names the group /messagegroups/gone, which is not in the catalog" in text_of(site, "endpoints/queue")
