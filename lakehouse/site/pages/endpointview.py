@@ -14,7 +14,7 @@ from lakehouse.site.overview import Overview
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.entities import facts_of
 from lakehouse.site.pages.map import drawn_around
-from lakehouse.site.pages.messageroute import Place, address_of, places_of
+from lakehouse.site.pages.messageroute import Destination, address_of, places_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of
 from lakehouse.site.templating import Attributes
 from lakehouse.text.jsontext import indented
@@ -46,7 +46,7 @@ class CarriedMessage(NamedTuple):
     row: dict[str, Any] | None
     name: str
     ce_type: str | None
-    place: Place | None
+    place: Destination | None
     is_deprecated: bool
     is_refused: bool
 

@@ -28,7 +28,7 @@ class Stop(NamedTuple):
     variant: Xid | None
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a message goes.
 
     Attributes:
@@ -54,7 +54,7 @@ class Route(NamedTuple):
 
     senders: list[Stop]
     receivers: list[Stop]
-    places: list[Place]
+    places: list[Destination]
 
 
 def route_of(
@@ -85,18 +85,20 @@ def route_of(
     return Route(senders, receivers, list({(one.family, one.address): one for one in places[::-1]}.values())[::-1])
 
 
-def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[Place]:
+def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[Destination]:
     """Return where a message goes over each of some endpoints, each address once; over none, where it says itself."""
     said, own = definition["address"], definition["protocol_family"]
-    results: dict[tuple[str, str, str], Place] = {}
+    results: dict[tuple[str, str, str], Destination] = {}
     for endpoint in sorted(endpoints, key=lambda one: one.xid):
         family, address = own or endpoint_family(endpoint), said or address_of(endpoint, own)
         if address:
             contradicted = _contradicted(endpoint, family, said) if said else ""
-            place = results.setdefault((family, address, contradicted), Place(family, _option(family), address, [], contradicted))
+            place = results.setdefault(
+                (family, address, contradicted), Destination(family, _option(family), address, [], contradicted)
+            )
             place.endpoints.append(endpoint.xid)
     if not results and said:
-        return [Place(own or "", _option(own or ""), said, [], "")]
+        return [Destination(own or "", _option(own or ""), said, [], "")]
     return list(results.values())
 
 
