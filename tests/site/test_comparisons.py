@@ -83,7 +83,7 @@ def test_a_version_that_changed_under_its_id_says_which_fields_differ(site):
 
 def test_what_breaks_comes_first_whatever_its_name(site):
     text = text_of(site, "compare/1~to~2.html")
-    below = text.partition("Definitions as they are in effect")[2]
+    below = text.partition(" all ")[2]  # the last of the tiles
     classes = re.findall(r"\b(breaking|unknown|compatible|cosmetic)\b(?! ·)", below)
     assert "cosmetic" in classes
     assert classes == sorted(classes, key=CLASSES.index)
@@ -139,3 +139,50 @@ def test_long_texts_show_where_they_differ():
     assert parts_apart(None, json.dumps("y" * 900), 400) == ("", "y" * 900)
     many = ["\n".join(str(n + shift) for n in range(2_000)) for shift in (0, 5_000)]
     assert all(parts_apart(json.dumps(many[0]), json.dumps(many[1]), 400))
+
+
+@pytest.fixture(scope="module")
+def inherited(tmp_path_factory):
+    """Show a catalog whose second snapshot changes a base of three messages, one of them itself, and the schema of another."""
+    folder = tmp_path_factory.mktemp("inherited")
+    catalog = Catalog(folder / "warehouse")
+
+    def document(required: bool, versions: int) -> dict:
+        tenant = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"tenant": {"type": "string", "required": required}}}
+        schemas = {str(n): {"format": "JSONSchema/draft-07", "schema": {"type": "object", "required": ["a"] * (n - 1)}}
+                   for n in range(1, versions + 1)}  # fmt: skip
+        groups = {"base": {"messages": {"placed": tenant}}}
+        for name, extends in (("one", "base"), ("two", "base"), ("far", "one")):
+            message = {"basemessage": f"/messagegroups/{extends}/messages/placed", "description": "x" if required else "y"}
+            groups[name] = {"messages": {"placed": message}}
+        groups["paid"] = {"messages": {"m": {"dataschemauri": "/schemagroups/s/schemas/p"}}}
+        if not required:
+            groups["gone"] = {}
+        return {"messagegroups": groups, "schemagroups": {"s": {"schemas": {"p": {"versions": schemas}}}}}
+
+    catalog.ingest({"file:/a.json": ("default", document(False, 1))})
+    catalog.ingest({"file:/a.json": ("default", document(True, 2))})
+    return Site(opened(catalog.folder, folder / "readmodel"), 128)
+
+
+def test_what_messages_inherit_is_one_cause_with_whom_it_reaches(inherited):
+    text = text_of(inherited, "compare/1~to~2.html")
+    assert text.count("/envelopemetadata/tenant/required") == 1
+    row = text.partition("/envelopemetadata/tenant/required")[2]
+    assert re.search(r"reaches 3 messages far / placed one / placed two / placed\b", row)
+    assert text.count("/description") == 3  # declared by each: no one inherits it
+    differences = json.loads(inherited.page("compare/1~to~2.json", {}, "http://x").page.body)
+    assert sum(one["pointer"] == "/envelopemetadata/tenant/required" for one in differences) == 4
+    assert f"{len(differences)} differences" in text
+
+
+def test_a_schema_and_its_versions_are_one_entry_that_says_whom_it_reaches(inherited):
+    text = text_of(inherited, "compare/1~to~2.html").partition("s / p schema")[2]
+    assert "/defaultversionid" in text
+    assert "Version 2" in text
+    assert "reaches 1 message paid / m" in text
+
+
+def test_tiles_count_causes_and_what_was_deleted(inherited):
+    text = text_of(inherited, "compare/1~to~2.html")
+    assert re.search(r"Show only \d+ breaking .*\b1 deleted \d+ all\b", text)

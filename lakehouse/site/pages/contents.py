@@ -68,7 +68,7 @@ def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = No
         return _of_the_whole(book, address, query or {})
     if address.folder[0].startswith("reg-"):
         return _of_entity(book, address, query or {})
-    if len(address.folder) > 1 or address.ending != "html":
+    if len(address.folder) > 1 or address.ending not in ("html", "json"):
         return None
     return _of_folder(book, address, path)
 
@@ -126,6 +126,9 @@ def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, s
 def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | None:
     """Find rules, snapshots, documents and comparisons of snapshots."""
     folder = address.folder[0]
+    if address.ending == "json":
+        pair = past.tokens_of(address.name) if folder == "compare" else None
+        return snapshotpages.differences_json(book, *pair) if pair is not None else None
     if folder == "findings":
         rule_id = read(address.name)
         return None if rule_id is None else lists.rule_page(book, rule_id, address.number)
@@ -223,6 +226,7 @@ def all_paths(book: PageContext) -> Iterator[str]:
     for before, after in snapshotpages.ready_pairs(book):
         path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))
         yield from _numbered(path, snapshotpages.count_differences(book, before, after))
+        yield f"{path.removesuffix('html')}json"
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
         yield from _numbered(path_of(registryid, REGISTRY), groups)

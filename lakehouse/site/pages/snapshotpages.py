@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
@@ -11,8 +11,13 @@ from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.queries import ChangedRow, TooManyChanges, changed_in, diff_snapshots
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_snapshot
 from lakehouse.site.pagecontext import PER_PAGE, ListPage, Page, PageContext
+from lakehouse.site.pages.causes import Cause, causes_of
 from lakehouse.site.pages.consequences import broken_endpoints, feed_page
 from lakehouse.site.pages.past import declared_differences
+from lakehouse.site.templating import MEDIA_TYPES
+from lakehouse.text.jsontext import indented
+from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
 MOST_CHANGED = 20_000  # entities that a page compares
 _MOST_TOLD = 5
@@ -88,11 +93,12 @@ def compare_page(book: PageContext, before: str, after: str, number: int = 1) ->
         number: of the page, from 1.
     """
     results: list[Difference] = []
+    causes: list[Cause] = []
     problem, pair = "", None
     if before and after:
         try:
             pair = (book.view.resolve(before), book.view.resolve(after))
-            results = _gravest_first(_compared(book, *pair))
+            results, causes = _compared(book, *pair), _causes(book, *pair)
         except SnapshotNotFound as error:
             problem = str(error)
         except TooManyChanges:
@@ -101,17 +107,20 @@ def compare_page(book: PageContext, before: str, after: str, number: int = 1) ->
                 f"lakehouse diff {before} {after} does."
             )
     path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])) if pair else COMPARE
-    part = book.part(results, path, number)
+    part = book.part(causes, path, number)
     if part is None:
         return None
-    counts: dict[str, int] = {name: sum(one.class_ == name for one in results) for name in CLASSES}
+    counts: dict[str, int] = {name: sum(one.difference.class_ == name for one in causes) for name in CLASSES}
+    counts["deleted"] = sum(_is_deletion(one.difference) for one in causes)
     ready = [(one, other, path_of_comparison(COMPARE, str(one), str(other))) for one, other in ready_pairs(book)]
-    entities = [(key, list(rows)) for key, rows in groupby(part.rows, lambda one: (one.registryid, one.xid))]
+    entities = [(key, [one.difference for one in rows]) for key, rows in groupby(part.rows, _entity_of)]
     details: dict[str, Any] = {
         "broken": broken_endpoints(book, results)[:_MOST_BROKEN],
         "presets": [(title, path_of_comparison(COMPARE, str(one), str(other))) for title, one, other in _presets(book)],
         "part": part,
         "entities": entities,
+        "reached": {one.difference: one.reached for one in part.rows},
+        "differing": len(results),
         "counts": counts,
         "pair": pair,
         "problem": problem,
@@ -151,17 +160,32 @@ def _compared(book: PageContext, before: int, after: int) -> list[Difference]:
     return book.remember(("diff", before, after), lambda: diff_snapshots(book.model, before, after, MOST_CHANGED), 2)
 
 
-def _gravest_first(results: list[Difference]) -> list[Difference]:
-    """Put the differences of each entity together; entities with the gravest ones come first, as in the list."""
-    entities: dict[tuple[str, str], list[Difference]] = {}
-    for one in results:
-        entities.setdefault((one.registryid, one.xid), []).append(one)
-    return list(chain.from_iterable(entities.values()))
+def _causes(book: PageContext, before: int, after: int) -> list[Cause]:
+    return book.remember(("causes", before, after), lambda: causes_of(book, _compared(book, before, after)), 2)
+
+
+def _entity_of(one: Cause) -> tuple[RegistryId, Xid]:
+    return one.difference.registryid, xid_of_resource(one.difference.xid)
+
+
+def _is_deletion(one: Difference) -> bool:
+    return one.change == "removed" and not one.pointer
+
+
+def differences_json(book: PageContext, before: str, after: str) -> Page | None:
+    """Return the differences of two snapshots as `lakehouse diff --json` prints them; None: they are not compared."""
+    try:
+        pair = (book.view.resolve(before), book.view.resolve(after))
+        text = indented([one.as_json() for one in _compared(book, *pair)])
+    except (SnapshotNotFound, TooManyChanges):
+        return None
+    path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1])).removesuffix("html") + "json"
+    return Page(path, text.encode(), MEDIA_TYPES["json"])
 
 
 def count_differences(book: PageContext, before: int, after: int) -> int:
-    """Count the differences that a comparison of two snapshots shows."""
+    """Count the causes that a comparison of two snapshots shows."""
     try:
-        return len(_compared(book, before, after))
+        return len(_causes(book, before, after))
     except (SnapshotNotFound, TooManyChanges):
         return 0
