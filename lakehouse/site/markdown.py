@@ -15,7 +15,7 @@ _HREF = re.compile(r'\shref="([^"]*)"')
 _UNSEEN = re.compile(r'\sclass="[^"]*\b(?:unseen|legend|jumps)\b')
 _DEPTH = re.compile(r'\sclass="d(\d)"')  # of a field of a schema
 _LEFT_OUT = ("form", "button", "caption", "fieldset")  # useless without a browser
-_INLINE = ("a", "bdi", "br", "code", "del", "ins", "span", "strong", "text", "tspan", "wbr")
+_INLINE = ("a", "bdi", "br", "code", "del", "em", "ins", "span", "strong", "text", "tspan", "wbr")
 _LISTS = ("ul", "ol", "dl")
 _HEADINGS = {"h1": "# ", "h2": "## ", "h3": "### "}
 # Controls, and what reorders a text or is not seen in it.
@@ -67,9 +67,9 @@ class _PageReader:
         elif tag in ("code", "pre"):
             self._code = []
         elif tag == "a":
-            href = _HREF.search(attributes)
+            href = _HREF.search(attributes) if 'rel="' not in attributes else None  # links of documents are shown as text
             self._links.append(unescape(href[1]) if href else "")
-            self._line += "["
+            self._line += "[" * bool(href)
         elif tag in ("span", "br"):
             self._line += " " * self._line[-1:].isalnum()
         elif tag == "strong":
@@ -93,7 +93,8 @@ class _PageReader:
             text, self._code = "".join(self._code).translate(_DROPPED), None
             self._end_code(text)
         elif tag == "a":
-            self._line = f"{self._line.rstrip()}]({_address(self._links.pop())})"
+            href = self._links.pop()
+            self._line = f"{self._line.rstrip()}]({_address(href)})" if href else self._line
         elif tag == "strong":
             self._line += "**"
         elif tag in ("td", "th") and self._cells is not None:

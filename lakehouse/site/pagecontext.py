@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
+from markupsafe import Markup
+
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
+from lakehouse.site.prose import prose
 from lakehouse.site.templating import MEDIA_TYPES, render
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
@@ -197,6 +200,15 @@ class Links:
             return None
         # The page of a message shows its default Version; a message with a single one has no other page.
         return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else holder)
+
+    def prose(self, registryid: RegistryId, text: str, root: str) -> Markup:
+        """Return a text in Markdown as HTML, with links to pages of the registry."""
+
+        def find(target: str) -> str | None:
+            path = self.known(registryid, Xid(target)) if target.count("/") in (2, 4, 6) else None
+            return None if path is None else root + path
+
+        return prose(text, find)
 
     @staticmethod
     def name(xid: Xid | None) -> str:

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from lakehouse.site.addresses import written
 from lakehouse.site.markdown import escaped
+from lakehouse.site.prose import outside
 
 T = TypeVar("T")
 MEDIA_TYPES = {
@@ -61,7 +62,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
-        "apart": apart, "anchor": anchor,
+        "apart": apart, "anchor": anchor, "outside": outside,
         "some": some, "quoted": shlex.quote, "markdown": markdown,
     }  # fmt: skip
     made.globals |= {"policy": POLICY}

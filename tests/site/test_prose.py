@@ -1,0 +1,74 @@
+"""Descriptions in Markdown: what becomes an element, which links lead where, and what stays text."""
+
+from __future__ import annotations
+
+import pytest
+from sitecatalogs import Catalog, opened
+from sitechecks import Page, faults_of
+
+from lakehouse.site import Site
+from lakehouse.site.prose import outside, prose
+
+XID = "/messagegroups/g/messages/m"
+REL = 'rel="external nofollow noopener noreferrer"'
+
+
+def find(target: str) -> str | None:
+    return "./m.html" if target == XID else None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one\n\n*two* `three`", "<p>one</p>\n<p><em>two</em> <code>three</code></p>\n"),
+        ("- a\n- b", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n"),
+        (f"see {XID}.", f'<p>see <a href="./m.html">{XID}</a>.</p>\n'),
+        (f"[that]({XID})", '<p><a href="./m.html">that</a></p>\n'),
+        (f"[{XID}]({XID})", f'<p><a href="./m.html">{XID}</a></p>\n'),
+        ("see /messagegroups/g/messages/other", "<p>see /messagegroups/g/messages/other</p>\n"),
+        ("[docs](https://docs.example.com/a?b&c)", f'<p><a href="https://docs.example.com/a?b&amp;c" {REL}>docs</a></p>\n'),
+        ("[a](other.html) [b](//h.example.com/)", "<p>a b</p>\n"),
+        ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>\n"),
+        ("[x](data:text/html,a)", "<p>[x](data:text/html,a)</p>\n"),
+        ("<script>alert(1)</script>", "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>\n"),
+        ("a <b onclick=x>b</b>", "<p>a &lt;b onclick=x&gt;b&lt;/b&gt;</p>\n"),
+        ("# no heading", "<p># no heading</p>\n"),
+    ],
+)
+def test_markdown_becomes_html(text, expected):
+    assert prose(text, find) == expected
+
+
+def test_a_picture_is_not_loaded():
+    assert "<img" not in prose("![x](https://pictures.example.com/x.png)", find)
+
+
+def test_only_addresses_of_the_web_are_links():
+    assert (
+        outside("https://a.example.com/?b&c")
+        == f'<a href="https://a.example.com/?b&amp;c" {REL}>https://a.example.com/?b&amp;c</a>'
+    )
+    assert outside("javascript:alert(1)") == "javascript:alert(1)"
+    assert outside('https://a.example.com/ "x') == "https://a.example.com/ &#34;x"
+
+
+def test_descriptions_and_what_replaces_a_message_lead_on(tmp_path):
+    old = {
+        "description": f"**Old**: use {XID}",
+        "deprecated": {"alternative": XID, "documentation": "https://docs.example.com/old"},
+        "documentation": "https://docs.example.com/m",
+    }
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({"file:/a.json": ("default", {"messagegroups": {"g": {"messages": {"m": {}, "old": old}}}})})
+    site = Site(opened(catalog.folder, tmp_path / "readmodel"), 128)
+    path = "reg-default/messagegroups/g/old"
+    body = site.page(f"{path}.html", {}, "").page.body.decode()
+    page = Page(body)
+    assert faults_of({path: page}) == []
+    assert "<strong>Old</strong>" in body
+    assert page.links.count("../../../reg-default/messagegroups/g/m.html") >= 2
+    for url in ("https://docs.example.com/old", "https://docs.example.com/m"):
+        assert f'<a href="{url}" {REL}>' in body
+    markdown = site.page(f"{path}.md", {}, "").page.body.decode()
+    assert "](https:" not in markdown
+    assert "docs.example.com/old" in markdown.replace("\\", "")
