@@ -144,6 +144,7 @@ def folded(text: str) -> Markup:
     return made + escape(part)
 
 
+@lru_cache(maxsize=20_000)
 def anchor(pointer: str) -> str:
     """Write a JSON Pointer as a part of the id of an element, and of the address that leads there."""
     return "/".join(written(part) if part else "" for part in pointer.split("/"))

@@ -228,7 +228,7 @@ def test_the_form_of_compare_leads_to_a_styled_page_whose_links_lead_on(server, 
     SHOTS.mkdir(exist_ok=True)
     page.screenshot(path=SHOTS / "compare-form.png", full_page=True)
     assert page.evaluate("document.styleSheets[0].cssRules.length") > 10
-    page.locator("main h2 a").first.click()
+    page.locator("#differences h3 a").first.click()
     expect(page.locator("#attributes")).to_be_visible()
 
 
