@@ -103,6 +103,7 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
     assert catalog.ingest(settings=settings, request=IngestRequest(Policy(prune=True, force=True))).snapshot_id == 2
 
 
+@pytest.mark.slow
 def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
     """As what was written over HTTP: it answers for what it writes, in the same registry and in others."""
     group = {"m": message(), "n": message(owner="b"), "o": message()}

@@ -206,6 +206,7 @@ def test_dbt_names_dialect_and_file(call: Caller, tmp_path):
     assert call(tmp_path, "export", "--dialect", "dbt", "--at", "1").code == 2
 
 
+@pytest.mark.slow
 def test_a_catalog_is_exported_for_other_tools(catalog: Catalog, tmp_path):
     catalog.ingest(DATA / "depot.yaml")
     spark, settings = catalog.spark, catalog.settings

@@ -50,6 +50,7 @@ def told(summary: Any) -> Any:
     return summary.refused, summary.documents["rejected"], quarantined, summary.violations
 
 
+@pytest.mark.slow
 def test_what_was_refused_is_judged_again_only_where_something_changed(judged, no_judging, monkeypatch):
     first = judged.ingest()
     assert (first.refused, first.documents["rejected"]) == (True, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lakehouse.ingest.pipeline import IngestRequest
 
 STRICT = IngestRequest(strict=True)
@@ -17,6 +19,7 @@ def test_an_error_that_refuses_nothing_else_refuses_an_unchanged_document(catalo
     assert catalog.rows("SELECT messageid FROM messages") == ["m"]  # what was published stays
 
 
+@pytest.mark.slow
 def test_what_only_the_catalog_tells_of_a_draft_refuses_it_whole(catalog):
     def group(form, *names):
         section, key = ("attributes", "type") if form == "CloudEvents" else ("properties", "subject")

@@ -108,6 +108,7 @@ def test_an_edit_is_told_and_not_done(catalog):
     assert catalog.rows("SELECT count(*) FROM xregistry.messages") == [3]
 
 
+@pytest.mark.slow
 def test_tables_that_lag_behind_since_a_crash_are_read_from_the_log(crashed):
     again = dry(crashed)
     assert (again.documents["unchanged"], again.changes) == (1, [])

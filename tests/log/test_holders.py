@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+import pytest
+
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.operations.doctor import diagnose
@@ -56,6 +58,7 @@ _ROWS = """SELECT registryid, xid, epoch, modifiedat FROM changes
     WHERE snapshot_id = {0} AND op = 'update' AND kind IN ('registry', 'group', 'endpoint', 'message', 'schema')"""
 
 
+@pytest.mark.slow
 def test_a_holder_counts_what_came_and_what_went(catalog):
     for name, (before, _, _) in CASES.items():
         catalog.write(f"{name}.json", before)

@@ -465,6 +465,7 @@ def test_what_is_refused_in_a_renamed_document_is_not_pruned(history):
     assert history.published() == {"n": ("N", "c"), "o": ("O", "c")}
 
 
+@pytest.mark.slow
 def test_of_several_new_definitions_the_first_by_uri_wins_and_the_others_wait(history):
     history.write(a=says(m="1"), b=says(m="2"), c=says(m="3"))
     assert history.ingest().refused

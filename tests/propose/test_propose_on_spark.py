@@ -92,6 +92,7 @@ def test_a_second_source_and_a_stream_are_sums(catalog, landed, tmp_path):
     assert set(documents(summaries[-1], tmp_path / "streamed")) == set(expected)
 
 
+@pytest.mark.slow
 def test_a_schema_that_payloads_break_gets_a_new_version_which_takes_them(catalog, landed, tmp_path):
     document = tmp_path / "shop.xreg.json"
     document.write_text(json.dumps(declared() | {"registryid": "shop"}))

@@ -208,6 +208,7 @@ def test_a_message_that_waits_is_refused_where_it_would_show_a_version_on_a_cycl
     assert _shown_and_told(catalog) == (["1"], _CLOSED)
 
 
+@pytest.mark.slow
 def test_a_message_may_show_a_version_of_another_document(catalog):
     """The first document says what Version 2 is, the second one comes to name it."""
     catalog.write("a.json", document({"g": group({"m": _shows("1")})}))

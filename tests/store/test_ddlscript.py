@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from lakehouse.settings import read_settings
 from lakehouse.store.ddlscript import ddl_script
 from lakehouse.store.deltatables import TABLES, attach_tables
@@ -52,6 +54,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_a_session_without_this_package_runs_the_script(past, tmp_path):
     settings = past.settings
     attach_tables(past.spark, settings)

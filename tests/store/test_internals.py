@@ -61,7 +61,8 @@ def seen(catalog: Catalog) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("planner", ["auto", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("planner", ["auto", "spark"])
 def test_ingests_reads_and_exports_are_the_same(history, tmp_path, monkeypatch, planner):
     expected = seen(history)
     forget(history.spark, Path(history.settings.warehouse))
