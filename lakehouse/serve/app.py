@@ -39,6 +39,7 @@ from lakehouse.serve.clientlimits import Bodies, Shares
 from lakehouse.serve.config import Options
 from lakehouse.serve.monitoring import Metrics, state_routes
 from lakehouse.serve.origins import Origins, Send, protecting
+from lakehouse.serve.subjects.registryapi import allowed_methods
 from lakehouse.serve.subjects.registryerrors import CONTENT_TYPE, error_body
 from lakehouse.serve.targets import RequestTarget, read_target
 from lakehouse.settings import Settings
@@ -328,7 +329,7 @@ class App:
     def _methods(self, target: RequestTarget) -> str:
         """Return the methods of a path."""
         if target.is_of_subjects:
-            return f"{METHODS}, POST"
+            return allowed_methods(target.parts)
         if self.writes is None:
             return METHODS
         return ", ".join((METHODS, *self.writes.methods(target)))

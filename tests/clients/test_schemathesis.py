@@ -41,10 +41,22 @@ def ids_of(url: str, collection: str) -> dict[str, list[str]]:
     return {name: [*found, "none"] for name, found in known.items()}
 
 
+def ids_of_subjects(url: str) -> dict[str, list[str]]:
+    """Find ids for the parameters of paths below `/ccompat/v7`: some that are there, and some that are not."""
+    subjects = get(f"{url}/ccompat/v7/subjects")[:_MOST]
+    records = [get(f"{url}/ccompat/v7/subjects/{quote(name, safe='')}/versions/latest") for name in subjects]
+    known = {
+        "subject": subjects,
+        "id": [str(one["id"]) for one in records],
+        "guid": [one["guid"] for one in records if "guid" in one],
+    }
+    return {name: [*values, "none"] for name, values in known.items()} | {"version": ["1", "latest", "99"]}
+
+
 def described(url: str, *subscribed: str) -> dict:
     """Give the server's OpenAPI with ids that are there, and those of subscriptions."""
     document = get(f"{url}/openapi.json")
-    known = {collection: ids_of(url, collection) for collection in _MEMBERS}
+    known = {collection: ids_of(url, collection) for collection in _MEMBERS} | {"ccompat": ids_of_subjects(url)}
     for path, item in document["paths"].items():
         here = next((known[name] for name in path.split("/") if name in known), {}) | {"snapshot": ["1", "head", "99"]}
         here |= {"subscriptionid": [*subscribed, "none"]}

@@ -234,6 +234,7 @@ def test_levels_and_modes(served):
     assert refused(served, "/config/Item") == 40408
     assert get(served, "/config/Item?defaultToGlobal=true") == {"compatibilityLevel": "NONE"}
     assert get(served, "/mode") == get(served, "/mode/orders-key") == {"mode": "READONLY"}
+    assert refused(served, "/mode/none") == 40401
 
 
 @pytest.mark.parametrize(
@@ -310,7 +311,9 @@ def test_errors_have_the_form_of_the_api(served):
     for body in (b"{", {"schema": ""}, {"schema": '{"type":"record"}'}, {"schema": "{}", "schemaType": "THRIFT"}, [], {}):
         assert refused(served, "/subjects/orders-value", body) == 42201
     assert refused(served, "/nothing") == refused(served, "/subjects", prefix="/ccompat/v6") == 404
-    assert refused(served, "/subjects?limit=x") == 400
+    assert refused(served, "/subjects?limit=x") == refused(served, "/subjects?offset=") == 400
+    odd = {"schema": "\u0082y", "schemaType": "PROTOBUF"}
+    assert refused(served, "/compatibility/subjects/orders-value/versions", odd) == 42201
     assert refused(served, "/subjects", prefix="/reg-none/ccompat/v7") == refused(served, "/", prefix="/at/99/ccompat/v7") == 404
     assert get(served, "/") == {}
 
@@ -321,7 +324,10 @@ def test_errors_have_the_form_of_the_api(served):
      ("DELETE", "/subjects/orders-value/versions/1"), ("POST", "/subjects/new/versions")],
 )  # fmt: skip
 def test_writes_are_refused(served, method, path):
-    assert refused(served, path, {"schema": '"string"'}, method=method) == 42205
+    answer = ask(served, path, {"schema": '"string"'}, method=method)
+    assert (answer.status, answer.json["error_code"]) == (422 if method == "POST" else 405, 42205)
+    reads = "OPTIONS, POST" if path == "/subjects/orders-value" else "GET, HEAD, OPTIONS"
+    assert answer.headers.get("allow") == (None if method == "POST" else reads)
     assert get(served, "/subjects/orders-value/versions") == [1, 2]
 
 
@@ -335,7 +341,8 @@ def test_answers_are_cached_as_all_others(served):
     first = ask(served, "/schemas/ids/1")
     assert served.ask("/ccompat/v7/schemas/ids/1", If_None_Match=first.headers["etag"]).status == 304
     assert "immutable" in ask(served, "/subjects", prefix="/at/1/ccompat/v7").headers["cache-control"]
-    assert served.ask("/ccompat/v7/subjects", "OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert served.ask("/ccompat/v7/subjects/a/versions", "OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert served.ask("/ccompat/v7/subjects", "OPTIONS").headers["allow"] == "GET, HEAD, OPTIONS"
     assert served.ask("/ccompat/v7/subjects", "HEAD").body == b""
 
 

@@ -14,6 +14,7 @@ _ERRORS = {
     "400": "A parameter is wrong.",
     "401": "A user is asked for.",
     "404": "There is no such thing.",
+    "405": "The request writes.",
     "406": "Too large.",
     "414": "The URL is too long.",
     "422": "The schema or the version is wrong, or the request writes.",
@@ -67,6 +68,7 @@ def _operation(route: SubjectRoute) -> Document:
     errors = _ERRORS | (_ERRORS_OF_BODIES if has_body else {})
     answers: Document = {"200": {"description": "There it is.", "content": {CONTENT_TYPE: {"schema": {}}}}}
     answers |= {status: {"description": text, "content": {CONTENT_TYPE: {"schema": _ERROR}}} for status, text in errors.items()}
+    answers["400"]["content"]["application/json"] = {}  # of a path that cannot be read
     answers["307"] = {"description": "A name of a snapshot leads to its number."}
     parameters = [
         {

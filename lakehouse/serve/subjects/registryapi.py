@@ -65,6 +65,9 @@ class GivenSchema(NamedTuple):
     references: list[Json]
 
 
+_PAGE = {"offset": 0, "limit": -1}  # and what each is where it is not given
+
+
 class SubjectRequest:
     """A request, with what it may be asked.
 
@@ -96,9 +99,10 @@ class SubjectRequest:
             ProblemFound: a parameter is no number.
         """
         try:
-            offset, limit = max(int(self.text("offset") or 0), 0), int(self.text("limit") or -1)
+            offset, limit = (int(default if (text := self.text(name)) is None else text) for name, default in _PAGE.items())
         except ValueError as error:
             raise ProblemFound("bad_request", error_detail='"offset" and "limit" are numbers') from error
+        offset = max(offset, 0)
         size = most if limit < 0 else limit if most is None else min(limit, most)
         return slice(offset, None if size is None else offset + size)
 
@@ -266,6 +270,19 @@ def _by_name(references: list[Json]) -> dict[str, tuple[str, Any]]:
     return {str(one["name"]): (context_of(one["subject"])[1], one["version"]) for one in references}
 
 
+def allowed_methods(parts: tuple[str, ...]) -> str:
+    """Return the methods of a path below `/ccompat`, as the header `Allow` lists them."""
+    _, parts = _without_context(parts[2:])
+    answered = {route.method for route in ROUTES if route.values(route.method, parts) is not None}
+    return ", ".join([*(["GET", "HEAD"] if "GET" in answered else []), "OPTIONS", *(answered & {"POST"})])
+
+
+def _without_context(parts: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    if parts[:1] == ("contexts",) and len(parts) > 1:
+        return parts[1].strip(":").removeprefix("."), parts[2:]
+    return None, parts
+
+
 def subjects_answer(request: ReadRequest) -> ApiAnswer:
     """Answer a path below `/ccompat`.
 
@@ -275,9 +292,7 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
     parts, method = request.parts[1:], request.api_request.method
     if parts[:1] != ("v7",):
         raise ProblemFound("api_not_found", request.api_request.target.path)
-    parts, context = parts[1:], None
-    if parts[:1] == ("contexts",) and len(parts) > 1:
-        context, parts = parts[1].strip(":").removeprefix("."), parts[2:]
+    context, parts = _without_context(parts[1:])
     asked = SubjectRequest(request, context)
     for route in ROUTES:
         values = route.values(method, parts)
@@ -291,7 +306,8 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
                 raise ProblemFound("too_large", detail="Ask for less, page by page with ?offset and ?limit.")
             return answer
     if method != "GET":
-        raise read_only(asked.named(parts[1]) if parts[:1] in (("subjects",), ("config",), ("mode",)) and len(parts) > 1 else "")
+        of_subject = parts[:1] in (("subjects",), ("config",), ("mode",)) and len(parts) > 1
+        raise read_only(asked.named(parts[1]) if of_subject else "", allowed_methods(request.parts))
     raise ProblemFound("api_not_found", request.api_request.target.path)
 
 
@@ -420,7 +436,9 @@ def _level_of(asked: SubjectRequest, name: str) -> Json:
     return {"compatibilityLevel": level or _NO_LEVEL}
 
 
-def _mode(asked: SubjectRequest, *_: str) -> Json:
+def _mode(asked: SubjectRequest, *subjects: str) -> Json:
+    for name in subjects:
+        asked.subject(name)
     return {"mode": _MODE}
 
 

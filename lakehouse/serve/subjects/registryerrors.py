@@ -14,10 +14,12 @@ class RegistryError(ProblemFound):
 
     Attributes:
         code: such as 40401; the status is its first three digits.
+        allowed: the methods of the path, for a request with another one, whose status is 405.
     """
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__("", detail=message, status=int(str(code)[:3]))
+    def __init__(self, code: int, message: str, allowed: str | None = None) -> None:
+        status, headers = (int(str(code)[:3]), None) if allowed is None else (405, {"Allow": allowed})
+        super().__init__("", detail=message, status=status, headers=headers)
         self.code = code
 
 
@@ -41,11 +43,11 @@ def invalid_schema(message: str) -> RegistryError:
     return RegistryError(42201, f"Invalid schema: {message}")
 
 
-def read_only(subject: str) -> RegistryError:
-    """Return the error of a request that writes."""
+def read_only(subject: str, allowed: str | None = None) -> RegistryError:
+    """Return the error of a request that writes, with the methods of its path where it has another one."""
     what = f"Subject '{subject}'" if subject else "The registry"
     text = f"{what} is in read-only mode: this is a catalog. Register the schema where the catalog is loaded from, and ingest it."
-    return RegistryError(42205, text)
+    return RegistryError(42205, text, allowed)
 
 
 def error_body(problem: ProblemFound) -> bytes:

@@ -6,7 +6,6 @@ Blanks, comments of Protobuf, the order of JSON members, and how Avro spells a n
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.compatibility.limits import Malformed
@@ -74,7 +73,7 @@ def descriptor_in(text: str) -> FileDescriptorProto | None:
     """
     try:
         content = base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one; another is raised for what is not ASCII
         return None
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
