@@ -144,6 +144,7 @@ def test_the_catalog_draft_is_read(served):
 def test_openapi_names_paths_that_are_there(served):
     told = served.get("/openapi.json")
     ids = {"groupid": "orders", "resourceid": "many", "versionid": "10", "snapshot": "2"}
+    ids |= {"subject": "none", "version": "1", "id": "1", "guid": "none"}
     for path in told["paths"]:
         known = ids | ({"groupid": "s", "resourceid": "json", "versionid": "1"} if "schemagroups" in path else {})
         known |= {"groupid": "e", "resourceid": "own", "versionid": "1"} if path.startswith("/endpoints") else {}
@@ -151,7 +152,9 @@ def test_openapi_names_paths_that_are_there(served):
         wanted = path.format(**known) + ("?uri=urn:x" if path == "/messagedefinition" else "")
         if path == "/messagedefinition" or path.startswith("/effective"):  # no definitions were projected here
             continue
-        assert served.ask(wanted).status == 200, wanted
+        answer = served.ask(wanted)
+        # Of no such subject or id the API of schema registries has codes of its own: 404 is a path that there is not.
+        assert answer.status == 200 or (path.startswith("/ccompat/") and answer.json["error_code"] != 404), wanted
     page = served.ask("/openapi").body.decode()
     assert "http://" not in page
     assert "GET /messagegroups/{groupid}" in page
