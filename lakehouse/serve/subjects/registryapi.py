@@ -305,10 +305,13 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
             if len(answer.body) > request.options.max_response_bytes:
                 raise ProblemFound("too_large", detail="Ask for less, page by page with ?offset and ?limit.")
             return answer
+    target, allowed = request.api_request.target, allowed_methods(request.parts)
     if method != "GET":
         of_subject = parts[:1] in (("subjects",), ("config",), ("mode",)) and len(parts) > 1
-        raise read_only(asked.named(parts[1]) if of_subject else "", allowed_methods(request.parts))
-    raise ProblemFound("api_not_found", request.api_request.target.path)
+        raise read_only(asked.named(parts[1]) if of_subject else "", allowed)
+    if "POST" in allowed:
+        raise ProblemFound("action_not_supported", target.path, action=method, headers={"Allow": allowed})
+    raise ProblemFound("api_not_found", target.path)
 
 
 def _subjects(asked: SubjectRequest) -> list[str]:
