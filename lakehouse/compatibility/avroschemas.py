@@ -84,6 +84,11 @@ def read_avro(document: Any) -> AvroType:
     return _TypeReader().read(document, "", 0)
 
 
+def full_name(name: str, namespace: str) -> str:
+    """Return the full name of a type; a name with a dot is one already."""
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
 class _TypeReader:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
@@ -132,8 +137,7 @@ class _TypeReader:
         return made
 
     def _by_name(self, name: str, space: str) -> AvroType:
-        full = name if "." in name or not space else f"{space}.{name}"
-        named = self._named.get(full) or self._named.get(name)
+        named = self._named.get(full_name(name, space)) or self._named.get(name)
         if named is None:
             raise Unreadable(f"the type {name} is not declared")
         return named
@@ -144,10 +148,8 @@ class _TypeReader:
             raise Malformed(f"a {kind} without a name")
         own = part.get("namespace") if "." not in name else name.rpartition(".")[0]
         space = own if isinstance(own, str) else space
-        made = AvroType(kind, name if "." in name or not space else f"{space}.{name}")
-        made.aliases = tuple(
-            one if "." in one or not space else f"{space}.{one}" for one in part.get("aliases") or () if isinstance(one, str)
-        )
+        made = AvroType(kind, full_name(name, space))
+        made.aliases = tuple(full_name(one, space) for one in part.get("aliases") or () if isinstance(one, str))
         if made.name in self._named:
             raise Malformed(f"the type {made.name} is declared twice")
         self._named[made.name] = made

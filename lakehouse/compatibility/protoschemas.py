@@ -246,7 +246,7 @@ class _Parser:
         self._expect(";")
         if number in message.fields:
             raise Malformed(f"{message.name} has the number {number} twice")
-        made = ProtoField(number, name, word, label, oneof, key, json_name or _camel(name))
+        made = ProtoField(number, name, word, label, oneof, key, json_name or json_name_of(name))
         message.fields[number] = made
 
     def _options(self) -> str:
@@ -306,7 +306,8 @@ class _Parser:
         self._file.enums[full] = ProtoEnum(full, values, self._file.syntax != "proto3")
 
 
-def _camel(name: str) -> str:
+def json_name_of(name: str) -> str:
+    """Return the name in JSON of a field that does not name one itself."""
     first, *others = name.split("_")
     return first + "".join([one[:1].upper() + one[1:] for one in others])
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from lakehouse.asyncapi.following import Following
-from lakehouse.compatibility.avroschemas import read_avro
+from lakehouse.compatibility.avroschemas import full_name, read_avro
 from lakehouse.compatibility.limits import Unreadable
 from lakehouse.compatibility.protoschemas import ProtoField, ProtoFile
 
@@ -176,13 +176,13 @@ class _Avro:
         if len(branches) != 1:
             kinds = [one if isinstance(one, str) else one["type"] for one in branches]
             return _property(name, _logical([_AVRO.get(one, "object") for one in kinds]), " or ".join(kinds), **members)
-        part = self._named.get(self._full(branches[0], space)) if isinstance(branches[0], str) else branches[0]
+        part = self._named.get(full_name(branches[0], space)) if isinstance(branches[0], str) else branches[0]
         part = {"type": branches[0]} if part is None else part
         kind = part["type"]
         if isinstance(kind, dict | list):
             return self.read(name, kind, space, within, **members)
         if "name" in part and kind in ("record", "error", "enum", "fixed"):
-            full = self._full(part["name"], part.get("namespace", space))
+            full = full_name(part["name"], part.get("namespace", space))
             space = full.rpartition(".")[0]
             self._named[full] = part
             if kind == "record":
@@ -206,10 +206,6 @@ class _Avro:
             about = {"description": one["doc"]} if isinstance(one.get("doc"), str) else {}
             fields.append(self.read(one["name"], one["type"], space, within, required=required, **about))
         return {"properties": fields}
-
-    @staticmethod
-    def _full(name: str, space: str) -> str:
-        return name if "." in name or not space else f"{space}.{name}"
 
 
 def _avro_fields(schema: Any, type_name: str | None) -> list[Property]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from lakehouse.compatibility.avroschemas import full_name
 from lakehouse.compatibility.limits import Malformed, Unreadable
 from lakehouse.compatibility.protoschemas import ProtoFile
 from lakehouse.domain.promises import broken_promise, compared_pairs
@@ -366,7 +367,7 @@ def _record_name(one: SubjectVersion) -> str | None:
     if one.kind == JSON:
         return text_at(document, "title")
     name, namespace = text_at(document, "name"), text_at(document, "namespace")
-    return f"{namespace}.{name}" if name and namespace and "." not in name else name
+    return full_name(name, namespace or "") if name else name
 
 
 def _distinct(named: Iterable[tuple[str, str]]) -> dict[str, str]:

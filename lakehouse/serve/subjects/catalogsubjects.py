@@ -102,6 +102,10 @@ class CatalogSubjects:
         ids = self._catalog.ids_of_groups("schemagroups")
         return {"" if groupid == DEFAULT_GROUP else self._context_name(groupid): groupid for groupid in ids}
 
+    @cached_property
+    def _contexts(self) -> dict[str, str]:
+        return {groupid: context for context, groupid in self.groups.items()}
+
     @property
     def plain_group(self) -> str | None:
         """Return the schemagroup of ids that are looked up without a subject: the default context, or the only one there is."""
@@ -119,10 +123,9 @@ class CatalogSubjects:
         if deleted_only:
             living = self.records.counts(deleted=False)
             counts = {xid: count for xid, count in counts.items() if xid not in living}
-        contexts = {groupid: context for context, groupid in self.groups.items()}
         counts |= {xid: counts[target] for xid, target in self.records.aliases() if target in counts}
         return sorted(
-            (qualified(contexts[_group_of(xid)], self.records.name_of(xid)), xid, count) for xid, count in counts.items()
+            (qualified(self._contexts[_group_of(xid)], self.records.name_of(xid)), xid, count) for xid, count in counts.items()
         )
 
     def find(self, subject: str) -> CatalogSubject | None:
@@ -169,14 +172,13 @@ class CatalogSubjects:
 
     def _found(self, condition: str, *values: Any) -> list[CatalogVersion]:
         """Return the versions that rows of the log are of; where the schema is still the same, as it is now."""
-        contexts = {groupid: context for context, groupid in self.groups.items()}
         newest = {one.xid: one for one in self.records.select(condition, *values, past=True)}
         results = []
         for past in newest.values():
             now = [] if past.is_current else self.records.select("AND l.xid = ?2", past.xid)
             record = now[0] if now and self.records.id_of(now[0]) == self.records.id_of(past) else past
             schema = split_version(record.xid)[0]
-            name = qualified(contexts.get(_group_of(schema), _group_of(schema)), self.records.name_of(schema))
+            name = qualified(self._contexts.get(_group_of(schema), _group_of(schema)), self.records.name_of(schema))
             results.append(self._version(name, record, self.records.numbers(schema)))
         return sorted(results, key=_order)
 

@@ -124,7 +124,12 @@ class SubjectRequest:
     @cached_property
     def deleted(self) -> bool:
         """Return whether what is deleted in its registry is asked for, too."""
-        return self.has("deleted", "deletedOnly", "deleted_only")
+        return self.has("deleted") or self.deleted_only
+
+    @property
+    def deleted_only(self) -> bool:
+        """Return whether only what is deleted in its registry is asked for."""
+        return self.has("deletedOnly", "deleted_only")
 
     def version(self, name: str, version: str) -> CatalogVersion:
         """Return a version of a subject; `latest` is the default Version.
@@ -315,8 +320,7 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
 
 
 def _subjects(asked: SubjectRequest) -> list[str]:
-    only = asked.has("deletedOnly", "deleted_only")
-    names = (name for name, *_ in asked.subjects.names(deleted=asked.deleted, deleted_only=only))
+    names = (name for name, *_ in asked.subjects.names(deleted=asked.deleted, deleted_only=asked.deleted_only))
     return [name for name in names if _begins(asked, name)][asked.page()]
 
 
@@ -331,9 +335,8 @@ def _begins(asked: SubjectRequest, name: str) -> bool:
 
 
 def _versions(asked: SubjectRequest, name: str) -> list[int]:
-    only = asked.has("deletedOnly", "deleted_only")
     living = asked.subject(name).living(deleted=asked.deleted)
-    return [one.number for one in living if one.record.is_deleted or not only][asked.page()]
+    return [one.number for one in living if one.record.is_deleted or not asked.deleted_only][asked.page()]
 
 
 def _version(asked: SubjectRequest, name: str, version: str) -> Json:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.compatibility.avroschemas import full_name
 from lakehouse.compatibility.limits import Malformed
-from lakehouse.compatibility.protoschemas import proto_tokens
+from lakehouse.compatibility.protoschemas import json_name_of, proto_tokens
 from lakehouse.domain.subjects import AVRO, PROTOBUF, schema_document
 from lakehouse.text.jsontext import canonical_text
 
@@ -44,11 +45,11 @@ def _avro(part: Any, space: str) -> Any:
     if isinstance(part, list):
         return [_avro(one, space) for one in part]
     if isinstance(part, str):
-        return part if part in _SIMPLE else _whole(part, space)
+        return part if part in _SIMPLE else full_name(part, space)
     kind = part.get("type")
     result = dict(part)
     if kind in _NAMED:
-        result["name"] = _whole(part["name"], result.pop("namespace", space) or "")
+        result["name"] = full_name(part["name"], result.pop("namespace", space) or "")
         space = result["name"].rpartition(".")[0]
         if "fields" in part:
             result["fields"] = [{**one, "type": _avro(one["type"], space)} for one in part["fields"]]
@@ -59,10 +60,6 @@ def _avro(part: Any, space: str) -> Any:
     if kind not in ("array", "map"):
         result["type"] = _avro(kind, space)
     return result["type"] if set(result) == {"type"} else result
-
-
-def _whole(name: str, space: str) -> str:
-    return f"{space}.{name}" if space and "." not in name else name
 
 
 def descriptor_in(text: str) -> FileDescriptorProto | None:
@@ -116,11 +113,6 @@ def _plain(descriptor: FileDescriptorProto) -> FileDescriptorProto:
         message = left.pop()
         left += message.nested_type
         for field in message.field:
-            if field.json_name == _json_name(field.name):
+            if field.json_name == json_name_of(field.name):
                 field.ClearField("json_name")
     return result
-
-
-def _json_name(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(one[:1].upper() + one[1:] for one in others)
