@@ -104,6 +104,11 @@ class PageStyle:
     max_chain_depth: int = 128
     root: str = ""
 
+    @property
+    def leads_to_past(self) -> bool:
+        """Return whether pages lead to those of past snapshots, which only a server has."""
+        return self.is_served and self.at is None
+
 
 @dataclass
 class PageContext:

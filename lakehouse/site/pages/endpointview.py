@@ -118,7 +118,7 @@ def connection_of(endpoint: Entity) -> Connection:
         [_ROLES.get(one, one) for one in row.usage] or ["It does not say who uses it: producers or consumers."],
         [one for one in uris if isinstance(one, str)][:_MOST_SERVERS],
         [[(name, _text(value)) for name, value in sorted(way.items())] for way in ways],
-        address_of(endpoint),
+        address_of(row),
         options,
     )
 

@@ -13,7 +13,7 @@ from lakehouse.domain.relations import declared_instead
 from lakehouse.match.definition.scope import endpoint_row
 from lakehouse.readmodel.queries import is_endpoint_of
 from lakehouse.readmodel.snapshotview import Entity
-from lakehouse.render.protocolbinding import endpoint_of
+from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.site.pagecontext import PageContext
 from lakehouse.text.jsontext import as_column_text, decoded
 from lakehouse.text.names import Pointer, Xid
@@ -90,9 +90,10 @@ def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[D
     said, own = definition["address"], definition["protocol_family"]
     results: dict[tuple[str, str, str], Destination] = {}
     for endpoint in sorted(endpoints, key=lambda one: one.xid):
-        family, address = own or endpoint_family(endpoint), said or address_of(endpoint, own)
+        row = endpoint_of(endpoint_row(endpoint))
+        family, address = own or row.family, said or address_of(row, own)
         if address:
-            contradicted = _contradicted(endpoint, family, said) if said else ""
+            contradicted = _contradicted(row, family, said) if said else ""
             place = results.setdefault(
                 (family, address, contradicted), Destination(family, _option(family), address, [], contradicted)
             )
@@ -102,26 +103,20 @@ def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[D
     return list(results.values())
 
 
-def endpoint_family(endpoint: Entity) -> str:
-    """Return the family of an endpoint's protocol; empty: it names none."""
-    return endpoint_of(endpoint_row(endpoint)).family
-
-
-def address_of(endpoint: Entity, family: str | None = None) -> str | None:
+def address_of(endpoint: Endpoint, family: str | None = None) -> str | None:
     """Return where an endpoint sends what names no address itself; None: it does not say.
 
     Args:
         endpoint: the endpoint.
         family: of the protocol of a message; an endpoint of another one has no address for it.
     """
-    row = endpoint_of(endpoint_row(endpoint))
-    protocol = PROTOCOLS.get(row.family)
-    if protocol is None or family not in (None, row.family):
+    protocol = PROTOCOLS.get(endpoint.family)
+    if protocol is None or family not in (None, endpoint.family):
         return None
-    text = row.leaves().get(_pointer(row.family))
+    text = endpoint.leaves().get(_pointer(endpoint.family))
     if text is not None:
         return as_column_text(orjson.loads(text))
-    return (urlsplit(row.uri or "").path.lstrip("/") or None) if protocol.path else None
+    return (urlsplit(endpoint.uri or "").path.lstrip("/") or None) if protocol.path else None
 
 
 def _option(family: str) -> str:
@@ -133,12 +128,11 @@ def _pointer(family: str) -> Pointer:
     return Pointer(f"/protocoloptions/{PROTOCOLS[family].address}/value")
 
 
-def _contradicted(endpoint: Entity, family: str, said: str) -> str:
+def _contradicted(endpoint: Endpoint, family: str, said: str) -> str:
     """Return the address of an endpoint that a message contradicts by its own; empty: it contradicts none."""
-    row = endpoint_of(endpoint_row(endpoint))
-    if row.family != family or all(one.pointer != _pointer(family) for one in shared_options(family)):
+    if endpoint.family != family or all(one.pointer != _pointer(family) for one in shared_options(family)):
         return ""
-    text = row.leaves().get(_pointer(family))
+    text = endpoint.leaves().get(_pointer(family))
     asked = "" if text is None else as_column_text(orjson.loads(text)) or ""
     value = decoded(orjson.dumps(said))
     return asked if asked and declared_instead(_pointer(family), asked, {"value": value}) is not None else ""
