@@ -39,7 +39,7 @@ collect_ignore = [
 
 # Half a minute or more each: what is short is left for the end, where the workers wait for each other.
 LONGEST = (
-    "test_export.py", "test_candidates.py", "test_dialects_loaded.py", "test_on_spark.py", "test_catalogrules.py",
+    "test_candidates.py", "test_dialects_loaded.py", "test_on_spark.py", "test_catalogrules.py",
     "test_internals.py", "test_validation.py", "test_machine.py", "test_docs.py", "test_ingest.py", "test_doctor.py",
 )  # fmt: skip
 

@@ -21,5 +21,6 @@ def test_dictionary_is_current(spark):
     assert DICTIONARY.read_text(encoding="utf-8") == dictionary(spark), "run `make docs`"
 
 
+@pytest.mark.slow
 def test_dictionary_of_the_results_of_matching_is_current(catalog):
     assert MATCH_DICTIONARY.read_text(encoding="utf-8") == match_dictionary(catalog.spark, catalog.settings), "run `make docs`"

@@ -76,6 +76,7 @@ def message(**labels):
     return {"labels": labels} if labels else {}
 
 
+@pytest.mark.slow
 def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
     settings = house_rule(catalog, severity="error")
     group = {"m": message(owner="a"), "n": message(owner="b")}

@@ -259,6 +259,7 @@ def test_stages_of_dead_runs_are_removed_by_age(catalog, monkeypatch):
 # Two writers
 
 
+@pytest.mark.slow
 def test_a_writer_that_lost_the_race_notices(catalog):
     catalog.write("a.json", document("m"))
     catalog.ingest()

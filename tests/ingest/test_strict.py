@@ -9,6 +9,7 @@ from lakehouse.ingest.pipeline import IngestRequest
 STRICT = IngestRequest(strict=True)
 
 
+@pytest.mark.slow
 def test_an_error_that_refuses_nothing_else_refuses_an_unchanged_document(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"labels": 5}}}}})
     catalog.write("b.json", {"messagegroups": {"h": {}}})

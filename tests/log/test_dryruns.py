@@ -118,6 +118,7 @@ def test_tables_that_lag_behind_since_a_crash_are_read_from_the_log(crashed):
     assert told(summary) == told(crashed.ingest())
 
 
+@pytest.mark.slow
 def test_tables_that_are_not_there_and_those_of_an_older_release_are_read_from_the_log(crashed):
     spark, folder = crashed.spark, Path(crashed.settings.warehouse)
     edit(crashed)

@@ -225,6 +225,7 @@ def test_the_tables_hold_all_versions_and_the_latest_is_the_default(loaded):
     assert loaded.rows(f"SELECT defaultversionid FROM xregistry.messages WHERE messageid = '{PLACED}'") == ["2"]
 
 
+@pytest.mark.slow
 def test_what_changed_against_the_draft_is_a_violation(loaded):
     """CAT-064."""
     found = loaded.rows("SELECT rule_id, action FROM xregistry.violations WHERE severity = 'error' ORDER BY rule_id")

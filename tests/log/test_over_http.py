@@ -50,6 +50,7 @@ def shown(catalog, query):
     return catalog.spark.sql(query).collect()
 
 
+@pytest.mark.slow
 def test_tables_follow_what_was_written(catalog, tmp_path):
     catalog.write("a.json", DOCUMENT)
     catalog.ingest()
@@ -135,6 +136,7 @@ def test_an_ingest_prunes_nothing_that_came_over_http(catalog, tmp_path):
     assert catalog.rows("SELECT groupid FROM groups ORDER BY 1") == ["g", "other"]
 
 
+@pytest.mark.slow
 def test_a_document_that_meets_what_came_over_http_takes_it_over(catalog, tmp_path):
     batches_of(catalog, tmp_path).commit([asks("PUT", "/messagegroups/g/messages/a", EVENT | {"name": "mine"})], ignore)
     attach_log(catalog.spark, catalog.settings)

@@ -537,6 +537,7 @@ def test_what_is_told_of_a_first_owner_that_was_not_read_stands_where_it_wrote_i
     assert told == [("a.json", f"{at}/basemessageuri"), ("b.json", f"{at}/basemessage")]
 
 
+@pytest.mark.slow
 def test_a_registry_shows_the_attributes_of_the_first_document_that_is_left(history):
     history.write(a=says(m="M") | {"name": "A"}, b=says(n="N", o="O", p="P") | {"name": "B"}, c=says(q="Q") | {"name": "C"})
     history.ingest()

@@ -78,6 +78,7 @@ def test_a_late_process_deletes_nothing_that_came_back_meanwhile(late):
     assert versions(history) == before
 
 
+@pytest.mark.slow
 def test_of_two_that_meet_one_looks_again(late, monkeypatch, tmp_path):
     """One reads the log, and while it works, another commits a deletion and projects it."""
     history, _ = late
@@ -150,6 +151,7 @@ def foreign(history):
     return history, commit
 
 
+@pytest.mark.slow
 def test_commits_of_others_that_change_no_row_are_passed_over(foreign):
     history, commit = foreign
     spark = history.spark

@@ -85,6 +85,7 @@ def test_published_messages(share):
     assert by_columns == looped
 
 
+@pytest.mark.slow
 def test_rows_of_all_kinds():
     order = {
         "envelope": "CloudEvents/1.0",
@@ -162,6 +163,7 @@ def changed(changes: list[dict[str, Any]], make: Any, bodies: Any = (b'{"x": 1}'
     return [*made, make(len(made), {"id": "alone"}, b"{}")]
 
 
+@pytest.mark.slow
 def test_mqtt_rows():
     on_mqtt = {"basemessage": BASE, "protocol": "MQTT/5.0",
                "protocoloptions": {"topic_name": {"value": "t/{room}"}, "qos": {"value": 1}, "retain": {"value": False},

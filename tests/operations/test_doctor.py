@@ -82,6 +82,7 @@ def test_rows_of_a_table_that_are_lost_are_an_error_that_a_rebuild_fixes(history
     assert problems(history) == {}
 
 
+@pytest.mark.slow
 def test_rows_of_the_log_that_are_lost_altered_or_added_are_found(history):
     create_tables(history.spark, history.settings)
     history.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('delta.appendOnly' = 'false')")

@@ -43,6 +43,7 @@ def documents(summary, folder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
 
+@pytest.mark.slow
 def test_from_a_dump_to_a_matched_stream(catalog, landed, tmp_path):
     source = landed("first.jsonl", [*map(kafka, range(40)), {"protocol": "KAFKA", "captured": 1}])
     summary = run_propose(catalog.spark, catalog.settings, ProposeOptions((source,), thresholds=FEW))
@@ -71,6 +72,7 @@ def test_from_a_dump_to_a_matched_stream(catalog, landed, tmp_path):
     assert {name: more.events.get(name, 0) for name in ("matched", "unmatched")} == {"matched": 10, "unmatched": 10}
 
 
+@pytest.mark.slow
 def test_a_second_source_and_a_stream_are_sums(catalog, landed, tmp_path):
     half = landed("one.jsonl", map(kafka, range(20)))
     options = ProposeOptions((half,), thresholds=FEW)

@@ -42,6 +42,7 @@ def test_a_reader_that_resumes_misses_none_and_sees_none_twice(past, events):
     assert part(3, None) == []
 
 
+@pytest.mark.slow
 def test_a_stream_tells_each_event_once_and_again_when_writing_failed(past, events, tmp_path):
     told, failing = [], [True]
 

@@ -330,6 +330,7 @@ def loaded(catalog):
     return catalog
 
 
+@pytest.mark.slow
 def test_only_what_reads_runs_and_with_write_all_but_what_reaches_the_log(loaded):
     before = [loaded.rows("SELECT count(*) FROM changes"), loaded.rows("TABLE messages")]
     assert len(before[1]) == 1

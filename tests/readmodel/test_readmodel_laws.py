@@ -321,6 +321,7 @@ def test_a_builder_that_is_killed_harms_nobody(golden, tmp_path, point):
         assert content(opened) == anew(rewound.warehouse, tmp_path / "anew")
 
 
+@pytest.mark.slow
 def test_readers_see_whole_snapshots_while_commits_come_and_builders_die(golden, tmp_path):
     rewound = Rewound(golden, tmp_path / "warehouse")
     expected = {}

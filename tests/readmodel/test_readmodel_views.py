@@ -195,6 +195,7 @@ def test_effective_definitions_that_spark_stored_are_computed_alike(loaded):
             assert view.bodies.effective(stored["registryid"], stored["xid"]) | rest == stored
 
 
+@pytest.mark.slow
 def test_chains_and_origins(loaded):
     with loaded.model.at() as view:
         assert {one["chain_status"] for one in view.definitions()} >= {"none", "resolved", "dangling", "external", "cycle"}

@@ -143,6 +143,7 @@ def test_what_a_server_sets_itself_is_not_sent_again_and_again(tmp_path, stack):
     assert push(settings, target.served.url, limits=PATIENT)[1:4] == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_three_in_a_ring_come_to_rest_with_equal_content(tmp_path, stack):
     """CAT-181 to CAT-183: each message ends where it came from; groups, which have no authority, end where they are the same."""
     a, b, c = ring = nodes(tmp_path, stack, "a", "b", "c")
@@ -219,6 +220,7 @@ def test_a_partition_that_heals_comes_to_rest_and_loses_nothing(tmp_path, stack)
     assert [one.head() for one in every] == heads
 
 
+@pytest.mark.slow
 def test_a_push_that_was_killed_goes_on_where_it_was(tmp_path, stack):
     """kill -9 of the one that pushes: what was sent is not sent again, but for what it was about; nothing is missing."""
     catalog, document = Catalog(tmp_path / "warehouse"), as_servers_hold_it()
@@ -245,6 +247,7 @@ def test_a_push_that_was_killed_goes_on_where_it_was(tmp_path, stack):
     assert sum(epochs) <= 41
 
 
+@pytest.mark.slow
 def test_a_target_that_is_killed_is_sent_the_rest_when_it_is_there_again(tmp_path, stack):
     a, b = Node(tmp_path / "a"), Node(tmp_path / "b")
     a.serve(stack)

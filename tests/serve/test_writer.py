@@ -358,6 +358,7 @@ def test_a_server_that_is_killed_takes_its_writer_along(warehouse, tmp_path):
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@pytest.mark.slow
 def test_two_servers_with_several_processes_lose_and_double_nothing(warehouse, tmp_path):
     with writing(warehouse, tmp_path / "a", "--workers", "2") as one, writing(warehouse, tmp_path / "b") as other:
         failed = []

@@ -29,7 +29,7 @@ def rc2(warehouse, tmp_path_factory):
         yield served
 
 
-@pytest.fixture(params=["rc4", "rc2"])
+@pytest.fixture(params=["rc4", pytest.param("rc2", marks=pytest.mark.slow)])
 def served(request):
     """Two servers that write to one warehouse."""
     return request.getfixturevalue(request.param)

@@ -57,7 +57,7 @@ def many(tmp_path_factory):
     return Site(folder / "site", catalog)
 
 
-@pytest.mark.parametrize("name", ["demo", "strange", "many"])
+@pytest.mark.parametrize("name", ["demo", "strange", pytest.param("many", marks=pytest.mark.slow)])
 def test_links_lead_somewhere_and_pages_are_sound_and_small(name, request):
     site = request.getfixturevalue(name)
     assert broken_links(site.folder, site.pages) == []

@@ -48,7 +48,7 @@ members = st.dictionaries(
 groups = st.dictionaries(ids, members.map(lambda messages: {"name": "g", "messages": messages}), max_size=5)
 
 
-@settings(law, max_examples=40)
+@settings(law, max_examples=15)
 @given(groups, groups, st.integers(1, 60), st.integers(3, 40), st.booleans())
 def test_the_parts_hold_every_group_once_and_the_root_the_rest(messagegroups, endpoints, part_size, step, indent):
     written = {"name": 'a "{" \\', "messagegroups": messagegroups, "labels": {"x": "{"}, "endpoints": endpoints, "z": [{"q": {}}]}
