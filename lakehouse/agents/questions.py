@@ -50,14 +50,15 @@ class CatalogQuestions:
     ) -> Answer:
         """Find messages, groups, endpoints, schemas and documents by words in ids, names, descriptions, fields and labels.
 
-        `field:`, `attr:` or `topic:` before a word looks among payload fields, attributes or addresses only. protocol (KAFKA,
-        HTTP ...), owner and label (name or name=value) narrow it; facets count what each choice leaves. Other tools need an XID.
+        `field:`, `attr:`, `topic:` or `owner:` before a word looks among payload fields, attributes, addresses or owners only.
+        protocol (KAFKA, HTTP ...), owner and label (name or name=value) narrow it; facets count what each choice leaves. Other
+        tools need an XID.
         """
 
         def read(view: View) -> Answer:
             wanted = Wanted(words[:400], kind or "", protocol.upper(), self._registry or "", owner, label=label)
             keys, facets = matching(self._site.book(view), wanted)
-            hits = hits_of(view, wanted.q, keys[: max(1, min(limit, 100))])
+            hits = hits_of(view, wanted.words, keys[: max(1, min(limit, 100))])
             counts = {name: {one.value: one.hits for one in values} for name, values in facets.items()}
             return {"total": len(keys), "hits": [hit._asdict() for hit in hits], "facets": counts}
 

@@ -151,6 +151,63 @@ def labelled_messages(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, A
     yield from ((one["registryid"], one["xid"], one["labels"]) for one in view.definitions() if one["labels"])
 
 
+def last_changes(view: View) -> dict[tuple[RegistryId, Xid], int]:
+    """Return the last snapshot that changed each entity or a Version of it, by registryid and XID."""
+    rows = view.db.execute(
+        "SELECT registryid, kind, xid, max(snapshot_id) FROM log INDEXED BY log_by_snapshot WHERE snapshot_id <= ?"
+        " AND kind NOT IN ('document', 'label', 'snapshot') AND op <> 'own' GROUP BY registryid, xid",
+        (view.snapshot_id,),
+    )
+    result: dict[tuple[RegistryId, Xid], int] = {}
+    for registryid, kind, xid, snapshot_id in rows:
+        key = (registryid, xid_of_resource(xid) if kind in VERSION_KINDS else xid)
+        result[key] = max(snapshot_id, result.get(key, 0))
+    return result
+
+
+def formats_in(view: View) -> dict[tuple[RegistryId, Xid], list[str]]:
+    """Return the formats of the Versions of each schema, and of the payload of each message, without their versions, sorted."""
+    rows = view.db.execute(
+        f"SELECT registryid, xid, body ->> '$.format' FROM log WHERE kind = 'schemaversion' AND {view.holds()}"
+    ).fetchall()
+    rows += [(one["registryid"], one["xid"], one["dataschemaformat"]) for one in _payload_formats(view)]
+    result: dict[tuple[RegistryId, Xid], set[str]] = defaultdict(set)
+    for registryid, xid, format_ in rows:
+        if isinstance(format_, str) and format_:
+            result[registryid, xid_of_resource(xid)].add(format_.partition("/")[0])
+    return {key: sorted(formats) for key, formats in result.items()}
+
+
+def _payload_formats(view: View) -> Iterator[dict[str, Any]]:
+    if not view.is_stored():
+        yield from view.definitions()
+        return
+    names = ("registryid", "xid", "dataschemaformat")
+    yield from (dict(zip(names, row, strict=True)) for row in view.db.execute(f"SELECT {', '.join(names)} FROM effective"))
+
+
+def with_schema(view: View, registryid: RegistryId, xid: Xid) -> list[Xid]:
+    """List the messages whose effective definition in the newest snapshot names a schema."""
+    rows = view.db.execute("SELECT xid FROM effective WHERE registryid = ? AND schema_xid = ?", (registryid, xid))
+    return [one for (one,) in rows]
+
+
+def deprecated_in(view: View) -> set[tuple[RegistryId, Xid]]:
+    """Return the entities that say that they are deprecated, of a message or schema in its default Version, too."""
+    rows = view.db.execute(
+        "SELECT registryid, kind, xid FROM log WHERE kind IN ('group', 'endpoint', 'message', 'version', 'schema',"
+        f" 'schemaversion') AND body LIKE '%\"deprecated\"%' AND body ->> '$.deprecated' IS NOT NULL AND {view.holds()}"
+    ).fetchall()
+    results = set()
+    for registryid, kind, xid in rows:
+        holder = xid_of_resource(xid) if kind in VERSION_KINDS else xid
+        entity = view.entity(registryid, holder)
+        default = None if entity is None else entity.attributes.get("defaultversionid")
+        if holder == xid or xid == xid_of_version(holder, default):
+            results.add((registryid, holder))
+    return results
+
+
 def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[Xid]:
     """List messages whose `basemessage` leads to a message or to a Version of it: at most so many of them, by XID.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
+from unicodedata import category, normalize
 
-from lakehouse.readmodel.file.words import KINDS, declared_in
+from lakehouse.readmodel.file.words import KINDS, Words, declared_in
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
@@ -44,6 +46,8 @@ _HIT = """
 """
 _SECTIONS = {"envelopemetadata": "envelope attribute", "protocoloptions": "protocol option"}
 _MOST_FRAGMENTS = 4
+_MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
+_ALIKE = 0.3  # share of trigrams that two words have in common, from which one may be meant for the other
 Key = tuple[RegistryId, str, Xid]
 
 
@@ -64,6 +68,13 @@ class Hit(NamedTuple):
     description: str | None
     where: list[str]
     fragments: list[str]
+
+
+class PastEntity(NamedTuple):
+    """What an entity was found by in a past snapshot, where that may not be what the index holds."""
+
+    name: str | None
+    words: Words
 
 
 class Filters(NamedTuple):
@@ -144,12 +155,87 @@ def _words(text: str) -> list[tuple[str, str]]:
     return [(_OF_PREFIX.get(prefix.lower(), ""), word) for prefix, part in parts for word in _WORD.findall(part)]
 
 
-def hits_of(view: View, text: str, keys: Iterable[Key]) -> list[Hit]:
-    """Return what a page shows of entities, and where they hold the words of a text."""
+def words_in(columns: Iterable[str | None]) -> Iterator[str]:
+    """Yield the words of an entity, each once, as the index has them: in lower case, without accents."""
+    text = " ".join(column for column in columns if column)
+    if not text.isascii():
+        text = "".join(one for one in normalize("NFD", text) if category(one)[0] != "M")
+    return islice(dict.fromkeys(_WORD.findall(text.lower())), _MOST_WORDS)
+
+
+def holds_words(words: Words, text: str) -> bool:
+    """Return whether an entity holds all words of a text, as `ranked` finds it."""
+    wanted = _words(text)
+    for at, (prefix, word) in enumerate(wanted):
+        plain = next(words_in([word]), "")
+        present = words_in([getattr(words, prefix)] if prefix else words)
+        if not any(one.startswith(plain) if at == len(wanted) - 1 else one == plain for one in present):
+            return False
+    return bool(wanted)
+
+
+def names_of_messages(view: View) -> list[tuple[Key, str | None, str | None]]:
+    """Return the columns `names` and `fields` of each message in the index."""
+    rows = view.db.execute(
+        "SELECT s.registryid, s.kind, s.xid, w.names, w.fields FROM searched AS s INNER JOIN words AS w ON w.rowid = s.id"
+        " WHERE s.kind = 'message'"
+    )
+    return [((registryid, kind, xid), names, fields) for registryid, kind, xid, names, fields in rows]
+
+
+def vocabulary(view: View) -> list[str]:
+    """Return all words that are in the index."""
+    return [word for (word,) in view.db.execute("SELECT term FROM vocabulary")]
+
+
+def respelled(words: Sequence[str], text: str) -> str:
+    """Return a text with words of the catalog for those that it does not have; empty: it has all, or none that is alike.
+
+    Args:
+        words: of the catalog.
+        text: what was searched for.
+    """
+    present = set(words)
+    results = {}
+    for _, word in _words(text):
+        plain = next(words_in([word]), "")
+        if plain in present:
+            continue
+        own = _trigrams(plain)
+        alike = [(len(own & other) / len(own | other), one) for one in words if own & (other := _trigrams(one))]
+        share, nearest = min(alike, key=lambda one: (-one[0], one[1]), default=(0.0, ""))
+        if share < _ALIKE:
+            return ""
+        results[word] = nearest
+    return _WORD.sub(lambda match: results.get(match[0], match[0]), text) if results else ""
+
+
+def _trigrams(word: str) -> set[str]:
+    text = f"  {word} "
+    return {text[at : at + 3] for at in range(len(text) - 2)}
+
+
+def hits_of(view: View, text: str, keys: Iterable[Key], past: Mapping[Key, PastEntity] | None = None) -> list[Hit]:
+    """Return what a page shows of entities, and where they hold the words of a text.
+
+    Args:
+        view: the snapshot.
+        text: what was searched for.
+        keys: the entities.
+        past: of a past snapshot, entities that were not then what the index holds.
+    """
     words = [word.lower() for _, word in _words(text)]
     hits = []
     for key in keys:
-        row = view.db.execute(_HIT, key).fetchone()
+        earlier = (past or {}).get(key)
+        if earlier is None:
+            row = view.db.execute(_HIT, key).fetchone()
+        else:
+            columns_then = earlier.words
+            row = (
+                earlier.name, columns_then.description, columns_then.ids, columns_then.type, columns_then.address,
+                columns_then.labels, columns_then.attributes, columns_then.fields,
+            )  # fmt: skip
         if row is None:
             continue
         name, description, ids, types, address, labels, attributes, fields = row

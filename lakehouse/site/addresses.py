@@ -20,8 +20,9 @@ from typing import NamedTuple
 from lakehouse.text.names import RegistryId, Xid
 
 MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas"}
-HOME, LLMS, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE = (
+HOME, LLMS, SEARCH, MAP, FINDINGS, SNAPSHOTS, DOCUMENTS, COMPARE, NAMES = (
     "index.html", "llms.txt", "search.html", "map.html", "findings.html", "snapshots.html", "documents.html", "compare.html",
+    "names.html",
 )  # fmt: skip
 TO, WITH = "~to~", "with"
 _LONGEST = 72  # a comparison of two Versions of an entity is one file name of three such ids, and file names have 255 bytes

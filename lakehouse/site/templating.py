@@ -27,6 +27,7 @@ MEDIA_TYPES = {
     "md": "text/markdown; charset=utf-8",
     "json": "application/json; charset=utf-8",
     "txt": "text/plain; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import unicodedata
-from urllib.parse import urldefrag, urlencode, urljoin
+from urllib.parse import unquote, urldefrag, urlencode, urljoin
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -202,7 +204,9 @@ def found_in_files(told: dict, q: str, **wanted: str) -> set[str]:
     if "owner" in wanted:
         rows = [row for row in rows if told["owners"][row[13]] == wanted["owner"]]
     if "state" in wanted:
-        rows = [row for row in rows if row[14] == wanted["state"]]
+        rows = [row for row in rows if wanted["state"] in [told["states"][one] for one in row[14]]]
+    if "format" in wanted:
+        rows = [row for row in rows if wanted["format"] in [told["formats"][one] for one in row[15]]]
     if "group" in wanted:
         rows = [row for row in rows if told["groups"][row[7]] == wanted["group"]]
     return {row[2] for row in rows}
@@ -213,7 +217,7 @@ def found_by_server(site: Site, q: str, **wanted: str) -> set[str]:
     for number in range(1, 9):
         page, *_ = site.page("search.html", {"q": q, "page": str(number), **wanted}, "http://x")
         hits = page.body.decode().partition('<section id="results"')[2].partition("<aside")[0]
-        hits = hits.partition('<nav class="pager"')[0]
+        hits = hits.partition('<nav class="pager"')[0].partition("<p>Did you mean")[0]
         found |= {link.removeprefix("./") for link in Page(f"<div>{hits}").links}
     return found
 
@@ -242,6 +246,8 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
     some = (
         {"owner": "checkout"},
         {"state": "has findings"},
+        {"state": "changed in the last 7 days"},
+        {"format": "JSONSchema"},
         {"protocol": "KAFKA"},
         {"protocol": "AMQP"},
         {"group": "shop.orders"},
@@ -262,6 +268,67 @@ def test_facets_count_what_each_choice_would_leave(site):
     assert f"{len(found_by_server(site, 'order', kind='message'))} hits" in text
     assert "49 hits" in text_of(site, "search.html")  # 22 messages, 15 groups and endpoints, 8 schemas, 4 documents
     assert "22 hits" in text_of(site, "search.html", kind="message")
+
+
+def test_a_search_is_ordered_and_its_list_is_json_and_csv(site):
+    page, is_there, _ = site.page("search.json", {"q": "order", "order": "name", "protocol": "kafka"}, "http://x")
+    assert is_there
+    result = json.loads(page.body)
+    names = [one["xid"].rpartition("/")[2].casefold() for one in result["hits"]]
+    assert names == sorted(names)
+    assert len(names) == result["total"] == 4
+    assert {one["protocol"] for one in result["hits"]} == {"KAFKA"}
+    latest = json.loads(site.page("search.json", {"order": "last change"}, "http://x")[0].body)["hits"]
+    numbers = [one["snapshot_id"] for one in latest]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[-1] < numbers[0] == 3
+    rows = list(csv.DictReader(io.StringIO(site.page("search.csv", {"kind": "schema"}, "http://x")[0].body.decode())))
+    assert len(rows) == 8
+    assert {row["format"] for row in rows} >= {"JSONSchema", "Avro"}
+    assert rows[0]["path"].startswith("reg-default/schemagroups/")
+
+
+def test_a_search_is_of_the_snapshot_that_is_shown(site, tmp_path):
+    write_site(site.model, str(tmp_path / "site"), at="1")
+    text = (tmp_path / "site" / "search-index.js").read_text()
+    then = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
+    differing = 0
+    for q in (*then["words"], "field:giftmessage", "attr:region", "topic:harbour"):
+        results = {row["path"] for row in hits_at(site, q, "1")}
+        assert results == found_in_files(then, q), q
+        differing += results != {row["path"] for row in hits_at(site, q)}
+    assert differing > 10
+
+
+def hits_at(site: Site, q: str, at: str | None = None) -> list[dict]:
+    return json.loads(site.page("search.json", {"q": q}, "http://x", at)[0].body)["hits"]
+
+
+def test_a_word_that_is_misspelled_leads_to_one_that_is_not(site):
+    page, *_ = site.page("search.html", {"q": "field:quantitty", "kind": "message"}, "http://x")
+    assert "Did you mean field:quantity?" in Page(page.body.decode()).text
+    assert b"search.html?q=field%3Aquantity&amp;kind=message" in page.body
+    assert "Did you mean" not in text_of(site, "search.html", q="xyzzyqq")
+
+
+def test_all_attributes_and_fields_are_listed_with_the_messages_that_have_them(site):
+    page, *_ = site.page("names.html", {}, "http://x")
+    rows = re.findall(
+        r"<code>([^<]+)</code>.*?>(attribute|payload field)<.*?search\.html\?q=([^&]+)&amp;kind=message.*?>(\d+)</a>",
+        page.body.decode().replace("<wbr>", ""),
+    )
+    assert ("lines.quantity", "payload field", "field%3Alines.quantity", "2") in rows
+    counts = [int(count) for *_, count in rows]
+    assert counts == sorted(counts, reverse=True)
+    for name, _, query, count in rows:
+        assert len(found_by_server(site, unquote(query), kind="message")) >= int(count), name
+
+
+def test_owners_are_found_by_a_prefix_of_the_word(site):
+    by_facet = found_by_server(site, "", owner="checkout")
+    assert by_facet
+    assert found_by_server(site, "owner:checkout") == by_facet
+    assert found_by_server(site, "owner:Check order") == found_by_server(site, "order", owner="checkout")
 
 
 def test_messages_are_found_by_the_fields_of_their_payloads(site):

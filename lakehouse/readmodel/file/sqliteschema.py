@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 8  # a file of another format is made again
+FORMAT = 9  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -90,6 +90,7 @@ CREATE VIRTUAL TABLE words USING fts5(
   ids, name, type, address, labels, description, attributes, fields, names,
   tokenize = 'unicode61 remove_diacritics 2'
 );
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab('words', 'row');
 """
 # Made after the first rows, which is quicker.
 INDEXES = f"""

@@ -32,8 +32,9 @@
 
   // The words of a text, each with the table that its prefix names: `field:address.region` looks among fields only.
   const TABLES = { field: ["fields", 10], attr: ["names", 11], topic: ["addresses", 12] };
+  const ownersOf = (text) => [...text.matchAll(/(?:^|\s)owner:(\S+)/gi)].map((found) => found[1].toLowerCase());
   function partsOf(text) {
-    return (text.match(/\S+/g) || []).flatMap((part) => {
+    return (text.replace(/(^|\s)owner:\S+/gi, " ").match(/\S+/g) || []).flatMap((part) => {
       const found = part.match(/^(field|attr|topic):(.*)$/i);
       return wordsOf(found ? found[2] : part).map((word) => ({ word, of: found ? TABLES[found[1].toLowerCase()] : ["words", 9] }));
     });
@@ -77,25 +78,26 @@
   // As a server does: only messages have a protocol and labels there.
   function fits(row, told, wanted) {
     if ((wanted.protocol || wanted.label) && told.kinds[row[0]] !== "message") return false;
-    return (!wanted.owner || told.owners[row[13]] === wanted.owner) && (!wanted.state || row[14] === wanted.state) && (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
+    return Object.keys(FACETS).slice(2).every((name) => !wanted[name] || FACETS[name](row, told).includes(wanted[name])) &&
+      ownersOf(wanted.q || "").every((owner) => told.owners[row[13]].toLowerCase().includes(owner)) && (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
       && (!wanted.protocol || told.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || told.groups[row[7]] === wanted.group)
       && (!wanted.label || row[8].some((one) => one === wanted.label || (!wanted.label.includes("=") && one.startsWith(wanted.label + "="))));
   }
 
   // Facets of the rows that have the words: values with counts among what fits the other facets, each a link.
   const FACETS = {
-    kind: (row, told) => told.kinds[row[0]], protocol: (row, told) => told.protocols[row[6]] && told.kinds[row[0]] === "message" ? told.protocols[row[6]] : "",
-    registry: (row, told) => told.registries[row[1]], owner: (row, told) => told.owners[row[13]], state: (row) => row[14],
+    kind: (row, told) => [told.kinds[row[0]]], protocol: (row, told) => told.kinds[row[0]] === "message" && told.protocols[row[6]] ? [told.protocols[row[6]]] : [],
+    format: (row, told) => row[15].map((number) => told.formats[number]), registry: (row, told) => [told.registries[row[1]]],
+    owner: (row, told) => [told.owners[row[13]]].filter(Boolean), state: (row, told) => row[14].map((number) => told.states[number]),
   };
   function facetsOf(rows, told, wanted) {
     const made = element("aside", { class: "facets", "aria-label": "Narrow down" });
     for (const [name, value] of Object.entries(FACETS)) {
       const counts = new Map();
       for (const row of rows) {
-        const held = fits(row, told, { ...wanted, [name]: "" }) && value(row, told);
-        if (held) counts.set(held, (counts.get(held) || 0) + 1);
+        for (const held of fits(row, told, { ...wanted, [name]: "" }) ? value(row, told) : []) counts.set(held, (counts.get(held) || 0) + 1);
       }
-      if (counts.size < 2 && !wanted[name]) continue;
+      if (counts.size < (name === "state" ? 1 : 2) && !wanted[name]) continue;
       const list = element("ul", { class: "plain" });
       for (const [held, count] of [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 12)) {
         const query = new URLSearchParams(Object.entries({ ...wanted, [name]: held === wanted[name] ? "" : held }).filter(([, one]) => one));
@@ -107,17 +109,38 @@
     return made.childNodes.length ? [made] : [];
   }
 
+  // As a server does: a text with the words of the catalog that have most trigrams in common with those that it does not have.
+  const trigrams = (word) => new Set([...`  ${word} `].slice(2).map((_, at) => `  ${word} `.slice(at, at + 3)));
+  function respelled(known, text) {
+    const present = new Set(known), results = new Map();
+    for (const { word } of partsOf(text)) {
+      if (present.has(word)) continue;
+      const own = trigrams(word);
+      let share = 0, nearest = "";
+      for (const one of known) {
+        const other = trigrams(one), common = [...own].filter((each) => other.has(each)).length, alike = common / (own.size + other.size - common);
+        if (alike > share || (alike === share && one < nearest)) [share, nearest] = [alike, one];
+      }
+      if (share < 0.3) return "";
+      results.set(word, nearest);
+    }
+    return results.size ? text.replace(/[\p{L}\p{N}]+/gu, (word) => results.get(plain(word)) || word) : "";
+  }
+
   const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
   function hitsOf(told, wanted, most) {
-    const parts = partsOf(wanted.q), words = parts.map((one) => one.word), sets = numbersOf(told, parts), found = [], whole = wanted.q.trim();
-    const isWhole = (row) => row[3] === whole && !wanted.protocol && !wanted.group && !wanted.label;
+    const parts = partsOf(wanted.q), words = parts.map((one) => one.word), sets = numbersOf(told, parts), found = [], whole = wanted.q.trim(), exact = whole.replace(/(^|\s)owner:\S+/gi, "").trim();
+    const isWhole = (row) => row[3] === exact && exact && !wanted.group && !wanted.label;
     const having = [];
     for (const row of whole || isPage ? told.rows : []) {
-      const has = (!whole || words.length > 0) && sets.every((set, at) => set.size > 0 && [row[parts[at].of[1]]].flat().some((number) => set.has(number)));
+      const has = (!exact || words.length > 0) && sets.every((set, at) => set.size > 0 && [row[parts[at].of[1]]].flat().some((number) => set.has(number)));
       if (has || isWhole(row)) having.push(row);
       if ((has || isWhole(row)) && fits(row, told, wanted)) found.push([(isWhole(row) ? 1000 : 0) + score(row, told, words), row]);
     }
-    found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
+    const byName = (one, other) => (one[1][3].toLowerCase() < other[1][3].toLowerCase() ? -1 : 1);
+    if (wanted.order === "name") found.sort(byName);
+    else if (wanted.order) found.sort((one, other) => other[1][16] - one[1][16] || byName(one, other));
+    else found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
     const list = element("ol", { class: "hits" });
     for (const [, row] of found.slice(0, most)) {
       const family = told.protocols[row[6]], link = element("a", { href: root + row[2] }, element("bdi", {}, row[3]));
@@ -130,6 +153,8 @@
       list.append(element("li", {}, first, second));
     }
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
+    const meant = found.length === 0 && respelled(told.words, exact);
+    if (meant) count.append(" Did you mean ", element("a", { href: root + "search.html?" + new URLSearchParams({ q: meant }) }, element("bdi", {}, meant)), "?");
     return whole || isPage ? [list, count, ...(isPage ? facetsOf(having, told, wanted) : [])] : [];
   }
 

@@ -22,9 +22,11 @@ from lakehouse.site.pages import (
     consequences,
     endpointview,
     entities,
+    facets,
     lists,
     map,
     messages,
+    nameindex,
     past,
     search,
     sidebyside,
@@ -39,7 +41,9 @@ _LISTS = {
     addresses.FINDINGS: lists.findings_page,
     addresses.DOCUMENTS: lists.documents_page,
     addresses.MAP: map.map_page,
+    addresses.NAMES: nameindex.names_page,
 }
+_HIT_LISTS = {f"{addresses.SEARCH.removesuffix('html')}{ending}": ending for ending in search.LISTS}
 
 
 def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = None) -> Page | None:
@@ -59,6 +63,8 @@ def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = No
         return None if page is None else beside(page)
     if path == search.INDEX:
         return None if book.style.is_served else search.search_index(book)
+    if book.style.is_served and path in _HIT_LISTS:
+        return search.search_list(book, _wanted(query or {}), _HIT_LISTS[path])
     if path == consequences.FEED:
         return snapshotpages.feed(book, "breaking" in (query or {}))
     address = read_path(path)
@@ -113,14 +119,19 @@ def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, s
     if name == addresses.LLMS:
         return lists.home_page(book, "llms.txt", addresses.LLMS)._replace(media_type=MEDIA_TYPES["txt"])
     if name == addresses.SEARCH:
-        number = query.get("page", "1")
-        details = {one: query.get(one, "")[:400] for one in ("q", "group", "label", *search.FACETS)}
-        return search.search_page(book, search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1))
+        return search.search_page(book, _wanted(query))
     if name == addresses.COMPARE:
         number = query.get("page", "1")
         page = int(number) if number.isdigit() and len(number) < 6 else 1
         return snapshotpages.compare_page(book, query.get("a", "")[:100], query.get("b", "")[:100], page)
     return None
+
+
+def _wanted(query: Mapping[str, str]) -> search.Wanted:
+    """Return what the parameters of a search ask for."""
+    number = query.get("page", "1")
+    details = {one: query.get(one, "")[:400] for one in ("q", "group", "label", "order", *facets.FACETS)}
+    return search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1)
 
 
 def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | None:
@@ -212,6 +223,7 @@ def all_paths(book: PageContext) -> Iterator[str]:
     yield from (f"assets/{name}" for name in ASSETS)
     yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
     yield from _numbered(addresses.MAP, map.count_pages(book), 1)
+    yield from _numbered(addresses.NAMES, nameindex.count_names(book))
     yield from _numbered(addresses.FINDINGS, len(overview.findings_by_rule))
     yield from _numbered(addresses.DOCUMENTS, len(overview.documents))
     upto = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id]

@@ -1,40 +1,61 @@
-"""Search: a page that a server fills in, and an index that the script of a static site searches."""
+"""Search: a page that a server fills in, its list as files, and an index that the script of a static site searches."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from array import array
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, NamedTuple
-from unicodedata import category, normalize
+from typing import Any
 from urllib.parse import urlencode
 
 import orjson
 
-from lakehouse.readmodel.file.words import EFFECTIVE, KINDS, Words, declared_in, payload_fields, words_of_body, words_of_message
-from lakehouse.readmodel.queries import labelled_messages
-from lakehouse.readmodel.wordsearch import Filters, Hit, Key, declaration, find_ids, hits_of, ranked
+from lakehouse.readmodel.file.words import (
+    EFFECTIVE,
+    KINDS,
+    Words,
+    declared_in,
+    holder_of,
+    payload_fields,
+    words_of_body,
+    words_of_message,
+)
+from lakehouse.readmodel.queries import labelled_messages, with_schema
+from lakehouse.readmodel.wordsearch import (
+    Hit,
+    Key,
+    PastEntity,
+    declaration,
+    find_ids,
+    hits_of,
+    holds_words,
+    ranked,
+    respelled,
+    vocabulary,
+    words_in,
+)
 from lakehouse.site.addresses import SEARCH, path_of, path_of_document
-from lakehouse.site.overview import NO_PROTOCOL, Overview
+from lakehouse.site.overview import NO_PROTOCOL
 from lakehouse.site.pagecontext import Page, PageContext
+from lakehouse.site.pages.facets import FACETS, STATES, FacetCount, narrowed, traits_of
 from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of_version
 
 INDEX = "search-index.js"
 PER_SEARCH = 30
-FACETS = ("kind", "protocol", "registry", "owner", "state")
-HAS_FINDINGS = "has findings"
-_MOST_RANKED, _MOST_VALUES = 4_000, 12
+ORDERS = ("name", "last change")
+LISTS = ("csv", "json")  # endings of the list of all hits
+_MOST_RANKED = 4_000
 _MOST_CHOICES = 60
 _MOST_TEXT = 110
-_MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
-_TABLES = ("registries", "protocols", "groups", "fields", "names", "addresses", "owners")
+_TABLES = ("registries", "protocols", "groups", "fields", "names", "addresses", "owners", "formats")
 _WORDS = 9  # the place of the words in a row
-_WORD = re.compile(r"[^\W_]+")
+_OWNER = re.compile(r"(?:^|\s)owner:(\S+)", re.IGNORECASE)
+_COLUMNS = ("registryid", "kind", "xid", "name", "description", "path", "protocol", "format", "owner", "state", "snapshot_id")
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,18 @@ class Wanted:
     group: str = ""
     label: str = ""
     page: int = 1
+    format: str = ""
+    order: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return what is searched for but `owner:`."""
+        return _OWNER.sub("", self.q)
+
+    @property
+    def owners(self) -> list[str]:
+        """Return what owners hold that `owner:` names, in lower case."""
+        return [one.lower() for one in _OWNER.findall(self.q)]
 
     def query(self, **other: str) -> str:
         """Write it as the query of a URL, with other values for some."""
@@ -57,19 +90,10 @@ class Wanted:
         return urlencode(values)
 
 
-class FacetValue(NamedTuple):
-    """A value of a facet: how many hits have it, whether it is chosen, and the query that chooses it, or no longer does."""
-
-    value: str
-    hits: int
-    is_chosen: bool
-    query: str
-
-
 def search_page(book: PageContext, wanted: Wanted) -> Page:
     """Make the page of a search, or, without words, of all; of a static site, the form that its script fills in."""
     keys: list[Key] = []
-    facets: dict[str, list[FacetValue]] = {}
+    facets: dict[str, list[FacetCount]] = {}
     if book.style.is_served:
         wanted = replace(wanted, protocol=wanted.protocol.upper())
         keys, facets = matching(book, wanted)
@@ -80,10 +104,14 @@ def search_page(book: PageContext, wanted: Wanted) -> Page:
         "search.html",
         SEARCH,
         wanted=wanted,
-        hits=[_told(book, one) for one in hits_of(book.view, wanted.q, keys[first : first + PER_SEARCH])],
+        hits=[_shown(book, one) for one in _hits(book, wanted, keys[first : first + PER_SEARCH])],
         total=len(keys),
         is_more=len(keys) > first + PER_SEARCH,
         facets=facets,
+        meant=_meant(book, wanted) if book.style.is_served and not keys else "",
+        lists=LISTS,
+        orders=ORDERS,
+        states=STATES,
         kinds=KINDS,
         protocols=[family for family, _ in overview.by_protocol if family != NO_PROTOCOL],
         registries=overview.registries[:_MOST_CHOICES],
@@ -93,28 +121,115 @@ def search_page(book: PageContext, wanted: Wanted) -> Page:
     )
 
 
-def matching(book: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, list[FacetValue]]]:
-    """Return what matches a search, the best first, and the facets that narrow it."""
-    return _narrowed(book, wanted, _fitting(book, wanted))
+def search_list(book: PageContext, wanted: Wanted, ending: str) -> Page:
+    """Return all hits of a search as CSV, or as JSON with the facets.
+
+    Args:
+        book: of the snapshot.
+        wanted: what is searched for.
+        ending: `csv` or `json`.
+    """
+    keys, facets = matching(book, replace(wanted, protocol=wanted.protocol.upper()))
+    traits = traits_of(book)
+    rows = []
+    for hit in _hits(book, wanted, keys):
+        key = (hit.registryid, hit.kind, hit.xid)
+        _, protocols, formats, _, owners, states = traits.of(key)
+        values = (_path(key), *("; ".join(one) for one in (protocols, formats, owners, states)), traits.changed(key))
+        rows.append((*key, hit.name or "", hit.description or "", *values))
+    path = f"{SEARCH.removesuffix('html')}{ending}"
+    if ending == "csv":
+        text = io.StringIO()
+        csv.writer(text).writerows([_COLUMNS, *rows])
+        return Page(path, text.getvalue().encode("utf-8", "replace"), MEDIA_TYPES[ending])
+    counts = {name: {one.value: one.hits for one in values} for name, values in facets.items()}
+    hits = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    return Page(path, orjson.dumps({"total": len(keys), "hits": hits, "facets": counts}), MEDIA_TYPES[ending])
+
+
+def matching(book: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, list[FacetCount]]]:
+    """Return what matches a search, in its order, and the facets that narrow it."""
+    traits = traits_of(book)
+    keys, facets = narrowed(traits, {name: getattr(wanted, name) for name in FACETS}, _fitting(book, wanted))
+    if wanted.order == "name":
+        keys.sort(key=lambda key: (last_id(key[2]).casefold(), key))
+    elif wanted.order == "last change":
+        keys.sort(key=lambda key: (-traits.changed(key), key))
+    return keys, facets
 
 
 def _fitting(book: PageContext, wanted: Wanted) -> list[Key]:
     """List what has all words, the best first and before it what has exactly that id; without words all, by XID."""
-    filters = Filters(None, wanted.group or None, wanted.label or None)
-    if not wanted.q.strip():
+    if wanted.words.strip():
+        keys = ranked(book.view, wanted.words, most=_MOST_RANKED)
+        is_narrow = wanted.group or wanted.label
+        exact = [] if is_narrow else find_ids(book.view, wanted.words.strip())[:5]
+        past = past_entities(book)
+        later = [key for key, entity in past.items() if entity is not None and holds_words(entity.words, wanted.words)]
+        keys = [key for key in dict.fromkeys([*exact, *keys]) if key not in past] + sorted(later)
+    else:
         keys = book.remember(("every key",), lambda: _every_key(book))
-        if wanted.label:
-            name, has_value, value = wanted.label.partition("=")
-            labelled = {
-                (registryid, "message", xid)
-                for registryid, xid, labels in labelled_messages(book.view)
-                if name in labels and (not has_value or labels[name] == value)
-            }
-            keys = [one for one in keys if one in labelled]
-        return [one for one in keys if not wanted.group or (one[1] != "document" and one[2].split("/")[2] == wanted.group)]
-    keys = ranked(book.view, wanted.q, filters=filters, most=_MOST_RANKED)
-    exact = [] if any(filters) else find_ids(book.view, wanted.q.strip())[:5]
-    return [*exact, *(one for one in keys if one not in exact)]
+    fits = _filters(book, wanted)
+    return [key for key in keys if all(one(key) for one in fits)]
+
+
+def _filters(book: PageContext, wanted: Wanted) -> list[Callable[[Key], bool]]:
+    """Return what else an entity must have: group, label and owner."""
+    results: list[Callable[[Key], bool]] = []
+    if wanted.group:
+        results.append(lambda key: key[1] != "document" and key[2].split("/")[2] == wanted.group)
+    if wanted.label:
+        name, has_value, value = wanted.label.partition("=")
+        labelled = {
+            (registryid, "message", xid)
+            for registryid, xid, labels in labelled_messages(book.view)
+            if name in labels and (not has_value or labels[name] == value)
+        }
+        results.append(lambda key: key in labelled)
+    if wanted.owners:
+        owner = book.overview.owner
+        results.append(lambda key: key[1] != "document" and all(one in owner(key[0], key[2]).lower() for one in wanted.owners))
+    return results
+
+
+def past_entities(book: PageContext) -> dict[Key, PastEntity | None]:
+    """Return what entities of a past snapshot were found by, where the index may hold other words; None: it was not there."""
+    view = book.view
+    if view.snapshot_id == view.head:
+        return {}
+
+    def made() -> dict[Key, PastEntity | None]:
+        differ = {(one, *holder) for one, kind, xid in view.may_differ(view.at(view.head)) if (holder := holder_of(kind, xid))}
+        schemas = [(registryid, xid) for registryid, kind, xid in differ if kind == "schema"]
+        differ |= {(registryid, "message", one) for registryid, xid in schemas for one in with_schema(view, registryid, xid)}
+        return {key: _past_entity(book, key) for key in differ}
+
+    return book.remember(("past entities",), made)
+
+
+def _past_entity(book: PageContext, key: Key) -> PastEntity | None:
+    registryid, kind, xid = key
+    if kind == "document":
+        return PastEntity(None, Words(xid)) if (registryid, xid) in book.overview.documents else None
+    entity = book.entity(registryid, xid)
+    if entity is None:
+        return None
+    if kind in ("group", "endpoint"):
+        details = entity.attributes | {"words": words_of_body(xid, kind, entity.attributes)}
+    else:
+        details = (_schema if kind == "schema" else _message)(book, registryid, xid)
+    return PastEntity(_text(details.get("name")) or None, details["words"])
+
+
+def _hits(book: PageContext, wanted: Wanted, keys: list[Key]) -> list[Hit]:
+    past = {key: entity for key, entity in past_entities(book).items() if entity is not None}
+    return hits_of(book.view, wanted.words, keys, past)
+
+
+def _meant(book: PageContext, wanted: Wanted) -> str:
+    """Return the query of a search for words that the catalog has, in place of those that it has not; empty: there are none."""
+    words = book.remember(("vocabulary",), lambda: vocabulary(book.view))
+    return respelled(words, wanted.words.strip())
 
 
 def _every_key(book: PageContext) -> list[Key]:
@@ -127,43 +242,13 @@ def _every_key(book: PageContext) -> list[Key]:
     return sorted(keys, key=lambda key: (key[2], key[0]))
 
 
-def _narrowed(book: PageContext, wanted: Wanted, keys: list[Key]) -> tuple[list[Key], dict[str, list[FacetValue]]]:
-    """Return what fits all facets, and of each facet its values: counted among what fits the others."""
-    known: dict[Key, tuple[str, ...]] = book.remember(("facet values",), dict)
-    chosen = [getattr(wanted, name) for name in FACETS]
-    used = [at for at, value in enumerate(chosen) if value]
-    left: list[Key] = []
-    counts: list[Counter[str]] = [Counter() for _ in FACETS]
-    for key in keys:
-        values = known.get(key) or known.setdefault(key, _values(book.overview, key))
-        unlike = [at for at in used if values[at] != chosen[at]]
-        if not unlike:
-            left.append(key)
-        if len(unlike) < 2:  # of what fits all but one facet, that one counts it
-            for at in unlike or range(len(FACETS)):
-                counts[at][values[at]] += 1
-    facets: dict[str, list[FacetValue]] = {}
-    for name, value, counted in zip(FACETS, chosen, counts, strict=True):
-        most = sorted(((one, count) for one, count in counted.items() if one), key=lambda one: (-one[1], one[0]))[:_MOST_VALUES]
-        if len(most) > 1 or value:
-            facets[name] = [
-                FacetValue(one, count, one == value, wanted.query(**{name: "" if one == value else one})) for one, count in most
-            ]
-    return left, facets
-
-
-def _values(overview: Overview, key: Key) -> tuple[str, ...]:
-    """Return what an entity has for each of `FACETS`; empty: nothing."""
+def _path(key: Key) -> str:
     registryid, kind, xid = key
-    if kind == "document":
-        return kind, "", registryid, "", ""
-    family = overview.family(registryid, xid) if kind == "message" else NO_PROTOCOL
-    state = HAS_FINDINGS if (registryid, xid) in overview.findings_by_xid else ""
-    return kind, "" if family == NO_PROTOCOL else family, registryid, overview.owner(registryid, xid), state
+    return path_of_document(registryid, xid) if kind == "document" else path_of(registryid, xid)
 
 
-def _told(book: PageContext, hit: Hit) -> dict[str, Any]:
-    path = path_of_document(hit.registryid, hit.xid) if hit.kind == "document" else path_of(hit.registryid, hit.xid)
+def _shown(book: PageContext, hit: Hit) -> dict[str, Any]:
+    path = _path((hit.registryid, hit.kind, hit.xid))
     family = book.overview.family(hit.registryid, hit.xid) if hit.kind == "message" else ""
     return {"hit": hit, "path": path, "family": family, "is_refused": book.overview.is_refused(hit.registryid, hit.xid)}
 
@@ -172,9 +257,9 @@ def search_index(book: PageContext) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
     A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value), words (all by which a server
-    finds it), fields of the payload, names of declarations, address, owner and state. Names of registries, protocols, groups and
-    owners, fields, declarations (name, TAB, in words), addresses, and words, the most frequent first, are there once; rows have
-    their numbers.
+    finds it), fields of the payload, names of declarations, address, owner, states, formats and the snapshot that changed it
+    last. Names of registries, protocols, groups, owners, formats and states, fields, declarations (name, TAB, in words),
+    addresses, and words, the most frequent first, are there once; rows have their numbers.
     """
     tables: dict[str, dict[str, int]] = {name: {} for name in _TABLES}
     known: dict[str, int] = {}
@@ -183,9 +268,12 @@ def search_index(book: PageContext) -> Page:
     def number(table: str, name: str) -> int:
         return tables[table].setdefault(name, len(tables[table]))
 
+    traits = traits_of(book)
     rows: list[list[Any]] = []
     for one in _indexed(book):
-        numbers = array("I", (known.setdefault(word, len(known)) for word in _words_in(one["words"])))
+        key = (one["registryid"], one["kind"], one["xid"])
+        _, _, formats, _, owners, states = traits.of(key)
+        numbers = array("I", (known.setdefault(word, len(known)) for word in words_in(one["words"])))
         uses.extend([0] * (len(known) - len(uses)))
         for at in numbers:
             uses[at] += 1
@@ -195,8 +283,8 @@ def search_index(book: PageContext) -> Page:
             [number("fields", path) for path in one["fields"]],
             [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in one["names"]],
             number("addresses", one["words"].address or ""),
-            number("owners", book.overview.owner(one["registryid"], one["xid"]) if one["kind"] != "document" else ""),
-            HAS_FINDINGS if (one["registryid"], one["xid"]) in book.overview.findings_by_xid else "",
+            number("owners", "".join(owners)), [STATES.index(state) for state in states],
+            [number("formats", format_) for format_ in formats], traits.changed(key),
         ])  # fmt: skip
     order = sorted(range(len(uses)), key=lambda at: (-uses[at], at))
     place = array("I", [0] * len(order))
@@ -205,18 +293,15 @@ def search_index(book: PageContext) -> Page:
     for row in rows:
         row[_WORDS] = sorted(place[at] for at in row[_WORDS])
     words = list(known)
-    details = {"kinds": KINDS, **{name: list(held) for name, held in tables.items()}, "words": [words[at] for at in order]}
+    details = {
+        "kinds": KINDS,
+        "states": STATES,
+        **{name: list(held) for name, held in tables.items()},
+        "words": [words[at] for at in order],
+    }
     # `<` is written out, so that the text is harmless wherever it is put.
     text = orjson.dumps(details | {"rows": rows}).replace(b"<", b"\\u003c")
     return Page(INDEX, b"lakehouseIndex(" + text + b");\n", MEDIA_TYPES["js"])
-
-
-def _words_in(held: Words) -> Iterator[str]:
-    """Give the words of an entity, each once, as the index of a server has them: in lower case, without accents."""
-    text = " ".join(part for part in held if part)
-    if not text.isascii():
-        text = "".join(one for one in normalize("NFD", text) if category(one)[0] != "M")
-    return islice(dict.fromkeys(_WORD.findall(text.lower())), _MOST_WORDS)
 
 
 def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
