@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -70,6 +71,7 @@ from lakehouse.rules.declared import RULES
 from lakehouse.settings import Settings, read_settings
 from lakehouse.site import Written, write_site
 from lakehouse.store.deltatables import attach_tables
+from lakehouse.store.internals.jvm import is_connect, require_classic
 from lakehouse.store.localpaths import local_path
 from lakehouse.store.session import open_beside, open_session
 from lakehouse.text.jsontext import as_written
@@ -85,8 +87,10 @@ def as_method(method: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        catalog: Any = args[0]
         try:
-            return method(*args, **kwargs)
+            with catalog._opened.same_schema():
+                return method(*args, **kwargs)
         except LakehouseError as error:
             error.args = (for_python(str(error), Catalog),)
             raise
@@ -109,6 +113,28 @@ class CatalogHandle:
         if self._spark is None:
             self._spark = open_session(self.settings)
         return self._spark
+
+    def classic(self, what: str) -> SparkSession:
+        """Return the session for what Spark Connect cannot do.
+
+        Raises:
+            SettingsError: the session is one of Spark Connect.
+        """
+        require_classic(self.spark, what)
+        return self.spark
+
+    @contextmanager
+    def same_schema(self) -> Iterator[None]:
+        """Leave a session of Spark Connect, which is the caller's own, in the schema that it is in."""
+        spark = self._spark
+        if spark is None or not is_connect(spark):
+            yield
+            return
+        before = spark.catalog.currentDatabase()
+        try:
+            yield
+        finally:
+            spark.catalog.setCurrentDatabase(before)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -353,7 +379,8 @@ class CatalogState(CatalogReads):
         """
         warm_up()
         check, others = partial(check_all, settings=self.settings), {"match_runs": partial(all_runs, settings=self.settings)}
-        return validate(self.spark, self.settings, check, RULES, suites=suites, at=self.snapshot, others=others, watcher=watcher)
+        spark = self._opened.classic("validate")
+        return validate(spark, self.settings, check, RULES, suites=suites, at=self.snapshot, others=others, watcher=watcher)
 
     @as_method
     def match(self, rows: DataFrame, *, scope: Scope | None = None, request: MatchRequest | None = None) -> DataFrame:
@@ -409,7 +436,8 @@ class CatalogUpkeep(CatalogState):
         Args:
             deep: compare all columns and verify the checksums of all pages.
         """
-        return Records(diagnose(self.spark, self.settings, deep=deep), ("state", "check", "table", "found", "fix"))
+        results = diagnose(self._opened.classic("doctor"), self.settings, deep=deep)
+        return Records(results, ("state", "check", "table", "found", "fix"))
 
     @as_method
     def maintain(self, *, dry_run: bool = False, full: bool = False) -> Maintained:
@@ -420,7 +448,7 @@ class CatalogUpkeep(CatalogState):
             full: sort all files again, also those that are sorted already.
         """
         self._refuse_the_past("maintain")
-        return run_maintenance(self.spark, self.settings, dry_run=dry_run, full=full)
+        return run_maintenance(self._opened.classic("maintain"), self.settings, dry_run=dry_run, full=full)
 
     @as_method
     def backup(self, folder: str) -> Manifest:
@@ -430,7 +458,7 @@ class CatalogUpkeep(CatalogState):
             BackupError: the folder holds the backup of another catalog, or the copy is not what was read.
         """
         self._refuse_the_past("backup")
-        return make_backup(self.spark, self.settings, folder)
+        return make_backup(self._opened.classic("backup"), self.settings, folder)
 
     @as_method
     def propose(self, out: str, *sources: str, thresholds: Thresholds | None = None, keeps_values: bool = True) -> ProposeSummary:
@@ -449,7 +477,7 @@ class CatalogUpkeep(CatalogState):
         self._refuse_the_past("propose")
         options = ProposeOptions(sources, registry=self._registryid, keeps_values=keeps_values)
         options = options if thresholds is None else replace(options, thresholds=thresholds)
-        summary = run_propose(self.spark, self.settings, options)
+        summary = run_propose(self._opened.classic("propose"), self.settings, options)
         write_proposals(summary, out, options.thresholds)
         return summary
 
@@ -460,7 +488,8 @@ class Catalog(CatalogUpkeep):
     Args:
         warehouse: folder or URI of the warehouse; None: what the settings say (`./warehouse` where they say nothing).
         spark: a running session with Delta Lake, such as a notebook's; the catalog works in a new session of the same Spark, so
-            your settings do not change. None: the first method that needs Spark starts it, as the command does.
+            your settings do not change. With Spark Connect it reads in the session itself, and refuses to write. None: the first
+            method that needs Spark starts it, as the command does.
         conf: settings file, as with `--conf`.
         **settings: single settings, as in `conf/lakehouse.toml`.
 
@@ -550,13 +579,14 @@ class Catalog(CatalogUpkeep):
         self._refuse_the_past("ingest")
         if label is not None:
             check_label(label)
+        spark = self._opened.classic("ingest")
         request = IngestRequest(Policy(force, prune, self.settings.on_conflict), strict, dry_run, label, dialect)
         if any(is_registry(source) for source in sources):
             source = read_registry_source(*sources)
             options = RegistryOptions(deleted, messages)
-            content = fetch_registry(source, self.settings, options, spark=self.spark if source.is_table else None)
-            return load_registry(self.spark, self.settings, source, content, options=options, request=request, watcher=watcher)
-        return run_ingest(self.spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
+            content = fetch_registry(source, self.settings, options, spark=spark if source.is_table else None)
+            return load_registry(spark, self.settings, source, content, options=options, request=request, watcher=watcher)
+        return run_ingest(spark, self.settings, list(sources), registry_from=registry_from, request=request, watcher=watcher)
 
     @as_method
     def pull(
@@ -593,7 +623,7 @@ class Catalog(CatalogUpkeep):
         self._refuse_the_past("pull")
         settings = self.settings if into is None else self.settings.model_copy(update={"registry": into})
         asked = Pull(read_address(url, "SOURCE"), read_scope(groups), authority=authority, force=force, strict=strict)
-        return pull_once(self.spark, settings, asked, watcher)
+        return pull_once(self._opened.classic("pull"), settings, asked, watcher)
 
     @as_method
     def snapshots(self) -> Records[Snapshot]:
@@ -619,7 +649,7 @@ class Catalog(CatalogUpkeep):
             SnapshotNotFound: there is no such snapshot.
         """
         check_label(name)
-        return label_snapshot(self.spark, self.settings, str(snapshot), name, why=why, move=move)
+        return label_snapshot(self._opened.classic("label"), self.settings, str(snapshot), name, why=why, move=move)
 
     @as_method
     def diff(self, before: int | str, after: int | str) -> Records[Difference]:

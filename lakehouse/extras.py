@@ -13,6 +13,7 @@ from lakehouse.errors import NotInstalled
 
 EXTRAS: Final = {
     "spark": ("delta", "pandas", "py4j", "pyspark", "tenacity"),
+    "connect": ("grpc", "grpc_status", "zstandard"),
     "validate": ("great_expectations",),
     "match": ("fastavro", "google", "grpc_tools", "json_structure", "jsonschema_rs", "re2", "xmlschema"),
     "serve": ("anyio", "httptools", "starlette", "uvicorn", "xxhash"),

@@ -33,6 +33,7 @@ from lakehouse.export.writers import WriteStyle, stored_row, whole_registry
 from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, table_name
+from lakehouse.store.internals.plans import cores
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.views import with_read
 from lakehouse.store.xids import group_of, id_in, message_of, version_xid
@@ -136,7 +137,7 @@ def export(spark: SparkSession, settings: Settings, request: ExportRequest) -> E
         if is_whole:
             exported = _write_whole(target, rows, selection.log, request)
         else:
-            _write_parts(rows, _partitions(spark, count), request.style, target)
+            _write_parts(rows, cores(spark), count, request.style, target)
             exported = _join(target, _Parts(target, request.style.examples), request)
         exported.added, exported.told = selection.added, selection.told
         target.publish()
@@ -222,12 +223,21 @@ def _find_registry(log: DataFrame, request: ExportRequest) -> tuple[ExportChoice
     return chosen, counts[chosen.registryid] if chosen.registryid is not None else sum(counts.values())
 
 
-def _partitions(spark: SparkSession, rows: int) -> int:
-    """Choose the number of tasks: enough for all cores, unless there is little to do."""
-    return max(1, rows // _ROWS_PER_TASK, min(spark.sparkContext.defaultParallelism, rows // _FEWEST_ROWS_PER_TASK))
+def _write_parts(rows: DataFrame, cores: int | None, count: int, style: WriteStyle, target: Target) -> None:
+    """Write the lines of all rows, in parts.
 
-
-def _write_parts(rows: DataFrame, partitions: int, style: WriteStyle, target: Target) -> None:
+    Args:
+        rows: of the log.
+        cores: that write; None: this process writes all in one part.
+        count: how many rows there are.
+        style: how entities are written.
+        target: takes the parts.
+    """
+    if cores is None:
+        batches = sorted_rows(rows, 1, with_raw=style.source).toArrow().to_batches()
+        target.write_part(line for batch in writer(style)(batches) for line in batch.column(0).to_pylist())
+        return
+    partitions = max(1, count // _ROWS_PER_TASK, min(cores, count // _FEWEST_ROWS_PER_TASK))  # unless there is little to do
     ordered = sorted_rows(rows, partitions, with_raw=style.source)
     ordered.mapInArrow(writer(style), LINES).write.mode("append").text(target.scratch)
 

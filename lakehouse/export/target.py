@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -43,7 +43,8 @@ class Target:
         self._streams: dict[int, tuple[str, Any]] = {}  # by thread, since several files may be written at once: a part, opened
         wanted = absolute_location(location).rstrip("/")
         with self._told():
-            self._fs = filesystem_of(spark, wanted, checksums=False)  # a local file gets no checksum file next to it
+            # A local file gets no checksum file next to it.
+            self._fs = filesystem_of(spark, wanted, checksums=False, on_client=True)
             self._path = self._fs.qualified(wanted)
         above, _, name = self._path.rpartition("/")
         if not name or not _BELOW.search(self._path):
@@ -82,6 +83,16 @@ class Target:
             stream.close()
         for path in (self._parts, self._growing):
             self._fs.remove(path)
+
+    def write_part(self, lines: Iterable[str]) -> None:
+        """Write the only part, as Spark would: each line ends with a newline."""
+        with self._told():
+            stream = self._fs.create(f"{self._parts}/part-0")
+            try:
+                for line in lines:
+                    stream.write(f"{line}\n".encode())
+            finally:
+                stream.close()
 
     def parts(self) -> list[str]:
         """Return the names of the parts that Spark wrote, in order."""

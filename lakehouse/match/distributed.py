@@ -1,6 +1,6 @@
 """Matching on Spark: landed rows → one `mapInArrow` pass, which matches and validates; no event is joined or shuffled.
 
-The index of a snapshot is written once and sent to the executors as files (`SparkContext.addFile`); each Python worker maps it.
+The index of a snapshot is written once and sent to the executors as files; each Python worker maps it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from lakehouse.match.indexfiles import open_store, write_store
 from lakehouse.match.matcher import RESULT_COLUMNS, MatchRequest
 from lakehouse.match.vectorized.batch import match_batch
 from lakehouse.settings import Settings
-from lakehouse.store.materialize import hand_over
+from lakehouse.store.internals.plans import send_folder
+from lakehouse.store.materialize import hand_over, map_few
 from lakehouse.store.views import read_view, with_read
 
 # What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors again after each row, and lists that
@@ -83,14 +84,14 @@ def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | 
         definitions = definition_rows(rows)
     else:
         columns = "keys ARRAY<STRING>, body BINARY"
-        definitions = messages.mapInArrow(_definition_batches, columns).toArrow().cast(DEFINITION_ROWS)
+        definitions = map_few(messages, _definition_batches, columns).toArrow().cast(DEFINITION_ROWS)
         if scope.registry:
             in_scope([{"registryid": scope.registry}] if definitions.num_rows else [], [], scope)
     schemas = spark.table(f"{schema}.schemaversions").select(*SCHEMA_COLUMNS).toArrow()
     folder = Path(tempfile.mkdtemp(prefix="lakehouse-match-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = write_store(folder, index_of(definitions), schemas)
-    spark.sparkContext.addFile(str(path), recursive=True)
+    send_folder(spark, path)
     older = _count_older(definitions) if scope.all_versions else 0
     return OpenedIndex(path.name, str(path), snapshot_id, definitions.num_rows - older)
 

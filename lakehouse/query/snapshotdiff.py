@@ -27,6 +27,7 @@ from lakehouse.domain.diff import (
 )
 from lakehouse.log.snapshots import create_view_schema, open_snapshot
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.materialize import map_few
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import open_sibling
 from lakehouse.store.views import create_views
@@ -83,7 +84,7 @@ def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     one, other = (side.select(*_KEY, leaves.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
     changed = one.join(other, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
     rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
-    result: DataFrame = changed.mapInArrow(_compared, _TYPES).localCheckpoint()
+    result = map_few(changed, _compared, _TYPES).localCheckpoint()
     is_other = F.col("rule").isin(*OF_OTHER_SCHEMA)
     judged = _with_other_schemas(read_differences(result.filter(is_other)), sides)
     if judged:

@@ -23,6 +23,7 @@ from lakehouse.query.snapshotdiff import open_diff
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, tables_named_in
 from lakehouse.store.internals import guards
+from lakehouse.store.internals.plans import bound_names
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.session import open_sibling
 from lakehouse.store.views import views_named_in
@@ -142,7 +143,7 @@ def run_query(
     session.catalog.setCurrentDatabase(schema)
     try:
         with _told():
-            return QueryResult(session.sql(query))
+            return QueryResult(bound_names(session.sql(query)))
     finally:
         session.catalog.setCurrentDatabase(SCHEMA)
 

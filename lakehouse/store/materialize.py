@@ -10,10 +10,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakehouse.store.internals.plans import hand_over, held_rows, on_driver
+from lakehouse.store.internals.plans import hand_over, held_rows, map_few, on_driver
 from lakehouse.store.session import is_interpreted
 
-__all__ = ["count", "count_if", "hand_over", "is_empty", "is_known_empty", "is_local", "materialize", "no_rows", "on_driver"]
+__all__ = [
+    "count",
+    "count_if",
+    "hand_over",
+    "is_empty",
+    "is_known_empty",
+    "is_local",
+    "map_few",
+    "materialize",
+    "no_rows",
+    "on_driver",
+]
 
 
 def materialize(frame: DataFrame, *, eager: bool = True) -> DataFrame:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.resources import as_file
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_path
 from pyspark import SparkConf, SparkContext
@@ -27,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.internals.jvm import given_conf, launch_session, name_classes
+from lakehouse.store.internals.jvm import given_conf, is_connect, launch_session, name_classes
 
 JAVA_VERSIONS = (17, 21)
 _LOOPBACK = "127.0.0.1"
@@ -37,6 +38,7 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
     """Open a Spark session with Delta Lake in which the catalog's tables can be attached.
 
     Raises:
+        SettingsError: SPARK_REMOTE names a Connect server, and there is no session yet.
         JavaNotFound: neither Java 17 nor 21 is there.
         LakehouseError: Delta's jars cannot be resolved, or the JVM does not start.
     """
@@ -46,6 +48,11 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    if os.environ.get("SPARK_REMOTE"):
+        raise SettingsError(
+            "SPARK_REMOTE names a Spark Connect server, but this command starts Spark itself: unset it. In Python, "
+            "Catalog(spark=session) reads by Spark Connect (docs/python.md)."
+        )
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     session = _open_submitted(settings, app_name) if submitted else _open_local(settings, app_name)
     name_classes(session)
@@ -55,11 +62,14 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
 def open_beside(spark: SparkSession, settings: Settings) -> SparkSession:
     """Open a second session, next to a notebook's for example, with the settings that the catalog needs.
 
-    They share the engine and the tables. What can only be set when Spark starts is left as it is.
+    They share the engine and the tables. What can only be set when Spark starts is left as it is. Spark Connect joins no rows of
+    two sessions, so there the session itself is used, with the settings that it has.
 
     Raises:
         LakehouseError: the session that is there has no Delta Lake.
     """
+    if is_connect(spark):
+        return spark
     extensions = str(spark.conf.get("spark.sql.extensions", ""))
     if "DeltaSparkSessionExtension" not in extensions:
         raise LakehouseError(
@@ -250,7 +260,8 @@ INTERPRETED = {
 
 def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession:
     """Open a new session, in a schema: that of the given session when none is named."""
-    session = spark.newSession()
+    remote: Any = spark
+    session: SparkSession = remote.cloneSession() if is_connect(spark) else spark.newSession()
     session.catalog.setCurrentDatabase(schema or spark.catalog.currentDatabase())
     for key in INTERPRETED:
         session.conf.set(key, str(spark.conf.get(key)))

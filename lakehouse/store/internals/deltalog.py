@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.store.internals.hadoop import filesystem_of
-from lakehouse.store.internals.jvm import java_class, uses_internals
+from lakehouse.store.internals.jvm import is_connect, java_class, uses_internals
 
 _PLAIN = re.compile(r"[\w.-]+")
 _COMMIT = re.compile(r"/(\d{20})\.json\Z")
@@ -29,7 +29,7 @@ _ACTIONS = f"add {_FILE}, remove struct<path: string>, txn struct<appId: string,
 
 def newest_version(spark: SparkSession, location: str) -> Any | None:
     """Return Delta's own object for the newest version of a table; None without internals."""
-    if not uses_internals():
+    if not uses_internals(spark):
         return None
     nothing = java_class(_jvm(spark), "scala.Option").empty()
     return _delta_log(spark, location).update(False, nothing, nothing)
@@ -39,7 +39,7 @@ def table_property(spark: SparkSession, location: str, key: str) -> str | None:
     """Return a property of a table; None: it has none of that name."""
     newest = newest_version(spark, location)
     if newest is None:
-        held = DeltaTable.forPath(spark, location).detail().select("properties").collect()[0][0]
+        held = _detail(spark, location).select("properties").collect()[0][0]
         return None if key not in held else str(held[key])
     result = newest.metadata().configuration().get(key)
     return str(result.get()) if result.isDefined() else None
@@ -49,7 +49,7 @@ def table_bytes(spark: SparkSession, location: str) -> int:
     """Return the size of a table's files, in bytes; Delta's checksum of the version mostly says it without a query."""
     newest = newest_version(spark, location)
     if newest is None:
-        return int(DeltaTable.forPath(spark, location).detail().select("sizeInBytes").collect()[0][0])
+        return int(_detail(spark, location).select("sizeInBytes").collect()[0][0])
     details = newest.checksumOpt()  # `sizeInBytesIfKnown` computes all that is known of a version that this session committed
     return int(details.get().tableSizeBytes() if details.isDefined() else newest.sizeInBytes())
 
@@ -131,7 +131,7 @@ def live_files(spark: SparkSession, location: str) -> DataFrame:
 
 def add_statistics(spark: SparkSession, location: str) -> bool:
     """Add Delta's statistics to files that another writer left without; return False without internals: there is no other way."""
-    if not uses_internals():
+    if not uses_internals(spark):
         return False
     session: Any = spark
     collection = java_class(_jvm(spark), "org.apache.spark.sql.delta.stats.StatisticsCollection")
@@ -147,12 +147,20 @@ def add_statistics(spark: SparkSession, location: str) -> bool:
 
 def forget_table(spark: SparkSession, schema: str, name: str) -> None:
     """Take a table whose folder is gone or broken out of the session's catalog and of Delta's memory, without a look at it."""
-    if not uses_internals():
+    if not uses_internals(spark):
         spark.sql(f"DROP TABLE IF EXISTS {schema}.{name}")
         return
     session: Any = spark
     session._jsparkSession.sharedState().externalCatalog().dropTable(schema, name, True, False)
     java_class(_jvm(spark), "org.apache.spark.sql.delta.DeltaLog").clearCache()
+
+
+def _detail(spark: SparkSession, location: str) -> DataFrame:
+    """Return what Delta says of a table in one row; its Python API has no such method on the client of a Connect server."""
+    if is_connect(spark):
+        path = location.replace("`", "``")
+        return spark.sql(f"DESCRIBE DETAIL delta.`{path}`")
+    return DeltaTable.forPath(spark, location).detail()
 
 
 def _jvm(spark: SparkSession) -> Any:

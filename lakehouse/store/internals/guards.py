@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse.store.internals.jvm import java_class, require_internals, uses_internals
+from lakehouse.store.internals.jvm import java_class, require_classic, require_internals, uses_internals
 
 _guards: dict[int, tuple[Any, Any]] = {}  # by the JVM's session catalog: check and parser, which are injected once for each
 
@@ -30,6 +30,7 @@ def guard_new_sessions(spark: SparkSession, allowed: int, reading: bool, setting
         SettingsError: internals are turned off.
     """
     require_internals("The check of a statement before it runs")
+    require_classic(spark, "The check of a statement before it runs")
     session: Any = spark
     extensions = session._jsparkSession.extensions()
     key = extensions.hashCode()
@@ -80,6 +81,7 @@ def start_sql_server(spark: SparkSession) -> Any:
         SettingsError: internals are turned off.
     """
     require_internals("The SQL server")
+    require_classic(spark, "The SQL server")
     session: Any = spark
     server = java_class(session._jvm, "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2")
     return server.startWithSparkSession(session._jsparkSession, False)
@@ -87,7 +89,7 @@ def start_sql_server(spark: SparkSession) -> Any:
 
 def print_to_errors(spark: SparkSession) -> None:
     """Redirect what Spark and Delta print to standard error; without internals it stays on standard output."""
-    if uses_internals():
+    if uses_internals(spark):
         system = java_class(spark._jvm, "java.lang.System")
         system.setOut(system.err)
 

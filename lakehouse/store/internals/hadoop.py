@@ -1,4 +1,4 @@
-"""File systems that Hadoop reaches, through the JVM; in their place Arrow's, which are of Python."""
+"""File systems that Hadoop reaches, through the JVM; in their place Arrow's, which are of Python, or a Connect server's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, Protocol
 
 from py4j.java_gateway import is_instance_of
 from pyarrow import fs
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from lakehouse.store.internals.jvm import java_class, uses_internals
+from lakehouse.store.internals.jvm import is_connect, java_class, require_classic, uses_internals
 
 _PIECE = 1 << 20  # bytes that are copied at once
 _URI = re.compile(r"\A([A-Za-z][A-Za-z0-9+.\-]*):(.*)\Z", re.DOTALL)
@@ -76,15 +78,18 @@ class FileSystem(Protocol):
         """Copy bytes from an open file to another one."""
 
 
-def filesystem_of(spark: SparkSession, location: str, *, checksums: bool = True) -> FileSystem:
+def filesystem_of(spark: SparkSession, location: str, *, checksums: bool = True, on_client: bool = False) -> FileSystem:
     """Return the file system of a location.
 
     Args:
         spark: the session, whose settings say how object stores are reached; without internals the environment does.
         location: a path or a URI.
         checksums: Hadoop keeps a checksum file next to each local file.
+        on_client: of Spark Connect, the file system of this process, and not that of the server.
     """
-    return HadoopFileSystem(spark, location, checksums=checksums) if uses_internals() else ArrowFileSystem(location)
+    if is_connect(spark) and not on_client:
+        return ServerFileSystem(spark, location)
+    return HadoopFileSystem(spark, location, checksums=checksums) if uses_internals(spark) else ArrowFileSystem(location)
 
 
 class HadoopFileSystem:
@@ -213,7 +218,7 @@ class ArrowFileSystem:
 
     def qualified(self, location: str) -> str:
         """See `FileSystem`."""
-        return self._uri(self._path(location))
+        return _as_uri(*_parts(location))
 
     def exists(self, location: str) -> bool:
         """See `FileSystem`."""
@@ -290,13 +295,88 @@ class ArrowFileSystem:
     def _path(self, location: str) -> str:
         return _parts(location)[1]
 
-    def _uri(self, path: str) -> str:
-        path = path if path == "/" else path.rstrip("/")
-        return f"file:{path}" if self.is_local else f"{self._scheme}://{path}"
-
     def _entry(self, result: Any) -> FileEntry:
         is_folder = result.type == fs.FileType.Directory
-        return FileEntry(self._uri(result.path), is_folder, 0 if is_folder else int(result.size), (result.mtime_ns or 0) / 1e9)
+        uri, size = _as_uri(self._scheme, result.path), 0 if is_folder else int(result.size)
+        return FileEntry(uri, is_folder, size, (result.mtime_ns or 0) / 1e9)
+
+
+class ServerFileSystem:
+    """The file system of a Spark Connect server, as `FileSystem` says: Spark's source `binaryFile` lists and reads it.
+
+    It writes nothing, and does not see what is called `_…` or `.…` within a folder.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark = spark
+        self._scheme, _ = _parts(location)
+
+    @property
+    def is_local(self) -> bool:
+        """See `FileSystem`: local to the server."""
+        return self._scheme == "file"
+
+    def qualified(self, location: str) -> str:
+        """See `FileSystem`."""
+        return _as_uri(*_parts(location))
+
+    def exists(self, location: str) -> bool:
+        """See `FileSystem`."""
+        try:
+            return bool(self._files(location).columns)  # Spark looks for the location now
+        except PySparkException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return False
+            raise
+
+    def entry(self, location: str) -> FileEntry | None:
+        """See `FileSystem`; of a folder the size and the time are not known."""
+        if not self.exists(location):
+            return None
+        uri = self.qualified(location)
+        return next((one for one in self._entries(location) if one.uri == uri), FileEntry(uri, True, 0, 0))
+
+    def members(self, location: str) -> list[FileEntry]:
+        """See `FileSystem`; folders are left out."""
+        return self._entries(location) if self.exists(location) else []
+
+    def files_below(self, location: str) -> Iterator[FileEntry]:
+        """See `FileSystem`."""
+        return iter(self._entries(location, recursive=True) if self.exists(location) else [])
+
+    def size_below(self, location: str) -> tuple[int, int]:
+        """See `FileSystem`."""
+        sizes = [one.size for one in self.files_below(location)]
+        return len(sizes), sum(sizes)
+
+    def read(self, location: str, offset: int = 0) -> bytes:
+        """See `FileSystem`; nothing of a file whose name Spark hides."""
+        row = self._files(location).select("content").first()
+        return b"" if row is None else bytes(row["content"])[offset:]
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        """Refuse what a Connect server has no call for.
+
+        Raises:
+            SettingsError: always.
+        """
+        require_classic(self._spark, "What writes files, or finds them by a glob,")
+
+    make_folder = remove = rename = open = create = copy = matches = _refuse
+
+    def _files(self, location: str, *, recursive: bool = False) -> DataFrame:
+        files = self._spark.read.format("binaryFile").option("recursiveFileLookup", str(recursive).lower())
+        return files.load(self.qualified(location))
+
+    def _entries(self, location: str, *, recursive: bool = False) -> list[FileEntry]:
+        modified = F.unix_micros("modificationTime").alias("modified")
+        rows = self._files(location, recursive=recursive).select("path", "length", modified).collect()
+        return [FileEntry(row["path"], False, row["length"], row["modified"] / 1e6) for row in rows]
+
+
+def _as_uri(scheme: str, path: str) -> str:
+    path = path if path == "/" else path.rstrip("/")
+    return f"file:{path}" if scheme == "file" else f"{scheme}://{path}"
 
 
 def _parts(location: str) -> tuple[str, str]:

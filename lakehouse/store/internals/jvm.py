@@ -22,8 +22,13 @@ from lakehouse.errors import SettingsError
 VARIABLE = "LAKEHOUSE_SPARK_INTERNALS"
 
 
-def uses_internals() -> bool:
-    """Return whether internals of Spark and Delta are used; False: their public API alone.
+def is_connect(spark: SparkSession | None) -> bool:
+    """Return whether a session is one of Spark Connect: another process runs its queries, and there is no JVM here."""
+    return any(cls.__module__.startswith("pyspark.sql.connect.") for cls in type(spark).__mro__)
+
+
+def uses_internals(spark: SparkSession | None = None) -> bool:
+    """Return whether internals of Spark and Delta are used; False: their public API alone, as always with Spark Connect.
 
     Raises:
         SettingsError: the variable is neither `on` nor `off`.
@@ -31,7 +36,7 @@ def uses_internals() -> bool:
     value = os.environ.get(VARIABLE, "on")
     if value not in ("on", "off"):
         raise SettingsError(f"{VARIABLE}: {value!r} is neither on nor off.")
-    return value == "on"
+    return value == "on" and not is_connect(spark)
 
 
 def require_internals(what: str) -> None:
@@ -42,6 +47,19 @@ def require_internals(what: str) -> None:
     """
     if not uses_internals():
         raise SettingsError(f"{what} needs internals of Spark, which {VARIABLE}=off turns off. Unset the variable for it.")
+
+
+def require_classic(spark: SparkSession, what: str) -> None:
+    """Refuse what Spark Connect cannot do.
+
+    Raises:
+        SettingsError: the session is one of Spark Connect.
+    """
+    if is_connect(spark):
+        raise SettingsError(
+            f"{what} needs a classic Spark session, and this one is Spark Connect. Run the command `lakehouse` or a job of jobs/ "
+            "where Spark may start, or give Catalog a classic session."
+        )
 
 
 # What PySpark asks for without a package whenever it makes a column, a list of columns or a session.
@@ -71,7 +89,7 @@ def java_class(jvm: Any, name: str) -> Any:
 
 def name_classes(spark: SparkSession) -> None:
     """Make known to PySpark the classes that it asks for, by their bare names and by their full ones."""
-    if not uses_internals():
+    if not uses_internals(spark):
         return
     jvm: Any = spark._jvm
     for name in _OF_PYSPARK:

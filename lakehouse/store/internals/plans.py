@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.store.internals.hadoop import filesystem_of
-from lakehouse.store.internals.jvm import java_class, uses_internals
+from lakehouse.store.internals.jvm import is_connect, java_class, uses_internals
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); ")
 _HEAD_OF_LOCAL = re.compile(r"\Afile:/+")
@@ -33,7 +39,7 @@ class HeldRows:
 
 def held_rows(frame: DataFrame) -> HeldRows | None:
     """Return the rows of a frame that the driver holds; None: it takes a query to have them, and always without internals."""
-    if not uses_internals():
+    if not uses_internals(frame.sparkSession):
         return None
     classic: Any = frame
     plan = classic._jdf.queryExecution().optimizedPlan()
@@ -42,7 +48,7 @@ def held_rows(frame: DataFrame) -> HeldRows | None:
 
 def on_driver(frame: DataFrame) -> DataFrame:
     """Compute a frame of few rows once, and let the driver hold them; without internals the executors do."""
-    if not uses_internals():
+    if not uses_internals(frame.sparkSession):
         return frame.localCheckpoint()
     session: Any = frame.sparkSession
     classic: Any = frame
@@ -54,22 +60,63 @@ def on_driver(frame: DataFrame) -> DataFrame:
 
 
 def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """Return rows as a DataFrame of another session, with its settings; rows in the driver lose their lineage."""
-    if not uses_internals():
+    """Return rows as a DataFrame of another session, with its settings; rows in the driver lose their lineage.
+
+    Spark Connect looks a view up when its rows are wanted, so there the view stays as long as the server.
+    """
+    if not uses_internals(session):
         name = f"handed_{uuid.uuid4().hex}"
         frame.createGlobalTempView(name)
         try:
             return session.table(f"global_temp.{name}")
         finally:
-            session.catalog.dropGlobalTempView(name)
+            if not is_connect(session):
+                session.catalog.dropGlobalTempView(name)
     classic: Any = frame
     held = held_rows(frame)
     return _of_plan(session, held.plan if held is not None else classic._jdf.queryExecution().analyzed())
 
 
+def bound_names(frame: DataFrame) -> DataFrame:
+    """Return a frame whose names mean what they mean now: Spark Connect looks them up later, perhaps in another schema."""
+    if not is_connect(frame.sparkSession):
+        return frame
+    name = f"bound_{uuid.uuid4().hex}"
+    frame.createTempView(name)
+    return frame.sparkSession.table(name)
+
+
+def map_few(frame: DataFrame, function: Batches, columns: str) -> DataFrame:
+    """Map few rows by the executors; of Spark Connect in this process, so that the server needs nothing of this package.
+
+    Args:
+        frame: the rows.
+        function: as for `mapInArrow`.
+        columns: of the result, as DDL.
+    """
+    if not is_connect(frame.sparkSession):
+        return frame.mapInArrow(function, columns)
+    made = list(function(iter(frame.toArrow().to_batches())))
+    return frame.sparkSession.createDataFrame(pa.Table.from_batches(made) if made else [], columns)
+
+
+def send_folder(spark: SparkSession, folder: Path) -> None:
+    """Send a folder to the executors, which find it by its name among Spark's files."""
+    if is_connect(spark):
+        remote: Any = spark
+        remote.addArtifacts(f"{shutil.make_archive(str(folder), 'zip', folder)}#{folder.name}", archive=True)
+    else:
+        spark.sparkContext.addFile(str(folder), recursive=True)
+
+
+def cores(spark: SparkSession) -> int | None:
+    """Return how many tasks run at once; None: Spark Connect has no call for it."""
+    return None if is_connect(spark) else spark.sparkContext.defaultParallelism
+
+
 def empty_files(listed: DataFrame) -> list[str]:
     """Return the URIs of the empty files among those that Spark listed for a DataFrame of files; it has no rows of them."""
-    if not uses_internals():
+    if not uses_internals(listed.sparkSession):
         return sorted(set(_input_files(listed)) - {row[0] for row in listed.select("path").collect()})
     plan: Any = listed
     location = plan._jdf.queryExecution().analyzed().collectLeaves().head().relation().location()
@@ -78,7 +125,7 @@ def empty_files(listed: DataFrame) -> list[str]:
 
 def large_files(frame: DataFrame, most: int) -> list[str]:
     """Return the URIs of the files above a size among those that Spark listed for a frame; nothing is listed for that."""
-    if not uses_internals():
+    if not uses_internals(frame.sparkSession):
         files = {uri: filesystem_of(frame.sparkSession, uri).entry(uri) for uri in _input_files(frame)}
         return sorted(uri for uri, file in files.items() if file is not None and file.size > most)
     plan: Any = frame
@@ -99,7 +146,7 @@ def large_files(frame: DataFrame, most: int) -> list[str]:
 
 def view_made_by(session: SparkSession, schema: str, name: str, key: str) -> tuple[str | None, str] | None:
     """Return the property of a view that says what made it, and its text; None: there is no such view."""
-    if not uses_internals():
+    if not uses_internals(session):
         if not session.catalog.tableExists(f"{schema}.{name}"):
             return None
         details = session.sql(f"SHOW TBLPROPERTIES {schema}.{name}").collect()
