@@ -12,6 +12,7 @@
 # make mcp-test  the conformance tests and the inspector of the Model Context Protocol, of npm, with both transports
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make connect-test  a catalog on Spark Connect, with a server of PySpark's package
+# make kubernetes-test  the manifests of kubernetes/ with the schemas of Kubernetes and of the Spark operator (.venv-kubernetes); needs no Java
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
 # make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, without Spark, and
 #            the oldest libraries that pyproject.toml allows
@@ -29,7 +30,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -40,7 +41,7 @@ test: java $(VENV)/installed
 test-all: java $(VENV)/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-ci-all: lint docs-site test-all airflow-test http-test-all cluster-test connect-test
+ci-all: lint docs-site test-all airflow-test http-test-all cluster-test connect-test kubernetes-test
 	if .ci/check-chromium; then $(MAKE) ui-test; fi
 	$(MAKE) bench N=1000 REPEAT=1
 	$(MAKE) soak
@@ -95,6 +96,9 @@ cluster-test: java $(VENV)/installed
 
 connect-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/connect/pytest.ini tests/connect
+
+kubernetes-test: $(VENV)/installed .venv-kubernetes/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-kubernetes/bin/python -m pytest -c tests/kubernetes/pytest.ini tests/kubernetes
 
 MATRIX ?= 3.10 3.11 3.12 3.13
 ENVIRONMENTS = $(foreach version,$(MATRIX),$(if $(shell python$(version) --version 2>/dev/null),.venv-matrix-$(version))) .venv-matrix-lowest

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from importlib.metadata import requires
+from importlib.metadata import metadata, requires
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 CI = ROOT / ".ci"
+DOCKERFILE = ROOT / "Dockerfile"
 HASHED = ["constraints-build.txt", "constraints-image.txt"]
 
 
@@ -52,13 +54,31 @@ def test_ranges_hold_the_exact_versions():
 
 
 def test_the_image_installs_nothing_else():
-    told = (ROOT / "Dockerfile").read_text()
-    installs = [line for line in told.replace("\\\n", " ").split("&&") for line in re.findall(r"pip install .*", line)]
-    assert len(installs) == 3
-    assert all("--require-hashes" in one or ("--no-index" in one and "--no-deps" in one) for one in installs)
-    copied = re.findall(r"\.ci/([\w.-]+)", " ".join(line for line in told.splitlines() if line.startswith("COPY")))
+    text = DOCKERFILE.read_text()
+    installs = [line for line in text.replace("\\\n", " ").split("&&") for line in re.findall(r"pip install .*", line)]
+    assert len(installs) == 2
+    assert all("--require-hashes" in one for one in installs)
+    copied = re.findall(r"\.ci/([\w.-]+)", " ".join(line for line in text.splitlines() if line.startswith("COPY")))
     assert sorted(copied) == HASHED
     assert "!.ci/constraints-*.txt" in (ROOT / ".dockerignore").read_text().splitlines()
     for name in ("Dockerfile", ".ci/pin", *(f".ci/{one}" for one in HASHED)):
-        assert not re.search(r"index-url|https?://", (ROOT / name).read_text()), name
-    assert re.search(r"(?m)^ARG BASE=\S+\nFROM \$\{BASE\}$", told)
+        assert not re.search(r"index-url|https?://(?!127\.0\.0\.1)", (ROOT / name).read_text()), name
+    assert re.search(r"(?m)^ARG BASE=\S+\nFROM \$\{BASE\}$", text)
+
+
+def test_extras_of_the_image_exist():
+    extras = set(metadata("xregistry-lakehouse").get_all("Provides-Extra") or ())
+    (default,) = re.findall(r"(?m)^ARG EXTRAS=(\S+)$", DOCKERFILE.read_text())
+    assert set(default.split(",")) <= extras
+
+
+def test_the_image_opens_nothing_to_everybody():
+    """Another user than root, a server that wants users, and a check of its health, where it is reached without one."""
+    lines = DOCKERFILE.read_text().splitlines()
+    (command,) = (json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD "))
+    assert command[0] == "serve"
+    assert "--users" in command
+    assert "--allow-anonymous" not in command
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001"]
+    (port,) = (line.removeprefix("EXPOSE ") for line in lines if line.startswith("EXPOSE "))
+    assert len([line for line in lines if f"127.0.0.1:{port}/health" in line]) == 1
