@@ -192,6 +192,16 @@ def with_schema(view: View, registryid: RegistryId, xid: Xid) -> list[Xid]:
     return [one for (one,) in rows]
 
 
+def mentioning(view: View, registryid: RegistryId, xid: Xid) -> set[tuple[RegistryId, Xid]]:
+    """Return the messages and schemas that hold an XID, or a Version of which does: as reference or in a description."""
+    rows = view.db.execute(
+        "SELECT DISTINCT xid FROM log WHERE registryid = ? AND kind IN ('message', 'version', 'schema', 'schemaversion')"
+        f" AND instr(body, ?) AND {view.holds()}",
+        (registryid, xid),
+    )
+    return {(registryid, xid_of_resource(one)) for (one,) in rows}
+
+
 def deprecated_in(view: View) -> set[tuple[RegistryId, Xid]]:
     """Return the entities that say that they are deprecated, of a message or schema in its default Version, too."""
     rows = view.db.execute(

@@ -1,7 +1,8 @@
 """The site as files: every page of a snapshot written below a folder, and on the next run only those that changed.
 
-`site.json` in the folder lists the pages with their digests. Files that it does not list are somebody else's: they stay, and a
-folder that holds any and no `site.json` is refused.
+`site.json` in the folder lists the pages with their digests, and what they were made of: nothing is made where that is the same,
+and of messages and schemas only those pages that may differ (`refresh.py`). Files that it does not list are somebody else's: they
+stay, and a folder that holds any and no `site.json` is refused.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from lakehouse.settings import Settings
 from lakehouse.site.overview import Key, Overview, overview_of
 from lakehouse.site.pagecontext import PageContext, PageStyle
 from lakehouse.site.pages.contents import all_paths, beside, find_page, paths_of_member
+from lakehouse.site.refresh import State, members_to_make, owner_of, owning_path, state_of
 
 MANIFEST = "site.json"
-_FORMAT = 1
+_FORMAT = 2
 _WORTH_SHARING = 400  # members, from which on several processes are worth their start
 _AT_ONCE = 50
 Definitions = Mapping[Key, dict[str, Any]]
@@ -72,22 +74,30 @@ def write_site(
         SnapshotNotFound: there is no such snapshot.
     """
     folder = Path(out)
-    known = _read_manifest(folder)
+    known, before = _read_manifest(folder)
     style = PageStyle(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
     with model.at(at) as view:
         if at is not None:
             style.at = view.snapshot_id
         overview = overview_of(view, model.settings.owner_names)
         book = PageContext(model, view, overview, style)
-        members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
         writer = Writer(folder, known)
         try:
+            now = state_of(book)
+            is_whole = all((folder / path).exists() for path in known)
+            if is_whole and now == before:
+                return Written(len(known), 0, 0, len(known), view.snapshot_id)
+            members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
+            wanted = members_to_make(book, before, now) if is_whole and before else None
+            if wanted is not None:
+                writer.keep({owning_path(key) for key in members if key not in wanted})
+                members = [key for key in members if key in wanted]
             for path in all_paths(book):
                 writer.write(book, path)
             _write_members(writer, book, model.settings, members, progress or (lambda done, total: None), processes)
         except OSError as error:
             raise SettingsError(f"{error.filename or folder}: cannot be written ({error.strerror}).") from error
-        deleted = writer.finish(view.snapshot_id)
+        deleted = writer.finish(now)
     return Written(len(writer.found), writer.written, deleted, len(writer.found) - writer.written, view.snapshot_id)
 
 
@@ -99,6 +109,14 @@ class Writer:
         self.known = known
         self.found: dict[str, str] = {}
         self.written = 0
+
+    def keep(self, owners: set[str]) -> None:
+        """Keep the pages of messages and schemas as they are.
+
+        Args:
+            owners: as `owner_of` returns them.
+        """
+        self.found |= {path: digest for path, digest in self.known.items() if owner_of(path) in owners}
 
     def write(self, book: PageContext, path: str) -> None:
         """Make a page, and write it and its Markdown when they are other ones than before."""
@@ -120,8 +138,12 @@ class Writer:
             self.written += 1
         self.found[path] = digest
 
-    def finish(self, snapshot_id: int) -> int:
-        """Delete the pages that are no more, and write the manifest; give how many pages were deleted."""
+    def finish(self, state: State) -> int:
+        """Delete the pages that are no more, and write the manifest; return how many pages were deleted.
+
+        Args:
+            state: what the pages were made of.
+        """
         gone = sorted(self.known.keys() - self.found.keys())
         for path in gone:
             target = self.folder / path
@@ -130,15 +152,20 @@ class Writer:
                 if parent == self.folder or not parent.is_dir() or any(parent.iterdir()):
                     break
                 parent.rmdir()
-        details = {"format": _FORMAT, "snapshot_id": snapshot_id, "pages": dict(sorted(self.found.items()))}
+        details = {
+            "format": _FORMAT,
+            "snapshot_id": state["snapshot_id"],
+            "state": state,
+            "pages": dict(sorted(self.found.items())),
+        }
         beside = self.folder / f"{MANIFEST}.~new"
         beside.write_bytes(orjson.dumps(details, option=orjson.OPT_INDENT_2))
         os.replace(beside, self.folder / MANIFEST)
         return len(gone)
 
 
-def _read_manifest(folder: Path) -> dict[str, str]:
-    """Give the pages of the run before with their digests; of a new folder, none.
+def _read_manifest(folder: Path) -> tuple[dict[str, str], State]:
+    """Return the pages of the run before with their digests, and what they were made of; of a new folder, none.
 
     Raises:
         SettingsError: the folder holds what this command did not write.
@@ -146,7 +173,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     try:
         if not folder.exists() or not any(folder.iterdir()):
             folder.mkdir(parents=True, exist_ok=True)
-            return {}
+            return {}, {}
         details = orjson.loads((folder / MANIFEST).read_bytes())
         pages: dict[str, str] = details["pages"]
     except FileNotFoundError as error:
@@ -157,7 +184,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
         raise SettingsError(f"{folder}/{MANIFEST}: cannot be read ({error}). Name another folder, or empty this one.") from error
     if any(path.startswith("/") or ".." in path.split("/") for path in pages):
         raise SettingsError(f"{folder}/{MANIFEST}: names files outside of the folder. Name another folder, or empty this one.")
-    return pages
+    return pages, details["state"] if details.get("format") == _FORMAT else {}
 
 
 def _write_members(

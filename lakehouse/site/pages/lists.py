@@ -97,7 +97,7 @@ def rule_page(book: PageContext, rule_id: str, number: int) -> Page | None:
     """Make a page of a rule: what it asks, an example, its hint, and what breaks it."""
     findings = book.overview.findings_by_rule.get(rule_id, [])
     try:
-        details = explain(rule_id)
+        details = explain(rule_id, with_places=False)
     except UnknownRule:
         details = {}
     if not findings and not details:

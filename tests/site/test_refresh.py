@@ -1,0 +1,128 @@
+"""A second run of the written site makes few pages, and gives the same files as a run into an empty folder."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import pytest
+from sitecatalogs import Catalog, opened
+
+from lakehouse.site import static, write_site
+
+URI = "file:/catalog.json"
+SCHEMAS = "/schemagroups/s/schemas"
+
+
+def message(messageid: str, **attributes: Any) -> dict[str, Any]:
+    return {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": messageid}}, **attributes}
+
+
+def start() -> dict[str, Any]:
+    """Return a catalog: bases, variants in other groups, schemas, endpoints, links in texts."""
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}}
+    groups: dict[str, Any] = {}
+    for group in ("base", "kafka", "http"):
+        messages = {}
+        for number in range(6):
+            one = message(f"{group}.m{number}", description=f"See {SCHEMAS}/x{number % 3} and /messagegroups/base/messages/m1.")
+            if group == "base" and number < 4:
+                one |= {"dataschemaformat": "JSONSchema/draft-07", "dataschemauri": f"#{SCHEMAS}/x{number % 3}"}
+            elif group != "base":
+                one |= {"protocol": f"{group.upper()}", "basemessage": f"/messagegroups/base/messages/m{number // 2}"}
+            messages[f"m{number}"] = one
+        groups[group] = {"messages": messages}
+    endpoints = {
+        name: {"usage": [usage], "messagegroups": [f"/messagegroups/{group}"]}
+        for name, usage, group in (("in", "consumer", "kafka"), ("out", "producer", "http"))
+    }
+    schemas = {
+        f"x{number}": {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": deepcopy(schema)}}} for number in range(3)
+    }
+    return {"messagegroups": groups, "endpoints": endpoints, "schemagroups": {"s": {"schemas": schemas}}}
+
+
+def edit(document: dict[str, Any], kind: str, random: Random) -> None:
+    groups = document["messagegroups"]
+    messages = groups[random.choice(sorted(groups))]["messages"]
+    messageid = random.choice(sorted(messages))
+    versions = document["schemagroups"]["s"]["schemas"][f"x{random.randrange(3)}"]["versions"]
+    number = random.randrange(10**6)
+    if kind == "text":
+        messages[messageid]["description"] = f"Text {number}"
+    elif kind == "attribute":
+        groups["base"]["messages"]["m0"]["envelopemetadata"][f"a{number}"] = {"type": "string", "required": True}
+    elif kind == "base":
+        groups["http"]["messages"][f"m{random.randrange(3)}"]["basemessage"] = "/messagegroups/kafka/messages/m5"
+    elif kind == "add":
+        messages[f"n{number}"] = message(f"n{number}", basemessage="/messagegroups/base/messages/m1")
+    elif kind == "delete":
+        groups["http"]["messages"].pop(sorted(groups["http"]["messages"])[-1])
+    elif kind == "schema":
+        versions["1"]["schema"]["properties"][f"p{number}"] = {"type": "integer"}
+    elif kind == "version":
+        versions[str(1 + len(versions))] = deepcopy(versions["1"])
+    elif kind == "owner":
+        groups["kafka"]["labels"] = {"owner": f"team{number}"}
+    elif kind == "endpoint":
+        document["endpoints"]["in"]["usage"] = [random.choice(("subscriber", "producer"))]
+
+
+KINDS = ("text", "attribute", "base", "add", "delete", "schema", "version", "owner", "endpoint")
+
+
+def files_of(folder) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "site.json"
+    }
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
+    made: list[int | None] = []
+    decide = static.members_to_make
+
+    def counting(*args: Any) -> Any:
+        result = decide(*args)
+        made.append(None if result is None else len(result))
+        return result
+
+    monkeypatch.setattr(static, "members_to_make", counting)
+    random = Random(seed)
+    document = start()
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({URI: ("default", document)})
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+    write_site(model, str(tmp_path / "site"))
+    for number, kind in enumerate(random.sample(KINDS, len(KINDS))):
+        edit(document, kind, random)
+        catalog.ingest({URI: ("default", deepcopy(document))})
+        model.refresh()
+        write_site(model, str(tmp_path / "site"))
+        write_site(model, str(tmp_path / f"new{number}"))
+        again, new = files_of(tmp_path / "site"), files_of(tmp_path / f"new{number}")
+        assert again.keys() == new.keys(), kind
+        assert [path for path in new if again[path] != new[path]] == [], kind
+    assert made.count(None) == 2  # of an owner and an endpoint: all
+    assert 0 < min(one for one in made if one is not None) < 15
+
+
+def test_nothing_new_makes_no_page_and_a_lost_file_makes_all(tmp_path, monkeypatch):
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({URI: ("default", start())})
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+    first = write_site(model, str(tmp_path / "site"))
+    paths: list[str] = []
+    make = static.find_page
+    monkeypatch.setattr(static, "find_page", lambda book, path: paths.append(path) or make(book, path))
+    again = write_site(model, str(tmp_path / "site"))
+    assert (again.pages, again.unchanged, again.written, paths) == (first.pages, first.pages, 0, [])
+    (tmp_path / "site" / "reg-default" / "messagegroups" / "http" / "m1.html").unlink()
+    assert write_site(model, str(tmp_path / "site")).written == 1
+    assert len(paths) > 20
+    paths.clear()
+    write_site(model, str(tmp_path / "site"), base_url="https://example.com/")  # pages have other links then
+    assert len(paths) > 20
