@@ -9,16 +9,19 @@ Airflow says where things are; tasks read it when they run:
   `replicate` copies), and where wanted `python` (that has the package; default `python3`), `properties_file` (Spark settings,
   such as a file of conf/) and `conf` (a settings file of the product).
 
+- pool `lakehouse`, of one slot: what writes to the catalog runs in it, one task at a time.
+
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
-reasons are in the table `violations`.
+reasons are in the table `violations`. It exits with 2 when its call or its settings are wrong: that is not tried again.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
 
 try:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -26,6 +29,8 @@ except ImportError:
     SparkSubmitOperator = None
 
 CONNECTION = "spark_lakehouse"
+POOL = "lakehouse"
+WRITERS = ("ingest", "validate", "maintain", "replicate")
 TABLES = ("groups", "endpoints", "messages", "versions", "schemas", "schemaversions", "effective_messages")
 ASSETS = {name: Asset(name=f"xregistry.{name}", uri=f"xregistry://lakehouse/{name}") for name in ("changes", *TABLES)}
 
@@ -103,10 +108,22 @@ def submit_command(job: str, params: Any, places: dict[str, str], master: str) -
     return "exec " + shlex.join([*command, f"{places['jobs']}/{job}.py", *arguments(job, params, places)])
 
 
+class UsageErrorPolicy(RetryPolicy):
+    """Retries of a job: none when it exits with 2, since its call or its settings are wrong and stay so."""
+
+    def evaluate(self, exception: BaseException, try_number: int, max_tries: int, context: Any = None) -> RetryDecision:
+        """Return whether a task that failed is tried again, by the exit code in the message of its operator."""
+        codes = re.findall(r"(?i)\b(?:error|exit) code(?: is)?:? (\d+)", str(exception))
+        if "2" in codes:
+            return RetryDecision.fail("exit code 2: the call or the settings are wrong")
+        return RetryDecision.default()
+
+
 def submit(job: str, **options: Any) -> BaseOperator:
     """Make the task that submits a job: with the Spark provider's operator where it is installed, else with `spark-submit`."""
     python = "{{ var.json.lakehouse.get('python', 'python3') }}"
     environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    options |= {"retry_policy": UsageErrorPolicy()} | ({"pool": POOL} if job in WRITERS else {})
     if SparkSubmitOperator is not None:
         return SparkSubmitOperator(
             task_id=job,

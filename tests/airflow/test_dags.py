@@ -122,6 +122,39 @@ def test_arguments_are_those_of_the_command():
     assert command.endswith("-- '/d o c'")
 
 
+def test_what_writes_has_one_pool(bag):
+    pools = {task.task_id: task.pool for dag in bag.dags.values() for task in dag.tasks}
+    assert {job for job, pool in pools.items() if pool == "lakehouse"} == {"ingest", "validate", "maintain", "replicate"}
+    assert set(pools) > {"export", "match", "propose"}
+
+
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        ("Cannot execute: spark-submit job.py. Error code is: 2.", "fail"),
+        ("Cannot execute: spark-submit job.py. Error code is: 1. Kubernetes spark exit code is: 2", "fail"),
+        ("Bash command failed. The command returned a non-zero exit code 2.", "fail"),
+        ("Bash command failed. The command returned a non-zero exit code 137.", "default"),
+        ("Cannot execute: spark-submit job.py. Error code is: 1.", "default"),
+    ],
+)
+def test_exit_code_2_is_not_tried_again(message, action):
+    from xregistry_jobs import UsageErrorPolicy
+
+    assert UsageErrorPolicy().evaluate(RuntimeError(message), 1, 2).action.value == action
+
+
+@pytest.mark.parametrize("shell", [False, True], ids=["operator", "shell"])
+def test_a_wrong_setting_fails_at_the_first_try(places, monkeypatch, shell):
+    if shell:
+        monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
+    monkeypatch.delitem(sys.modules, "xregistry_jobs", raising=False)
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(places | {"conf": "/no/such/file.toml"}))
+    run = DagBag(str(FOLDER)).dags["xregistry_ingest"].test()
+    assert states(run)["ingest"] == ("failed", 1)
+    assert not Path(places["warehouse"]).exists()
+
+
 def test_a_wrong_parameter_fails_before_any_task(bag, places):
     with pytest.raises(ParamValidationError):
         bag.dags["xregistry_ingest"].test(run_conf={"prune": "perhaps"})
