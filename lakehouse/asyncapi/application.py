@@ -88,7 +88,7 @@ class Application:
             self._read_operations()
 
     def component_messages(self) -> dict[str, MessagePart]:
-        """Give the messages of `components`, with their traits merged."""
+        """Return the messages of `components`, with their traits merged."""
         return {name: self.message(name, spot) for name, spot in self.following.members(self.root, "components", "messages")}
 
     def message(self, key: str, spot: Spot) -> MessagePart:
@@ -104,7 +104,7 @@ class Application:
         return MessagePart(key, merged, payload, known, headers)
 
     def _with_format(self, spot: Spot, name: str) -> tuple[Spot | None, Any]:
-        """Give a schema and its format: a multi-format schema names its own."""
+        """Return a schema and its format: a multi-format schema names its own."""
         if spot.value.get(name) is None:
             return None, None
         written = self.following.child(spot, name)
@@ -128,7 +128,7 @@ class Application:
         return spot._replace(value=merged)
 
     def _absolute(self, trait: Spot) -> Any:
-        """Give a trait; of another file with all that it refers to, since references there are relative to that file."""
+        """Return a trait; of another file with all that it refers to, since references there are relative to that file."""
         return self.following.plain(trait) if trait.file else trait.value
 
     def _server(self, name: str, spot: Spot) -> ServerPart:
@@ -170,12 +170,12 @@ class Application:
             self.operations[key] = OperationPart(key, operation, action, channel, keys)
 
     def channel_of(self, spot: Spot) -> ChannelPart | None:
-        """Give the channel of an operation or a reply; None: it names none of the document."""
+        """Return the channel of an operation or a reply; None: it names none of the document."""
         channel = self.following.member(spot, "channel")
         return self._places.get(channel.place) if channel else None
 
     def message_keys(self, channel: ChannelPart, spot: Spot) -> list[str]:
-        """Give the keys in a channel of the messages of an operation or a reply: all, or those that it refers to."""
+        """Return the keys in a channel of the messages of an operation or a reply: all, or those that it refers to."""
         if "messages" not in spot.value:
             return list(channel.messages)
         holder = self.following.member(channel.spot, "messages")
@@ -212,7 +212,7 @@ class Application:
                 self.operations[key] = OperationPart(key, operation, action, channel, list(dict.fromkeys(keys)))
 
     def _old_messages(self, operation: Spot) -> Iterable[tuple[str | None, Spot]]:
-        """Give the messages of an operation with the names that references to them end in."""
+        """Return the messages of an operation with the names that references to them end in."""
         if operation.value.get("message") is None:
             return
         written = self.following.child(operation, "message")
@@ -278,11 +278,11 @@ class ServedChannels:
         self._reported: set[str] = set()
 
     def servers(self, channel: ChannelPart) -> list[ServerPart] | list[None]:
-        """Give the servers of a channel; an export writes channels that have none, which AsyncAPI has no word for."""
+        """Return the servers of a channel; an export writes channels that have none, which AsyncAPI has no word for."""
         return [None] if hint_of(channel.spot).get("servers") == [] or not channel.servers else channel.servers
 
     def meant(self, channel: ChannelPart, server: ServerPart | None) -> tuple[str, Meant]:
-        """Give the group of a channel at a server, and what protocol and address mean there."""
+        """Return the group of a channel at a server, and what protocol and address mean there."""
         address = channel.address
         wire, protocol = self.wire(server)
         protocol = text_at(hint_of(channel.spot), "protocol") or protocol
@@ -304,7 +304,7 @@ class ServedChannels:
         return group, Meant(protocol, address, group)
 
     def wire(self, server: ServerPart | None) -> tuple[Wire | None, str | None]:
-        """Give the protocol of a server, as AsyncAPI and as the normal form names it."""
+        """Return the protocol of a server, as AsyncAPI and as the normal form names it."""
         if server is None or not server.protocol:
             return None, None
         wire = wire_of(server.protocol, server.version)

@@ -1,6 +1,6 @@
 """`$ref`: followed inside a document and into files next to it, never over the network and never out of the SOURCE.
 
-A JSON Schema is made to stand alone, and put back: what its `$ref`s lead out of it to becomes its `definitions`.
+A JSON Schema is made self-contained, and put back: what its `$ref`s refer to outside of it becomes its `definitions`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Following:
         return sorted(path for path in self._files if path)
 
     def follow(self, spot: Spot) -> Spot | None:
-        """Give what a value refers to, if it is a `$ref`; None, with a finding, if that leads nowhere."""
+        """Return what a value refers to, if it is a `$ref`; None, with a finding, if that leads nowhere."""
         start, steps = spot, 0
         while isinstance(spot.value, dict) and isinstance(spot.value.get("$ref"), str):
             steps += 1
@@ -99,7 +99,7 @@ class Following:
         return spot
 
     def member(self, spot: Spot | None, *names: str) -> Spot | None:
-        """Give a member, followed; None: there is none."""
+        """Return a member, followed; None: there is none."""
         for name in names:
             if spot is None or not isinstance(spot.value, dict) or spot.value.get(name) is None:
                 return None
@@ -107,7 +107,7 @@ class Following:
         return spot
 
     def members(self, spot: Spot | None, *names: str) -> Iterator[tuple[str, Spot]]:
-        """Give the members of a map, each followed and an object; what is of another type is reported and left out."""
+        """Return the members of a map, each followed and an object; what is of another type is reported and left out."""
         holder = self.member(spot, *names)
         if holder is None:
             return
@@ -122,7 +122,7 @@ class Following:
                 self.wrong(one, name, "an object")
 
     def items(self, spot: Spot | None, name: str) -> Iterator[Spot]:
-        """Give the items of an array, each followed."""
+        """Return the items of an array, each followed."""
         holder = self.member(spot, name)
         if holder is None:
             return
@@ -135,13 +135,13 @@ class Following:
                 yield one
 
     def child(self, spot: Spot, name: str) -> Spot:
-        """Give a member of an object, or an item of an array, as it is written."""
+        """Return a member of an object, or an item of an array, as it is written."""
         value = spot.value[int(name)] if isinstance(spot.value, list) else spot.value[name]
         at = below(spot.at, name) if not spot.file else spot.at
         return Spot(value, at, spot.file, below(spot.inside, name))
 
     def plain(self, spot: Spot, depth: int = 0) -> Any:
-        """Give a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out."""
+        """Return a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out."""
         result = self.follow(spot) if depth < _DEEPEST else None
         if result is None:
             return None
@@ -163,12 +163,12 @@ class Following:
             self.problems.append(problem)
 
     def target(self, spot: Spot, reference: str) -> Spot | None:
-        """Give what a reference in a file leads to, without a finding if that is nowhere."""
+        """Return what a reference in a file leads to, without a finding if that is nowhere."""
         result = self._target(spot, reference)
         return None if isinstance(result, str) else result
 
     def _target(self, spot: Spot, reference: str) -> Spot | str:
-        """Give what a reference leads to, or why that is nowhere."""
+        """Return what a reference leads to, or why that is nowhere."""
         path, _, fragment = reference.partition("#")
         if _SCHEME.match(path) or path.startswith("/"):
             return "only the document and files next to it are read"

@@ -12,7 +12,7 @@ from lakehouse.dialects.tables import PROTOCOLS, table
 from lakehouse.text.jsontext import object_at, text_at
 
 HINT = "x-xregistry"
-# What an entity has beside its attributes: computed by a registry, or no part of its definition.
+# What an entity has besides its attributes: computed by a registry, or no part of its definition.
 COMPUTED = frozenset(
     row["name"] for row in table() if not row["place"] and row["type"] in ("computed", "entities", "id", "timestamp", "uinteger")
 ) | {"ancestor", "isdefault", "meta", "specversion"}
@@ -72,7 +72,7 @@ def declaration_of(schema: Any) -> dict[str, Any]:
 
 
 def fixed_value(schema: Any) -> Any:
-    """Give the one value that a schema allows; a value that is no schema is that itself; None: it allows others."""
+    """Return the one value that a schema allows; a value that is no schema is that itself; None: it allows others."""
     if not isinstance(schema, dict):
         return schema
     if "const" in schema:
@@ -169,7 +169,7 @@ class Envelope(NamedTuple):
 
 
 def prefix_of(family: str | None) -> str | None:
-    """Give what headers that are CloudEvents attributes begin with in a protocol, the form that is written."""
+    """Return what headers that are CloudEvents attributes begin with in a protocol, the form that is written."""
     known = PROTOCOLS.get(family or "")
     return known.ce_attributes.split()[0].rpartition("/")[2] if known else "ce_" if family else None
 

@@ -116,7 +116,7 @@ class _ApplicationReading:
             del every[name]
 
     def _about(self) -> dict[str, Any]:
-        """Give the attributes of the application's group."""
+        """Return the attributes of the application's group."""
         following, root = self.following, self.application.root
         holder = following.member(root, "info")
         about = self.texts.of(holder) if holder is not None and isinstance(holder.value, dict) else {}
@@ -140,7 +140,7 @@ class _ApplicationReading:
         return about | {"asyncapi": kept}
 
     def _idle_server(self, server: ServerPart) -> dict[str, Any]:
-        """Give a server as 3.x writes it."""
+        """Return a server as 3.x writes it."""
         members: dict[str, Any] = {"host": server.host, "pathname": server.pathname, "protocol": server.protocol}
         members |= {"protocolVersion": server.version, "security": list(schemes_of(self.application, server.spot))}
         rest = self.texts.rest(server.spot, (*_OF_SERVER, "bindings")) | self.texts.bindings(server.spot, None, "server")
@@ -227,7 +227,7 @@ class EndpointMaker:
         every[endpointid] = with_attributes(merged | ({"messages": messages} if messages else {}), hints)
 
     def _options(self, operation: OperationPart, server: ServerPart | None, wire: Wire | None, meant: Meant) -> dict[str, Any]:
-        """Give the options of an endpoint that address and bindings say."""
+        """Return the options of an endpoint that address and bindings say."""
         options: dict[str, Any] = {}
         if wire is not None and wire.address and meant.address:
             options[wire.address] = meant.address
@@ -265,7 +265,7 @@ class EndpointMaker:
         return "consumer"
 
     def _carried(self, operation: OperationPart, group: str, meant: Meant, hints: dict[str, Any]) -> dict[str, Any]:
-        """Give the groups, or the messages, that an endpoint carries."""
+        """Return the groups, or the messages, that an endpoint carries."""
         bases = hints.get("messages")
         if isinstance(bases, list):
             return {"messages": {one.rpartition("/")[2]: {"basemessage": one} for one in bases}}
@@ -278,7 +278,7 @@ class EndpointMaker:
         return {"messages": {xid.rpartition("/")[2]: {"basemessage": xid} for xid in xids}}
 
     def described(self, channel: ChannelPart, meant: Meant) -> dict[str, Any]:
-        """Give the key of a channel, and what is said of it that no attribute holds."""
+        """Return the key of a channel, and what is said of it that no attribute holds."""
         key = channel.key if not self.application.is_old else re.sub(r"[^\w.\-]+", ".", channel.key).strip(".")
         around = self.texts.rest(channel.spot, (*_OF_CHANNEL, "bindings"))
         around |= self.texts.bindings(channel.spot, meant.protocol, "channel")
@@ -295,7 +295,7 @@ class EndpointMaker:
     def _kept(
         self, operation: OperationPart, server: ServerPart | None, meant: Meant, own_schemes: list[Any], schemes: list[Any]
     ) -> dict[str, Any]:
-        """Give what an endpoint has no attribute for, as it is written."""
+        """Return what an endpoint has no attribute for, as it is written."""
         own: dict[str, Any] = {"key": re.sub(r"[^\w.\-]+", ".", operation.key).strip(".")}
         own |= self.texts.rest(operation.spot, _OF_OPERATION) | self.texts.bindings(operation.spot, meant.protocol, "operation")
         own |= {"security": own_schemes} if own_schemes else {}
@@ -315,7 +315,7 @@ class EndpointMaker:
         return kept
 
     def _reply(self, reply: Spot, server: ServerPart | None) -> dict[str, Any]:
-        """Give a reply, whose channel is named by its group, at the same server if it is there."""
+        """Return a reply, whose channel is named by its group, at the same server if it is there."""
         self.texts.note_kept(REPLIES, reply)
         kept = self.texts.rest(reply, ("channel", "messages"))
         channel = self.application.channel_of(reply)

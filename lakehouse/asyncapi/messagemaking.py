@@ -38,7 +38,7 @@ class PayloadMaker:
         self._used: set[tuple[str, Pointer]] = set()  # schemas that messages use
 
     def payload(self, part: MessagePart, group: str, here: Pointer, hints: dict[str, Any], *, is_event: bool) -> dict[str, Any]:
-        """Give the attributes of a message of a group that say what its payload is."""
+        """Return the attributes of a message of a group that say what its payload is."""
         written = part.payload
         if hints.get("structured") and written is not None:
             whole = self._following.follow(written)
@@ -91,7 +91,7 @@ class PayloadMaker:
             self._put(tokens[2], tokens[-1], hints.get("version"), schema, spot)
 
     def _schema(self, spot: Spot, schema_format: str) -> Any:
-        """Give a schema that needs no other."""
+        """Return a schema that needs no other."""
         self._used.add(spot.place)
         if not has_references(schema_format) or not isinstance(spot.value, dict):
             return spot.value if isinstance(spot.value, str) else self._following.plain(spot)
@@ -147,7 +147,7 @@ class MessageMaker:
         return xid
 
     def xid_of_part(self, part: MessagePart, meant: Meant) -> Xid:
-        """Give the XID of a message at a channel; of two messages of a group with one key the second gets another."""
+        """Return the XID of a message at a channel; of two messages of a group with one key the second gets another."""
         xid = hint_of(part.spot).get("xid")
         if isinstance(xid, str) and xid.count("/") == 4:
             return Xid(xid)
@@ -229,7 +229,7 @@ class MessageMaker:
         return list(properties.value) if properties is not None and isinstance(properties.value, dict) else []
 
     def _all_headers(self, part: MessagePart, family: str | None) -> tuple[dict[str, dict[str, Any]], Any]:
-        """Give the headers of a message, with those of the binding of HTTP; and their schema, if it is one alone."""
+        """Return the headers of a message, with those of the binding of HTTP; and their schema, if it is one alone."""
         schemas = []
         if part.headers is not None:
             followed = self._following.follow(part.headers)
@@ -242,7 +242,7 @@ class MessageMaker:
         return declared_headers(schema), schema
 
     def _bound(self, part: MessagePart, protocol: str | None) -> dict[str, Any]:
-        """Give the options that a binding of the message says."""
+        """Return the options that a binding of the message says."""
         options: dict[str, Any] = {}
         for row in bindings_of(protocol, "message"):
             member = self._following.member(part.spot, "bindings", row.binding, row.member)

@@ -69,20 +69,20 @@ class MessageWriter:
         self._identical: dict[tuple[str, str], MessageOut] = {}  # messages of groups by what they say, and their ids
 
     def of(self, holder: Xid, entity: dict[str, Any]) -> list[MessageOut]:
-        """Give the messages of a group or endpoint, each written once."""
+        """Return the messages of a group or endpoint, each written once."""
         members = objects_at(entity, "messages").items()
         return [self._same(one, name) or self._once(Xid(f"{holder}/messages/{name}"), one, entity) for name, one in members]
 
     def _same(self, message: dict[str, Any], name: str) -> MessageOut | None:
-        """Give the message of a group that says the same under the same id, as what an endpoint takes from a group does."""
+        """Return the message of a group that says the same under the same id, as what an endpoint takes from a group does."""
         return self._identical.get((identity_of(message), name))
 
     def keys(self) -> dict[Xid, str]:
-        """Give the keys in `components` of messages by their XIDs."""
+        """Return the keys in `components` of messages by their XIDs."""
         return {xid: one.component for xid, one in self._written.items()}
 
     def components(self) -> dict[str, Any]:
-        """Give the messages and schemas of `components`."""
+        """Return the messages and schemas of `components`."""
         every = {"messages": self._messages, "schemas": self._schemas}
         return {name: one for name, one in every.items() if one}
 
@@ -157,7 +157,7 @@ class MessageWriter:
     def _headers(
         self, message: dict[str, Any], options: dict[str, Any], family: str | None, *, is_binary: bool
     ) -> dict[str, dict[str, Any]]:
-        """Give the headers of a message."""
+        """Return the headers of a message."""
         names = FAMILY_NAMES.get(family or "")
         headers_of: dict[str, dict[str, Any]] = {}
         if names is not None and names.headers in options:
@@ -171,7 +171,7 @@ class MessageWriter:
         return headers_of
 
     def _payload(self, made: MessageOut, message: dict[str, Any], hints: dict[str, Any], *, is_structured: bool) -> Any:
-        """Give the payload of a message."""
+        """Return the payload of a message."""
         schema_format, schema = message.get("dataschemaformat"), message.get("dataschema")
         reference = message.get("dataschemaxid") or message.get("dataschemauri")
         if schema is None and isinstance(reference, str):

@@ -59,7 +59,7 @@ class _ChannelOut:
         self.kept: dict[str, Any] = {}
 
     def key_of_message(self, one: MessageOut) -> str:
-        """Give the key of a message in this channel, which it gets if it has none yet."""
+        """Return the key of a message in this channel, which it gets if it has none yet."""
         for key, other in self.messages.items():
             if other.xid == one.xid:
                 return key
@@ -139,7 +139,7 @@ class _Writing:
                 self._operation(name, endpoint, kept, usage, channel, keys, hints)
 
     def _carried(self, xid: Xid, endpoint: dict[str, Any]) -> tuple[list[MessageOut], list[Xid], list[str]]:
-        """Give the messages of an endpoint; which of them are those of a group; and its groups."""
+        """Return the messages of an endpoint; which of them are those of a group; and its groups."""
         carried = self.messages.of(xid, endpoint)
         bases = [one.xid for one in carried if one.group]
         groups = [one for one in endpoint.get("messagegroups") or [] if isinstance(one, str)]
@@ -210,7 +210,7 @@ class _Writing:
             )
 
     def _idle_channel(self, protocol: str | None, address: str | None, group: str) -> _ChannelOut:
-        """Give the channel of a group that no endpoint carries."""
+        """Return the channel of a group that no endpoint carries."""
         described = [object_at(object_at(_kept(one), "channels"), group) for one in self.applications.values()]
         kept = next((one for one in described if one), {})
         channel = self._channel(protocol, address, group, text_at(kept, "key"))
@@ -269,7 +269,7 @@ class _Writing:
         return written | ({"messages": refs} if refs else {}) | {HINT: hints}
 
     def _about(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give the members of the document beside its parts, and what finds the application again."""
+        """Return the members of the document besides its parts, and what identifies the application."""
         hint: dict[str, Any] = {"perspective": self.perspective}
         own = {k for k in self.registry if k not in COMPUTED | {"name", "description", "documentation", "$schema"}}
         for name in sorted(own):
@@ -343,7 +343,7 @@ def _add_differing(
 
 
 def _attributes(entity: str, value: dict[str, Any], family: str | None) -> dict[str, Any]:
-    """Give the attributes of an entity in normal form."""
+    """Return the attributes of an entity in normal form."""
     own = {name: one for name, one in value.items() if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")}
     result = read_entity(entity, own, WHOLE, family)
     return result.known | result.extensions

@@ -88,7 +88,7 @@ LOGINS = {row.type: row.normal for row in read_rows(_PACKAGE, "asyncapi_security
 
 
 def wire_of(protocol: str, version: str | None) -> Wire:
-    """Give the row of a protocol; one that has none is its own name: xRegistry leaves others alone."""
+    """Return the row of a protocol; one that has none is its own name: xRegistry leaves others alone."""
     if protocol in ("amqp", "amqps") and version is not None and version.startswith("1"):
         protocol = f"{protocol}1"
     return WIRES.get(protocol) or Wire(protocol, _OUTSIDE.sub("-", protocol), _OUTSIDE.sub("-", protocol), "", "", "", "")
@@ -109,7 +109,7 @@ def normal_protocol(wire: Wire, version: str | None) -> str:
 
 @cache
 def bindings_of(protocol: str | None, level: str) -> tuple[BindingMember, ...]:
-    """Give the members of a protocol's binding that have an option in the normal form: none of messages of MQTT 3.1.1."""
+    """Return the members of a protocol's binding that have an option in the normal form: none of messages of MQTT 3.1.1."""
     names = FAMILY_NAMES.get(family_of(protocol) or "")
     has_options = names is not None and (protocol, level) != ("MQTT/3.1.1", "message")
     return tuple(row for row in BINDINGS if has_options and names and (row.binding, row.level) == (names.binding, level))
@@ -138,7 +138,7 @@ def media_type_of(schema_format: str) -> str | None:
 
 
 def is_json_schema(schema_format: str | None) -> bool:
-    """Return whether a format is a JSON Schema, whose references stand in `$ref`."""
+    """Return whether a format is a JSON Schema, whose references are in `$ref`."""
     return (schema_format or "").lower().startswith("jsonschema/")
 
 
@@ -177,7 +177,7 @@ def with_symbols(address: str) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """Give the names of the placeholders in a text."""
+    """Return the names of the placeholders in a text."""
     return [re.sub(r"\A[+#./;?&]|[:*].*", "", name) for name in _PLACEHOLDER.findall(text)]
 
 

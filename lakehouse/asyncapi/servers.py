@@ -197,7 +197,7 @@ def bindings_with(own: dict[str, Any], rows: Iterable[BindingMember], options: d
 
 
 def _wire_of(protocol: str, scheme: str) -> Wire:
-    """Give the protocol of AsyncAPI for one of the normal form at an address; one without a row is its own name."""
+    """Return the protocol of AsyncAPI for one of the normal form at an address; one without a row is its own name."""
     family = family_of(protocol) or ""
     name = protocol.partition("/")[0]
     fits = [wire for wire in WIRES.values() if wire.normal.upper() == family]

@@ -40,7 +40,7 @@ class Texts:
         self._lost: dict[str, Spot] = {}
 
     def of(self, spot: Spot) -> dict[str, Any]:
-        """Give `name`, `description`, `documentation` and `labels`."""
+        """Return `name`, `description`, `documentation` and `labels`."""
         value = spot.value
         results: dict[str, Any] = {}
         name = value.get("title") or value.get("name")
@@ -60,7 +60,7 @@ class Texts:
         return results | ({"labels": labels} if labels else {})
 
     def unsaid(self, spot: Spot) -> dict[str, Any]:
-        """Give the texts that `of` leaves out, or calls otherwise: a name next to a title, a summary."""
+        """Return the texts that `of` leaves out, or calls otherwise: a name next to a title, a summary."""
         value = spot.value
         result = {"name": value["name"]} if value.get("title") and isinstance(value.get("name"), str) else {}
         result |= {"summary": value["summary"]} if isinstance(value.get("summary"), str) else {}
@@ -70,13 +70,13 @@ class Texts:
         return result
 
     def rest(self, spot: Spot, without: tuple[str, ...]) -> dict[str, Any]:
-        """Give the other members of an object, each with all that it refers to."""
+        """Return the other members of an object, each with all that it refers to."""
         others = [name for name in spot.value if name not in without]
         results = {name: self._following.plain(self._following.child(spot, name)) for name in others}
         return {name: value for name, value in results.items() if value is not None} | self.unsaid(spot)
 
     def bindings(self, spot: Spot, protocol: str | None, level: str, but: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Give the bindings without the members that have an option, or are in `but`: `{"bindings": ...}`, or nothing."""
+        """Return the bindings without the members that have an option, or are in `but`: `{"bindings": ...}`, or nothing."""
         if self._following.member(spot, "bindings") is None:
             return {}
         rows = {(row.binding, row.member): row.how for row in bindings_of(protocol, level)}
@@ -90,7 +90,7 @@ class Texts:
         return {"bindings": results} if any(results.values()) else {}
 
     def _of_now(self, name: str, level: str, binding: Spot) -> dict[str, Any]:
-        """Give a binding; of 2.x without what those of 3.x do not have."""
+        """Return a binding; of 2.x without what those of 3.x do not have."""
         members: dict[str, Any] = self._following.plain(binding)
         if asyncapi_of(self._following.root.value) != "asyncapi-2":
             return members
