@@ -1,12 +1,11 @@
-"""Where each page stands: paths that are file names and URLs alike, made of ids and read back.
+"""Where each page is: paths that are file names and URLs alike, made of ids and read back.
 
     reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.html
 
 An id keeps letters, digits, `.`, `_` and `-`; each other byte is `~` and two hexadecimal digits, so that a path holds nothing
 that a file system, a URL or HTML takes for something else. What is too long for a file name is cut, and ends with a digest of the
-whole. Beside the
-HTML of a page is its Markdown (`.md`). A part of a page (its second hundred of members, its history) has the page's name, `~` and
-a lower-case word.
+whole. Next to the HTML of a page is its Markdown (`.md`). A part of a page (its second hundred of members, its history) has the
+page's name, `~` and a lower-case word.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class PageAddress(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Give the number of the page of a list, from 1."""
+        """Return the number of the page of a list, from 1."""
         return int(self.of) if self.part == "p" and self.of.isdigit() else 1
 
 
@@ -95,7 +94,7 @@ def read(name: str, known: Iterable[str] = ()) -> str | None:
 
 
 def path_of(registryid: RegistryId, xid: Xid, part: str = "", ending: str = "html") -> str:
-    """Give the path of the page of a registry (`/`), group, endpoint, message, schema or Version.
+    """Return the path of the page of a registry (`/`), group, endpoint, message, schema or Version.
 
     Args:
         registryid: of the registry.
@@ -111,37 +110,37 @@ def path_of(registryid: RegistryId, xid: Xid, part: str = "", ending: str = "htm
 
 
 def path_of_rule(rule_id: str, part: str = "") -> str:
-    """Give the path of the page of a rule and its findings."""
+    """Return the path of the page of a rule and its findings."""
     return f"findings/{written(rule_id)}" + (f"~{part}" if part else "") + ".html"
 
 
 def path_of_snapshot(snapshot_id: int, part: str = "") -> str:
-    """Give the path of the page of a snapshot."""
+    """Return the path of the page of a snapshot."""
     return f"snapshots/{snapshot_id}" + (f"~{part}" if part else "") + ".html"
 
 
 def path_of_document(registryid: RegistryId, uri: str) -> str:
-    """Give the path of the page of a document: the end of its URI, and a digest of the whole."""
+    """Return the path of the page of a document: the end of its URI, and a digest of the whole."""
     last = uri.rstrip("/").rpartition("/")[2]
     digest = hashlib.sha256(f"{registryid}\n{uri}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
     return f"documents/{written(last[:60])}-{digest}.html"
 
 
 def path_of_comparison(path: str, before: str, after: str) -> str:
-    """Give the path of a comparison of two states of a page's entity, or of two snapshots (path: `compare.html`)."""
+    """Return the path of a comparison of two states of a page's entity, or of two snapshots (path: `compare.html`)."""
     if path == COMPARE:
         return f"compare/{before}{TO}{after}.html"
     return f"{path.removesuffix('.html')}~compare{before}{TO}{after}.html"
 
 
 def path_beside(registryid: RegistryId, xid: Xid, other: Xid) -> str:
-    """Give the path of the page that shows two messages, or two schemas, of a registry side by side."""
+    """Return the path of the page that shows two messages, or two schemas, of a registry side by side."""
     _, collection, group, _, entityid = other.split("/")
     return path_of(registryid, xid, WITH + TO.join((collection, written(group), written(entityid))))
 
 
 def page_of_list(path: str, number: int) -> str:
-    """Give the path of a page of a list, from 1."""
+    """Return the path of a page of a list, from 1."""
     return path if number == 1 else f"{path.removesuffix('.html')}~p{number}.html"
 
 

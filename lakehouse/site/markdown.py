@@ -118,7 +118,7 @@ class _PageReader:
             self._line += more.lstrip() if self._line[-1:] in ("", " ", "[") else more
 
     def _end_code(self, text: str) -> None:
-        """Write code within the line, or as a block of its own; the fence is longer than any in it."""
+        """Write code within the line, or as a separate block; the fence is longer than any in it."""
         fence = "`" * (max(map(len, _BACKTICKS.findall(text)), default=0) + 1)
         if "\n" in text.strip() and self._cells is None:
             self._end_line()

@@ -49,7 +49,7 @@ class Overview:
 
     @cached_property
     def findings_by_xid(self) -> dict[Key, list[dict[str, Any]]]:
-        """Give the findings of each entity; those of a Version are of what it is a Version of."""
+        """Return the findings of each entity; those of a Version are of what it is a Version of."""
         result: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         for one in self.findings:
             if one["xid"]:
@@ -58,7 +58,7 @@ class Overview:
 
     @cached_property
     def findings_by_rule(self) -> dict[str, list[dict[str, Any]]]:
-        """Give the findings of each rule, the worst rules first."""
+        """Return the findings of each rule, the worst rules first."""
         result: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for one in self.findings:
             result[one["rule_id"]].append(one)
@@ -66,7 +66,7 @@ class Overview:
 
     @cached_property
     def refused(self) -> dict[Key, list[dict[str, Any]]]:
-        """Give findings by which members were refused that are not in the catalog, by the group that would hold them."""
+        """Return findings by which members were refused that are not in the catalog, by the group that would hold them."""
         result: dict[Key, list[dict[str, Any]]] = defaultdict(list)
         present = {key: set(xids) for key, xids in self.members.items()}
         for (registryid, xid), findings in self.findings_by_xid.items():
@@ -78,11 +78,11 @@ class Overview:
         return result
 
     def is_refused(self, registryid: RegistryId, xid: Xid) -> bool:
-        """Tell that what a document says of an entity was not loaded."""
+        """Return whether what a document says of an entity was not loaded."""
         return any(one["action"] == "quarantined" for one in self.findings_by_xid.get((registryid, xid), ()))
 
     def has(self, registryid: RegistryId, xid: Xid) -> bool:
-        """Tell that an entity has a page: a registry, group, endpoint, message or schema; of Versions it is not told here."""
+        """Return whether an entity has a page: a registry, group, endpoint, message or schema; Versions are not looked up."""
         if xid == "/":
             return registryid in self.registries
         if xid.count("/") == 2:
@@ -112,7 +112,7 @@ class Overview:
         return sum(registryid in (None, one) and xid.startswith(start) for one, xid in self.groups)
 
     def groups_of(self, registryid: RegistryId, collection: str) -> Iterator[Entity]:
-        """Give the groups of a collection, by XID."""
+        """Return the groups of a collection, by XID."""
         for (one, xid), entity in self.groups.items():
             if one == registryid and xid.startswith(f"/{collection}/"):
                 yield entity
@@ -122,7 +122,7 @@ class Overview:
         return self.snapshots[snapshot_id - 1]
 
     def family(self, registryid: RegistryId, xid: Xid) -> str:
-        """Give the family of a message's protocol; `none`: it names none."""
+        """Return the family of a message's protocol; `none`: it names none."""
         return self.protocols.get((registryid, xid)) or NO_PROTOCOL
 
     def owner(self, registryid: RegistryId, xid: Xid) -> str:

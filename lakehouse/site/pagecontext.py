@@ -36,7 +36,7 @@ class Page(NamedTuple):
     """A page.
 
     Attributes:
-        path: where it stands, relative to the root of the site.
+        path: where it is, relative to the root of the site.
         body: its bytes.
         media_type: of the body.
     """
@@ -65,16 +65,16 @@ class ListPage(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Give the number of the first row that is shown, from 1."""
+        """Return the number of the first row that is shown, from 1."""
         return (self.number - 1) * PER_PAGE + 1
 
     def at(self, number: int) -> str:
-        """Give the path of another page."""
+        """Return the path of another page."""
         return addresses.page_of_list(self.path, number)
 
     @property
     def near(self) -> list[int]:
-        """Give the numbers of the pages that are linked: the first, the last and those around; 0 stands for a gap."""
+        """Return the numbers of the pages that are linked: the first, the last and those around; 0 stands for a gap."""
         wanted = sorted({1, self.pages, *range(max(1, self.number - 2), min(self.pages, self.number + 2) + 1)})
         results: list[int] = []
         for one in wanted:
@@ -91,7 +91,7 @@ class PageStyle:
     Attributes:
         is_served: a server answers: search and comparisons take parameters.
         api: URL of the API of the catalog, for lines of `curl`; empty: there is none.
-        base_url: URL under which the site stands; empty: that is not known.
+        base_url: URL under which the site is served; empty: that is unknown.
         at: the past snapshot that the whole site shows; None: the newest.
         max_chain_depth: setting of that name.
         root: URL from which links lead; empty: they are relative.
@@ -154,11 +154,11 @@ class PageContext:
         return self.view.entity(registryid, xid)
 
     def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
-        """Give the effective definition of a message; None: it is not computed yet."""
+        """Return the effective definition of a message; None: it is not computed yet."""
         return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_KEPT)
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
-        """Give the facts of a snapshot."""
+        """Return the facts of a snapshot."""
         return self.remember(("commit", snapshot_id), lambda: self.view.commit_of(snapshot_id), 2000)
 
     def changes_of(self, snapshot_id: int) -> dict[str, int]:
@@ -174,7 +174,7 @@ class PageContext:
             most: of that kind are kept.
         """
         kept = self.kept.setdefault(key[0], OrderedDict())
-        result: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one looks at another may let go
+        result: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one reads another may drop
         if isinstance(result, _Nothing):
             result = kept[key] = make()
             if len(kept) > most:
@@ -193,11 +193,11 @@ class Links:
         self.beside = addresses.path_beside
 
     def document(self, registryid: RegistryId, uri: str) -> str | None:
-        """Give the path of a document; None: the catalog does not know it any more."""
+        """Return the path of a document; None: the catalog does not have it any more."""
         return addresses.path_of_document(registryid, uri) if (registryid, uri) in self.overview.documents else None
 
     def known(self, registryid: RegistryId, xid: Xid | None) -> str | None:
-        """Give the path of what an XID names; None: it is not in the catalog."""
+        """Return the path of what an XID names; None: it is not in the catalog."""
         if not xid or not xid.startswith("/"):
             return None
         holder = xid_of_resource(xid)
@@ -217,7 +217,7 @@ class Links:
 
     @staticmethod
     def name(xid: Xid | None) -> str:
-        """Give the id at the end of an XID; of a Version of a message with its holder's."""
+        """Return the id at the end of an XID; of a Version of a message with its parent's."""
         if not xid:
             return ""
         parts = xid.split("/")

@@ -19,7 +19,7 @@ from lakehouse.site.fields.jsonnodes import json_fields
 from lakehouse.site.fields.listing import Field, Listing, TooInvolved, text_of
 from lakehouse.text.jsontext import indented
 
-MOST_TEXT = 24_000  # characters that a page shows; the whole is in a file of its own
+MOST_TEXT = 24_000  # characters that a page shows; the whole is in a separate file
 _LONGEST = 400_000  # characters of a schema whose fields are listed
 _MOST_KEPT = 512
 _JSON: dict[str, Callable[[Any], Listing]] = {"avro": avro_fields, "jsonschema": json_fields, "jsonstructure": json_fields}
@@ -51,7 +51,7 @@ class Readable(NamedTuple):
 
 
 def whole_text(schema: Any) -> str:
-    """Give the text of a schema: JSON laid out, other languages as written."""
+    """Return the text of a schema: JSON laid out, other languages as written."""
     return schema if isinstance(schema, str) else indented(schema)
 
 

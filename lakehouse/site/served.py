@@ -54,7 +54,7 @@ class Site:
             at: a snapshot, as in `View.resolve`; None: the newest.
 
         Returns:
-            The page; one that tells that there is none where that is so.
+            The page; one that says so where there is none.
 
         Raises:
             SnapshotNotFound: there is no such snapshot.

@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Written:
-    """What came of a run: pages in all, written anew, deleted, left as they were; the snapshot that they show."""
+    """What came of a run: pages in all, written again, deleted, left as they were; the snapshot that they show."""
 
     pages: int
     written: int
@@ -46,7 +46,7 @@ class Written:
     snapshot_id: int
 
     def as_json(self) -> dict[str, int]:
-        """Give the contract of `lakehouse site --json`."""
+        """Return the contract of `lakehouse site --json`."""
         return dict(vars(self))
 
 
@@ -65,9 +65,9 @@ def write_site(
         model: the read model, up to date.
         out: folder; made when it is not there.
         at: snapshot that is shown, as in `View.resolve`; None: the newest.
-        base_url: URL under which the site will stand; links are relative all the same.
-        progress: is told how many entities are done, and of how many.
-        processes: how many make pages; a program that wants several protects its main module, as `multiprocessing` tells.
+        base_url: URL under which the site will be served; links are relative all the same.
+        progress: is called with how many entities are done, and of how many.
+        processes: how many make pages; a program that wants several protects its main module, as `multiprocessing` explains.
 
     Raises:
         SettingsError: the folder holds other files, or cannot be written.

@@ -47,12 +47,12 @@ class Attributes(dict[str, Any]):
     """Attributes of an entity, of which any may be absent: a template finds None then, while it is held to all other names."""
 
     def __missing__(self, name: str) -> None:
-        """Give None."""
+        """Return None."""
 
 
 @cache
 def environment() -> Environment:
-    """Give the environment of the templates."""
+    """Return the environment of the templates."""
     made = Environment(
         loader=PackageLoader("lakehouse.site", "templates"),
         autoescape=True,
@@ -72,12 +72,12 @@ def environment() -> Environment:
 
 @cache
 def asset(name: str) -> bytes:
-    """Give a style sheet, script or picture of the site."""
+    """Return a style sheet, script or picture of the site."""
     return (files("lakehouse.site") / "assets" / name).read_bytes()
 
 
 def render(template: str, /, **details: Any) -> bytes:
-    """Render a page; where it would become larger than `LARGEST`, with shorter texts and lists, which it tells."""
+    """Render a page; where it would become larger than `LARGEST`, with shorter texts and lists, and says so."""
     page = environment().get_template(template)
     body = b""
     for scale in _SCALES:
@@ -128,7 +128,7 @@ def cut(text: str, most: int = _MOST) -> str:
 
 
 def some(many: Iterable[T], most: int) -> list[T]:
-    """Give the first of many."""
+    """Return the first of many."""
     return list(islice(many, max(1, int(most * _scale.get()))))
 
 
@@ -180,7 +180,7 @@ def unquoted(text: str) -> str:
 
 
 def parts_apart(before: str | None, after: str | None, most: int) -> tuple[str, str]:
-    """Give what differs of two texts, of JSON text or as it is written.
+    """Return what differs of two texts, of JSON text or as it is written.
 
     Args:
         before: one of them; None: there is none.
@@ -195,7 +195,7 @@ def parts_apart(before: str | None, after: str | None, most: int) -> tuple[str, 
 
 
 def _laid_out(text: str) -> list[str]:
-    """Give the lines of a text; JSON is laid out."""
+    """Return the lines of a text; JSON is laid out."""
     if text.startswith(("{", "[")):
         with suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):  # no JSON, or nested too deep
             text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
@@ -214,7 +214,7 @@ def _trimmed(one: list[str], other: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _lines(one: list[str], other: list[str]) -> tuple[str, str]:
-    """Give the lines by which two texts differ; a gap where lines between them are the same."""
+    """Return the lines by which two texts differ; a gap where lines between them are the same."""
     if max(len(one), len(other)) > _MOST_LINES:
         return "\n".join(one), "\n".join(other)
     result: tuple[list[str], list[str]] = ([], [])
@@ -225,7 +225,7 @@ def _lines(one: list[str], other: list[str]) -> tuple[str, str]:
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
-    """Give lines without a gap at an end or next to another."""
+    """Return lines without a gap at an end or next to another."""
     last = _GAP
     for at, line in enumerate(lines):
         if line == _GAP and (last == _GAP or not any(one != _GAP for one in lines[at:])):

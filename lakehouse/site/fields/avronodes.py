@@ -49,7 +49,7 @@ class _AvroReader:
         return text_of(held) or "(value)"
 
     def node(self, name: str, schema: Any, space: str, doc: str = "", limits: str = "") -> FieldNode:
-        """Give a field by its type; space: the namespace around it."""
+        """Return a field by its type; space: the namespace around it."""
         alternatives = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
         inner, _ = self._inner(schema, space)
         details = schema if isinstance(schema, dict) else {}
@@ -61,7 +61,7 @@ class _AvroReader:
         return FieldNode(name, self._type(schema), is_required, doc, held, "", lambda: self.below(schema, space), keys)
 
     def below(self, schema: Any, space: str) -> list[FieldNode]:
-        """Give what a value of a type holds."""
+        """Return what a value of a type holds."""
         self._steps.spend()
         inner, space = self._inner(schema, space)
         if isinstance(inner, list):
@@ -128,7 +128,7 @@ class _AvroReader:
 
 
 def _full_name(schema: dict[str, Any], space: str) -> tuple[str, str]:
-    """Give the full name of a named type, and the namespace that holds within it."""
+    """Return the full name of a named type, and the namespace that holds within it."""
     name = text_of(schema.get("name"))
     if "." in name:
         return name, name.rpartition(".")[0]

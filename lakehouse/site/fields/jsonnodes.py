@@ -53,7 +53,7 @@ class _JsonReader:
         self._made: list[Any] = []  # kept, so that no other part takes its place in memory
 
     def parts(self, schema: Any) -> list[dict[str, Any]]:
-        """Give all that must hold for a value: the schema, what it refers to, extends and combines; and a sole alternative."""
+        """Return all that must hold for a value: the schema, what it refers to, extends and combines; and a sole alternative."""
         results: list[dict[str, Any]] = []
         seen: set[int] = set()
         left = [schema]
@@ -72,7 +72,7 @@ class _JsonReader:
         return results
 
     def members(self, parts: list[dict[str, Any]], through: frozenset[int] = frozenset()) -> list[FieldNode]:
-        """Give what a value holds; through: containers that were gone through on the way."""
+        """Return what a value holds; through: containers that were gone through on the way."""
         key = tuple(map(id, parts))
         if key not in self._members:
             self._members[key] = []  # what is met again while it is made
@@ -80,7 +80,7 @@ class _JsonReader:
         return self._members[key]
 
     def node(self, name: str, schema: Any, required: bool | None) -> FieldNode:
-        """Give a field."""
+        """Return a field."""
         parts = self.parts(schema)
         self._made.append(parts)
         description = next((text_of(part["description"]) for part in parts if isinstance(part.get("description"), str)), "")
@@ -169,7 +169,7 @@ class _JsonReader:
         return self._targets[reference]
 
     def _named(self, parts: list[dict[str, Any]]) -> Iterator[FieldNode]:
-        """Give properties: one that several parts declare must be as all of them say."""
+        """Return properties: one that several parts declare must be as all of them say."""
         must = {name for part in parts for name in _required(part.get("required"))}
         names: dict[str, list[Any]] = {}
         for part in parts:
@@ -183,7 +183,7 @@ class _JsonReader:
             yield self.node(name, schema, name in must)
 
     def _others(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:
-        """Give what a value holds besides its properties."""
+        """Return what a value holds besides its properties."""
         for pattern, held in _dict(part.get("patternProperties")).items():
             yield self.node(f"(names like {pattern})", held, None)
         for word in _OTHERS:
@@ -243,7 +243,7 @@ def _none(uri: str) -> Any:
 
 
 def _definitions(held: Any, before: str = "", level: int = 0) -> Iterator[tuple[str, Any]]:
-    """Give the types that a document defines; of JSON Structure they may be in namespaces."""
+    """Return the types that a document defines; of JSON Structure they may be in namespaces."""
     for name, one in _dict(held).items():
         if not isinstance(one, dict):
             continue
@@ -254,7 +254,7 @@ def _definitions(held: Any, before: str = "", level: int = 0) -> Iterator[tuple[
 
 
 def _required(written: Any) -> Sequence[str]:
-    """Give the names that must be there; of sets of names in JSON Structure those that are in each."""
+    """Return the names that must be there; of sets of names in JSON Structure those that are in each."""
     names = _list(written)
     if names and all(isinstance(one, list) for one in names):
         return [one for one in names[0] if isinstance(one, str) and all(one in other for other in names)]

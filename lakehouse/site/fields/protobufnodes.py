@@ -40,7 +40,7 @@ class _ProtobufReader:
         }
 
     def roots(self) -> Iterator[FieldNode]:
-        """Give the declarations of the file."""
+        """Return the declarations of the file."""
         file = self._file
         for at, one in enumerate(file.message_type):
             yield self._message(one, (_PATHS["message"], at))
@@ -65,7 +65,7 @@ class _ProtobufReader:
         return FieldNode(one.name, "message", None, self._comment(path), _deprecated(one), below=below)
 
     def _fields(self, one: Any, path: Path, entries: dict[str, Any]) -> Iterator[FieldNode]:
-        """Give the fields in their order; those of a `oneof` below it, where the first of them is."""
+        """Return the fields in their order; those of a `oneof` below it, where the first of them is."""
         members: dict[int, list[FieldNode]] = {}
         order: list[FieldNode | int] = []
         for at, field in enumerate(one.field):

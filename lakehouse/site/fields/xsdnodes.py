@@ -46,7 +46,7 @@ def xsd_fields(text: str, format_: str) -> Listing:
 
 @lru_cache
 def _warm(format_: str) -> None:
-    """Make the library read the schema of schemas, which each process of its own would read again."""
+    """Make the library read the schema of schemas, which each process would read again."""
     XsdValidator(f'<xs:schema xmlns:xs="{_XSD[1:-1]}"/>', Resolved(Xid(""), format_, JsonText("")), _none)
 
 
@@ -109,7 +109,7 @@ class _XsdReader:
         return FieldNode(f"@{one.local_name}", _type(one.type), one.use == "required", _documentation(one), limits)
 
     def _group(self, group: Any, *, is_optional: bool) -> list[FieldNode]:
-        """Give the elements of a group; those of a choice below a row of their own."""
+        """Return the elements of a group; those of a choice below a row for it."""
         self._steps.spend()
         held = group.ref or group
         is_optional = is_optional or group.min_occurs == 0
@@ -147,7 +147,7 @@ def _row(name: str, limits: str, members: list[FieldNode]) -> FieldNode:
 
 
 def _times(particle: Any) -> str:
-    """Tell how often a particle may be there, where that is more than once."""
+    """Return how often a particle may occur, where that is more than once."""
     most = particle.max_occurs
     if most is not None and most <= 1:
         return ""

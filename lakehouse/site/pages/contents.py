@@ -177,7 +177,7 @@ def _key_of(book: PageContext, address: PageAddress) -> tuple[RegistryId, Xid] |
 
 
 def _siblings(book: PageContext, registryid: RegistryId, at: str) -> Iterator[Xid]:
-    """Give the XIDs of what stands below a collection, a group, or a message or schema; looked at when a name was cut."""
+    """Return the XIDs of what is below a collection, a group, or a message or schema; looked at when a name was cut."""
     depth = at.count("/")
     if depth == 1:
         yield from (one for registry, one in book.overview.groups if registry == registryid)
@@ -218,7 +218,7 @@ def _page_of(book: PageContext, entity: Entity, address: PageAddress, query: Map
 
 
 def all_paths(book: PageContext) -> Iterator[str]:
-    """Give the paths of all pages of a static site but those of members of groups."""
+    """Return the paths of all pages of a static site but those of members of groups."""
     overview = book.overview
     yield from (f"assets/{name}" for name in ASSETS)
     yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
@@ -250,7 +250,7 @@ def all_paths(book: PageContext) -> Iterator[str]:
 
 
 def paths_of_member(book: PageContext, registryid: RegistryId, xid: Xid) -> Iterator[str]:
-    """Give the paths of the pages of a message or schema of a static site."""
+    """Return the paths of the pages of a message or schema of a static site."""
     path = path_of(registryid, xid)
     yield path
     yield path_of(registryid, xid, ending="json")

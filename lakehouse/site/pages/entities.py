@@ -192,7 +192,7 @@ def _users(book: PageContext, registryid: RegistryId, xid: Xid) -> list[str]:
 
 
 def json_page(book: PageContext, registryid: RegistryId, xid: Xid) -> Page | None:
-    """Give an entity as the JSON of a document."""
+    """Return an entity as the JSON of a document."""
     result = rendered(book.view, registryid, xid)
     if result is None:
         return None
@@ -201,7 +201,7 @@ def json_page(book: PageContext, registryid: RegistryId, xid: Xid) -> Page | Non
 
 
 def raw_page(book: PageContext, version: Entity) -> Page | None:
-    """Give the text of a schema, whole."""
+    """Return the text of a schema, whole."""
     schema = version.attributes.get("schema")
     if schema is None:
         return None

@@ -45,7 +45,7 @@ def home_page(book: PageContext, template: str = "home.html", path: str = HOME) 
 
 
 def _bars(counted: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Lay out a bar for each protocol; what is rare is told together."""
+    """Lay out a bar for each protocol; what is rare is counted together."""
     shown, rest = counted[:_MOST_PROTOCOLS], counted[_MOST_PROTOCOLS:]
     if rest:
         shown = [*shown, ("others", sum(count for _, count in rest))]

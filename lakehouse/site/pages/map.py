@@ -1,7 +1,7 @@
 """The map: endpoints, the groups that they carry, and the messages in them, drawn as an SVG.
 
 A picture has two columns: endpoints on the left, groups as boxes on the right, their messages inside, and a line from each
-endpoint to each group that it carries. What hangs together stands together, and no line crosses a box. The layout is a function
+endpoint to each group that it carries. What is connected is drawn together, and no line crosses a box. The layout is a function
 of the catalog alone. A map of more than `_MOST_NODES` goes over several pages; of a group that is too large for a page the first
 messages are shown.
 """
@@ -170,7 +170,7 @@ def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], mos
     """Lay a picture out."""
     neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
     limit = _limit(book, [*endpoints, *groups], most)
-    # Groups that the same endpoints carry stand together, in the order of their first endpoint.
+    # Groups that the same endpoints carry are placed together, in the order of their first endpoint.
     order = {(one.registryid, one.xid): at for at, one in enumerate(endpoints)}
     groups = sorted(
         groups,
@@ -232,7 +232,7 @@ def _group_box(book: PageContext, group: Entity, x: int, y: int, width: int, lim
 def _endpoint_boxes(
     book: PageContext, endpoints: list[Entity], neighbours: dict[Key, set[Key]], placed: dict[Key, Box], limit: int
 ) -> tuple[list[Box], int]:
-    """Place endpoints beside the middle of what they carry, from top to bottom."""
+    """Place endpoints next to the middle of what they carry, from top to bottom."""
 
     def middle(one: Entity) -> float:
         near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]
@@ -271,7 +271,7 @@ def _line(start: Box, end: Box) -> Line:
 
 
 def _common(groupid: str, ids: list[str]) -> str:
-    """Give what the ids of a group begin with, as the group's own id does: it need not be said again."""
+    """Return what the ids of a group begin with, as the group's own id does: it need not be said again."""
     for sep in (".", "-", "_", "/"):
         start = groupid + sep
         if ids and all(one.startswith(start) and len(one) > len(start) for one in ids):

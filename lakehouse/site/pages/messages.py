@@ -84,7 +84,7 @@ def message_page(book: PageContext, entity: Entity) -> Page:
 
 
 def _default_version(book: PageContext, entity: Entity, versions: list[Entity]) -> Entity | None:
-    """Give the Version that counts: the default one, of what `xref` names where it names something."""
+    """Return the Version that counts: the default one, of what `xref` names where it names something."""
     xref = entity.attributes.get("xref")
     if isinstance(xref, str):
         other = book.entity(entity.registryid, Xid(xref))
@@ -110,7 +110,7 @@ def _effective(book: PageContext, definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def _declared(default: Entity | None) -> dict[str, Any]:
-    """Tell what a message declares, where its effective definition is not there."""
+    """Return what a message declares, where it has no effective definition."""
     rows = leaves_of_body(default.body) if default is not None else []
     details: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
     leaves = [{"pointer": pointer, "value": value} | details for pointer, value in rows]
@@ -270,7 +270,7 @@ def _selected(book: PageContext, definition: dict[str, Any]) -> Selected:
 
 
 def _curl(book: PageContext, registryid: RegistryId, xid: Xid, path: str) -> str:
-    """Give the line that fetches the message as JSON; empty: nobody knows from where."""
+    """Return the line that fetches the message as JSON; empty: nobody knows from where."""
     if book.style.api:
         place = f"/reg-{quote(registryid, safe='')}{quote(xid, safe='/:@~$!&()*+,;=-._')}"
         at = f"/at/{book.style.at}" if book.style.at is not None else ""
@@ -310,7 +310,7 @@ class AttributeRow(NamedTuple):
     Attributes:
         name: as shown.
         pointer: JSON Pointer of the declaration, or of the attribute.
-        parts: value, type, required, description, specurl: what is told of it.
+        parts: value, type, required, description, specurl: what is declared of it.
         origin: of what the definition itself says of it; `inferred` when it says nothing.
         declared_by: XID of the Version that says so; None: none does.
         depth: how many bases away that is.
@@ -324,17 +324,17 @@ class AttributeRow(NamedTuple):
     depth: int
 
     def part(self, name: str) -> DeclaredValue:
-        """Give a part; an empty one where nothing is told."""
+        """Return a part; an empty one where nothing is declared."""
         return self.parts.get(name, DeclaredValue())
 
     @property
     def is_required(self) -> bool:
-        """Tell that a message without it does not conform."""
+        """Return whether a message without it does not conform."""
         return self.part("required").text == "true"
 
     @property
     def is_declared(self) -> bool:
-        """Tell that the definition itself says any of it."""
+        """Return whether the definition itself declares any of it."""
         return any(part.origin == "declared" for part in self.parts.values())
 
 
@@ -347,7 +347,7 @@ class Section(NamedTuple):
 
     @property
     def has_types(self) -> bool:
-        """Tell that any of them is a declaration with a type, or told to be required or not."""
+        """Return whether any of them is declared with a type, or as required or not."""
         return any("type" in row.parts or "required" in row.parts for row in self.rows)
 
 

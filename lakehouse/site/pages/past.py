@@ -37,7 +37,7 @@ class Told(NamedTuple):
         lines: what changed, in words.
         more: how many lines are left out.
         document_uris: the documents that hold it afterwards.
-        breaking: what it breaks, in words; empty: nothing, as far as the rules of compatibility tell.
+        breaking: what it breaks, in words; empty: nothing, as far as the rules of compatibility find.
     """
 
     snapshot_id: int
@@ -66,22 +66,22 @@ class Deletion(NamedTuple):
 
 
 class State(NamedTuple):
-    """A state that can be compared: a snapshot, or a Version; token: as it stands in a path."""
+    """A state that can be compared: a snapshot, or a Version; token: as it is written in a path."""
 
     token: str
     title: str
 
 
 def history_of(book: PageContext, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[Told]:
-    """Tell the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
+    """List the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
     # Asked for by the page, and by the list of its comparisons.
     results = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
     first = results[0].snapshot_id if results else 0
-    for base in bases:  # many messages share one: what is told of it is told once
+    for base in bases:  # many messages share one: its changes are listed once
         if base != xid:
             every = book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
             results = results + [one for one in every if one.snapshot_id > first]
-    # A Version that came with its message is told with it.
+    # A Version that came with its message is listed with it.
     came = {one.snapshot_id for one in results if one.op == "insert" and one.kind in ("message", "schema") and one.base is None}
     details = [one for one in results if not (one.op == "insert" and one.kind.endswith("version") and one.snapshot_id in came)]
     return sorted(details, key=lambda change: -change.snapshot_id)
@@ -133,7 +133,7 @@ def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:
 
 
 def pairs_of(states: list[State]) -> list[tuple[State, State]]:
-    """List the pairs of states that stand ready: earlier and later, of the newest snapshots and the last Versions."""
+    """List the pairs of states that have a comparison: earlier and later, of the newest snapshots and the last Versions."""
     results: list[tuple[State, State]] = []
     for is_version in (False, True):
         some = [one for one in states if one.token.startswith("v") == is_version]
@@ -218,7 +218,7 @@ class _Sides(NamedTuple):
 
 
 def _sides(book: PageContext, entity: Entity, before: str, after: str) -> _Sides:
-    """Give both states: in effect where both are of snapshots that have the message, else as declared."""
+    """Return both states: in effect where both are of snapshots that have the message, else as declared."""
     tokens = (before, after)
     if entity.kind == "message" and all(one.isdigit() for one in tokens):
         results = [_effective_at(book, entity, int(one)) for one in tokens]
@@ -237,7 +237,7 @@ def _effective_at(book: PageContext, entity: Entity, snapshot_id: int) -> Leaves
 
 
 def _declared_at(book: PageContext, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
-    """Give a state as it is declared, and the XID of the Version that declares it."""
+    """Return a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
         wanted = read(token[1:], (last_id(one.xid) for one in book.view.versions(registryid, xid)))

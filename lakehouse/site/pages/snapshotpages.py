@@ -26,7 +26,7 @@ _MOST_BROKEN = 100
 
 
 class SnapshotRow(NamedTuple):
-    """What a snapshot changed, as it is told: differences at most `_MOST_TOLD` of them, the gravest first."""
+    """What a snapshot changed, as a page shows it: differences at most `_MOST_TOLD` of them, the gravest first."""
 
     change: ChangedRow
     differences: list[Difference]
@@ -68,7 +68,7 @@ def _row(change: ChangedRow) -> SnapshotRow:
 
 
 def _path(book: PageContext, snapshot_id: int) -> str | None:
-    """Give the path of the comparison with the snapshot before, where it stands ready."""
+    """Return the path of the comparison with the snapshot before, where there is one."""
     pair = (snapshot_id - 1, snapshot_id)
     if snapshot_id < 2 or not (book.style.is_served or pair in ready_pairs(book)):
         return None
