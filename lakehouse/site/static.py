@@ -1,8 +1,8 @@
 """The site as files: every page of a snapshot written below a folder, and on the next run only those that changed.
 
 `site.json` in the folder lists the pages with their digests, and what they were made of: nothing is made where that is the same,
-and of messages and schemas only those pages that may differ (`refresh.py`). Files that it does not list are somebody else's: they
-stay, and a folder that holds any and no `site.json` is refused.
+and of messages and schemas only those pages that may differ (`site/refresh.py`). Files that it does not list are somebody else's:
+they stay, and a folder that holds any and no `site.json` is refused.
 """
 
 from __future__ import annotations
