@@ -1,18 +1,30 @@
-"""The command in this process: what it prints and its exit code, as `main` gives them."""
+"""The command in this process: its commands, what it prints and its exit code, as `main` gives them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
-from lakehouse.cli.main import main
+from lakehouse.cli.main import cli, main
 
 Caller = Callable[..., "Called"]
+
+
+def all_commands(command: click.Command = cli, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield a command and those below it, sorted, each with its path."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from all_commands(below, *path, name)
 
 
 class Called(NamedTuple):

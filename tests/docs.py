@@ -17,6 +17,7 @@ from textwrap import fill
 from typing import Any
 
 import click
+from called import all_commands
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
@@ -505,17 +506,10 @@ written nothing. The global options (`--warehouse`, `--json`, `--quiet` …) may
 def commands_page() -> str:
     """Write docs/cli.md from the commands."""
     parts = [*_ABOUT_COMMANDS.splitlines(), *_help_of(cli, "lakehouse")]
-    for path, command in _commands(cli, "lakehouse"):
-        parts += ["", f"## {path}", "", *_help_of(command, path)]
+    for path, command in list(all_commands())[1:]:
+        name = " ".join(("lakehouse", *path))
+        parts += ["", f"## {name}", "", *_help_of(command, name)]
     return "\n".join([*parts, "", "Next: [settings](settings.md), the [Python API](python.md)."]) + "\n"
-
-
-def _commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    for name in sorted(group.commands):
-        command = group.commands[name]
-        yield f"{path} {name}", command
-        if isinstance(command, click.Group):
-            yield from _commands(command, f"{path} {name}")
 
 
 def _help_of(command: click.Command, path: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import click
 import pytest
+from called import all_commands
 
 from lakehouse.cli.main import cli
 
@@ -57,11 +58,10 @@ def test_the_words_find_what_they_mean_and_nothing_else():
 
 def commands() -> Iterator[Line]:
     """Return the help of every command."""
-    for name, command in sorted(cli.commands.items()):
-        kept = command.commands if isinstance(command, click.Group) else {}
-        for path, one in [(name, command), *((f"{name} {below}", one) for below, one in sorted(kept.items()))]:
-            text = one.get_help(click.Context(one, info_name=f"lakehouse {path}", **cli.context_settings))
-            yield from (Line(f"lakehouse {path} --help", number, line) for number, line in enumerate(text.splitlines(), 1))
+    for path, command in list(all_commands())[1:]:
+        name = " ".join(("lakehouse", *path))
+        text = command.get_help(click.Context(command, info_name=name, **cli.context_settings))
+        yield from (Line(f"{name} --help", number, line) for number, line in enumerate(text.splitlines(), 1))
 
 
 def rows_of(path: str, columns: tuple[str, ...]) -> Iterator[Line]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -54,6 +55,28 @@ class HelpedGroup(Helped, click.Group):
         Helped.format_options(self, ctx, formatter)
 
 
+class LazyGroup(HelpedGroup):
+    """A group that imports the module of a command when it is called, or when the help lists it.
+
+    Attributes:
+        places: name of a command → `module:attribute`.
+    """
+
+    places: dict[str, str]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, sorted."""
+        return sorted(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; None: there is none of this name."""
+        if cmd_name not in self.places:
+            return None
+        module, _, attribute = self.places[cmd_name].partition(":")
+        result: click.Command = getattr(import_module(module), attribute)
+        return result
+
+
 def command(
     *examples: str, name: str | None = None, sections: dict[str, tuple[str, ...]] | None = None
 ) -> Callable[[Callable[..., Any]], Helped]:
@@ -76,6 +99,22 @@ def group(*examples: str) -> Callable[[Callable[..., Any]], HelpedGroup]:
 
     def made(function: Callable[..., Any]) -> HelpedGroup:
         return _with_help(click.group(cls=HelpedGroup)(function), examples, None)
+
+    return made
+
+
+def lazy_group(places: dict[str, str], *examples: str) -> Callable[[Callable[..., Any]], LazyGroup]:
+    """Make a function a group of commands that are imported when they are called.
+
+    Args:
+        places: name of a command → `module:attribute`.
+        examples: as for `command`.
+    """
+
+    def made(function: Callable[..., Any]) -> LazyGroup:
+        result = _with_help(click.group(cls=LazyGroup)(function), examples, None)
+        result.places = places
+        return result
 
     return made
 

@@ -1,6 +1,6 @@
 """The command `lakehouse`: arguments → settings → session → one call of the library → output and exit code.
 
-Spark is imported by the commands that need it, so that `--help` and wrong usage answer at once.
+A command's module is imported when it is called, and Spark by the commands that need it, so that each starts at once.
 Exit codes: 0 done; 3 something was refused or does not hold; 4 `diff --breaking` or `compat` found something; 2 wrong usage or
 settings; 1 failure. A command returns its code: `ingest` asks `Summary.refused`, `validate` `Validation.has_findings`; an error
 has one.
@@ -13,35 +13,32 @@ import sys
 
 import click
 
-from lakehouse.cli.agents import codegen, mcp
-from lakehouse.cli.brokenrules import violations
-from lakehouse.cli.compat import compat
 from lakehouse.cli.console import Context, with_globals
-from lakehouse.cli.helping import completion, group
-from lakehouse.cli.history import blame, changes, diff, label, log, snapshots
-from lakehouse.cli.ingest import demo, explain, ingest, rules, validate
-from lakehouse.cli.match import match
-from lakehouse.cli.operators import backup, ddl, doctor, maintain, migrate, rebuild, restore
+from lakehouse.cli.helping import lazy_group
 from lakehouse.cli.printing import log_stderr
-from lakehouse.cli.propose import propose
-from lakehouse.cli.query import export, search, serve_sql, show, sql, sql_user
-from lakehouse.cli.render import render
-from lakehouse.cli.replicate import replicate
-from lakehouse.cli.serve import serve, site
 from lakehouse.errors import LakehouseError, NotInstalled, reason_of
 from lakehouse.extras import not_installed
 from lakehouse.version import VERSION
 
-_COMMANDS = (
-    ingest, validate, violations, rules, explain, demo,
-    match, render, propose, replicate,
-    sql, show, search, export, serve, mcp, codegen, site, serve_sql, sql_user, completion,
-    snapshots, label, log, blame, diff, compat, changes,
-    doctor, ddl, rebuild, migrate, maintain, backup, restore,
-)  # fmt: skip
+_COMMANDS = {
+    "agents": ("codegen", "mcp"),
+    "brokenrules": ("violations",),
+    "compat": ("compat",),
+    "helping": ("completion",),
+    "history": ("blame", "changes", "diff", "label", "log", "snapshots"),
+    "ingest": ("demo", "explain", "ingest", "rules", "validate"),
+    "match": ("match",),
+    "operators": ("backup", "ddl", "doctor", "maintain", "migrate", "rebuild", "restore"),
+    "propose": ("propose",),
+    "query": ("export", "search", "serve_sql", "show", "sql", "sql_user"),
+    "render": ("render",),
+    "replicate": ("replicate",),
+    "serve": ("serve", "site"),
+}  # module below `lakehouse.cli` → its commands
 
 
-@group(
+@lazy_group(
+    {name.replace("_", "-"): f"lakehouse.cli.{module}:{name}" for module, names in _COMMANDS.items() for name in names},
     "lakehouse demo",
     "lakehouse ingest docs/",
     'lakehouse sql "SELECT xid, protocol FROM flat_messages"',
@@ -53,10 +50,6 @@ def cli() -> None:
 
     `lakehouse COMMAND --help` explains a command. `lakehouse completion SHELL` prints the script for shell completion.
     """
-
-
-for _command in _COMMANDS:
-    cli.add_command(_command)
 
 
 def main(*command: str) -> None:

@@ -17,7 +17,6 @@ from json.encoder import encode_basestring  # escapes what RFC 8785 escapes and 
 from typing import Any, cast
 
 import jiter
-import numpy as np
 import orjson
 
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
@@ -321,11 +320,13 @@ def _comparable(value: Any) -> bytes:
 
 def _depth(text: bytes) -> int:
     """Count the levels of nesting of a valid JSON text: brackets outside strings, vectorised."""
+    import numpy as np  # noqa: PLC0415  a tenth of the time in which a command starts, and few of them read documents
+
     if b"\\" in text:
         text = text.replace(rb"\\", b"__").replace(rb"\"", b"__")
     # Strings without brackets are two quotes side by side then; without these all others open and close what they did.
     marks = np.frombuffer(text.translate(None, _NO_MARKS).replace(b'""', b""), dtype=np.uint8)
-    kinds = _KIND_OF_BYTE[marks]
+    kinds = np.frombuffer(_KIND_OF_BYTE, dtype=np.int8)[marks]
     quotes = kinds == _QUOTE
     outside = np.cumsum(quotes) % 2 == 0
     steps = kinds[outside & ~quotes]
@@ -334,10 +335,8 @@ def _depth(text: bytes) -> int:
 
 _NO_MARKS = bytes(set(range(256)) - set(b'{}[]"'))
 _QUOTE = 2
-_KIND_OF_BYTE = np.zeros(256, dtype=np.int8)
-_KIND_OF_BYTE[list(b"{[")] = 1
-_KIND_OF_BYTE[list(b"}]")] = -1
-_KIND_OF_BYTE[ord('"')] = _QUOTE
+_MARKS = dict.fromkeys(b"{[", 1) | dict.fromkeys(b"}]", 255) | {ord('"'): _QUOTE}
+_KIND_OF_BYTE = bytes(_MARKS.get(byte, 0) for byte in range(256))  # signed: 255 is -1
 
 
 def _read_with_duplicates(text: bytes, max_depth: int) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 
 import click
 import pytest
+from called import all_commands
 from click.testing import CliRunner
 
 from lakehouse.cli.helping import GLOBALS, Helped
@@ -20,14 +20,7 @@ FORBIDDEN = re.compile(
 )
 
 
-def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from commands(below, *path, name)
-
-
-ALL = dict(commands(cli))
+ALL = dict(all_commands())
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "lakehouse")
