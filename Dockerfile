@@ -2,7 +2,7 @@
 #   docker run --rm -v /data:/data xregistry-lakehouse ingest /data/documents
 #   docker run --rm -it -v /data:/data xregistry-lakehouse sql-user /data/users alice
 #   docker run -p 127.0.0.1:8080:8080 -v /data:/data:ro xregistry-lakehouse    # serves it to these users; a proxy in front speaks TLS
-# On Kubernetes: kubernetes/. The base by its digest: docker build --build-arg BASE=python:...@sha256:... (docs/operations.md)
+# On Kubernetes: conf/kubernetes/. The base by its digest: docker build --build-arg BASE=python:...@sha256:... (docs/operations.md)
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
 
@@ -33,7 +33,7 @@ ENV LAKEHOUSE_DELTA_JARS=/opt/xregistry/jars
 
 COPY jobs /opt/xregistry/jobs
 COPY conf /opt/xregistry/conf
-COPY --chmod=755 kubernetes/entrypoint.sh /opt/xregistry/entrypoint.sh
+COPY --chmod=755 conf/kubernetes/entrypoint.sh /opt/xregistry/entrypoint.sh
 
 # The warehouse belongs into a volume; uid 10001 must be able to write there.
 USER 10001

@@ -15,7 +15,7 @@ from kubeflow_spark_api.models import SparkV1beta2ScheduledSparkApplication
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin"))
-FOLDER = ROOT / "kubernetes"
+FOLDER = ROOT / "conf" / "kubernetes"
 ENTRYPOINT = FOLDER / "entrypoint.sh"
 DOCUMENTS = [(path.name, one) for path in sorted(FOLDER.glob("*.yaml")) for one in yaml.safe_load_all(path.read_text())]
 EXECUTOR = {
