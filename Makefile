@@ -3,7 +3,7 @@
 # make ci-all what CI runs, each suite whole, and the benchmark: before a release, in some hours
 # make lint   ruff, mypy of the package and of tests, sqlfluff of ddl/, pymarkdown of docs/: as .pre-commit-config.yaml runs them
 # make attack what somebody who means harm tries (docs/security.md), with ROUNDS=5 times as many requests as `make test` sends
-# make airflow-test  the DAGs, run by Airflow in an environment of its own (.venv-airflow)
+# make airflow-test  the DAGs, run by Airflow in another environment (.venv-airflow); airflow-test-all kills drivers and Airflow, too
 # make bi-test       the SQL server's clients and Apache Superset, in an environment of their own (.venv-bi)
 # make http-test     `lakehouse serve` with xrcg and Schemathesis, in an environment of their own (.venv-clients); http-test-all with
 #            the published documents beside this checkout, and in more languages
@@ -30,7 +30,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -41,7 +41,7 @@ test: java $(VENV)/installed
 test-all: java $(VENV)/installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-ci-all: lint docs-site test-all airflow-test http-test-all cluster-test connect-test kubernetes-test
+ci-all: lint docs-site test-all airflow-test-all http-test-all cluster-test connect-test kubernetes-test
 	if .ci/check-chromium; then $(MAKE) ui-test; fi
 	$(MAKE) bench N=1000 REPEAT=1
 	$(MAKE) soak
@@ -51,6 +51,9 @@ attack: java $(VENV)/installed
 
 airflow-test: java $(VENV)/installed .venv-airflow/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-airflow/bin/python -m pytest -c tests/airflow/pytest.ini tests/airflow
+
+airflow-test-all: export AIRFLOW_ALL = 1
+airflow-test-all: airflow-test
 
 bi-test: java $(VENV)/installed .venv-bi/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-bi/bin/python -m pytest -c tests/bi/pytest.ini tests/bi

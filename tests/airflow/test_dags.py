@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 FOLDER = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
 AIRFLOW = Path(sys.executable).with_name("airflow")
+only_in_all = pytest.mark.skipif("AIRFLOW_ALL" not in os.environ, reason="minutes: `make airflow-test-all` runs it")
 
 
 @pytest.fixture(scope="session")
@@ -216,6 +217,7 @@ def assets_told():
         return {name for (name,) in session.query(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)}
 
 
+@only_in_all
 def test_a_driver_that_is_killed_is_tried_again_and_one_snapshot_comes_of_it(bag, places, monkeypatch):
     killed = []
 
@@ -235,6 +237,7 @@ def test_a_driver_that_is_killed_is_tried_again_and_one_snapshot_comes_of_it(bag
     assert len(snapshots(places)) == 1
 
 
+@only_in_all
 def test_airflow_is_killed_its_driver_lives_on_and_one_snapshot_comes_of_both(bag, places):
     command = [AIRFLOW, "dags", "test", "--mark-success-pattern", "validate|export", "xregistry_ingest"]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
