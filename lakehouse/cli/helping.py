@@ -47,34 +47,30 @@ class Helped(click.Command):
 
 
 class HelpedGroup(Helped, click.Group):
-    """A group of commands with such a help."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options."""
-        self.format_commands(ctx, formatter)
-        Helped.format_options(self, ctx, formatter)
-
-
-class LazyGroup(HelpedGroup):
-    """A group that imports the module of a command when it is called, or when the help lists it.
+    """A group of commands with such a help.
 
     Attributes:
-        places: name of a command → `module:attribute`.
+        places: name of a command → `module:attribute`; it is imported when it is called, or when the help lists it.
     """
 
     places: dict[str, str]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, sorted."""
-        return sorted(self.places)
+        return sorted({*self.commands, *self.places})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; None: there is none of this name."""
         if cmd_name not in self.places:
-            return None
+            return self.commands.get(cmd_name)
         module, _, attribute = self.places[cmd_name].partition(":")
         result: click.Command = getattr(import_module(module), attribute)
         return result
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        Helped.format_options(self, ctx, formatter)
 
 
 def command(
@@ -94,26 +90,17 @@ def command(
     return made
 
 
-def group(*examples: str) -> Callable[[Callable[..., Any]], HelpedGroup]:
-    """Make a function a group of commands; examples as for `command`."""
-
-    def made(function: Callable[..., Any]) -> HelpedGroup:
-        return _with_help(click.group(cls=HelpedGroup)(function), examples, None)
-
-    return made
-
-
-def lazy_group(places: dict[str, str], *examples: str) -> Callable[[Callable[..., Any]], LazyGroup]:
-    """Make a function a group of commands that are imported when they are called.
+def group(*examples: str, places: dict[str, str] | None = None) -> Callable[[Callable[..., Any]], HelpedGroup]:
+    """Make a function a group of commands.
 
     Args:
-        places: name of a command → `module:attribute`.
         examples: as for `command`.
+        places: of commands that are imported when they are called.
     """
 
-    def made(function: Callable[..., Any]) -> LazyGroup:
-        result = _with_help(click.group(cls=LazyGroup)(function), examples, None)
-        result.places = places
+    def made(function: Callable[..., Any]) -> HelpedGroup:
+        result = _with_help(click.group(cls=HelpedGroup)(function), examples, None)
+        result.places = places or {}
         return result
 
     return made

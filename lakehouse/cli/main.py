@@ -14,7 +14,7 @@ import sys
 import click
 
 from lakehouse.cli.console import Context, with_globals
-from lakehouse.cli.helping import lazy_group
+from lakehouse.cli.helping import group
 from lakehouse.cli.printing import log_stderr
 from lakehouse.errors import LakehouseError, NotInstalled, reason_of
 from lakehouse.extras import not_installed
@@ -37,11 +37,11 @@ _COMMANDS = {
 }  # module below `lakehouse.cli` → its commands
 
 
-@lazy_group(
-    {name.replace("_", "-"): f"lakehouse.cli.{module}:{name}" for module, names in _COMMANDS.items() for name in names},
+@group(
     "lakehouse demo",
     "lakehouse ingest docs/",
     'lakehouse sql "SELECT xid, protocol FROM flat_messages"',
+    places={name.replace("_", "-"): f"lakehouse.cli.{module}:{name}" for module, names in _COMMANDS.items() for name in names},
 )
 @with_globals
 @click.version_option(VERSION, prog_name="lakehouse")

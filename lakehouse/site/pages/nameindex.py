@@ -31,14 +31,17 @@ class NameRow(NamedTuple):
 
 def names_page(book: PageContext, number: int) -> Page | None:
     """Make a page of the index, what most messages have first."""
-    rows = book.remember(("names",), lambda: _counted(book))
-    part = book.part(rows, NAMES, number)
+    part = book.part(_rows(book), NAMES, number)
     return None if part is None else book.page("names.html", part.at(number), part=part)
 
 
 def count_names(book: PageContext) -> int:
     """Count the names of the index."""
-    return len(book.remember(("names",), lambda: _counted(book)))
+    return len(_rows(book))
+
+
+def _rows(book: PageContext) -> list[NameRow]:
+    return book.remember(("names",), lambda: _counted(book))
 
 
 def _counted(book: PageContext) -> list[NameRow]:

@@ -201,15 +201,11 @@ def _entry(status: Any) -> FileEntry:
     return FileEntry(str(status.getPath().toString()), bool(status.isDirectory()), int(status.getLen()), modified)
 
 
-class ArrowFileSystem:
-    """A file system of Arrow's, as `FileSystem` says; object stores are reached with the credentials of the environment."""
+class _WithoutJvm:
+    """What follows from the scheme of a location and from the list of its files."""
 
     def __init__(self, location: str) -> None:
         self._scheme, _ = _parts(location)
-        if self.is_local:
-            self._fs: Any = fs.LocalFileSystem()
-        else:
-            self._fs, _ = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", location))
 
     @property
     def is_local(self) -> bool:
@@ -219,6 +215,26 @@ class ArrowFileSystem:
     def qualified(self, location: str) -> str:
         """See `FileSystem`."""
         return _as_uri(*_parts(location))
+
+    def files_below(self, location: str) -> Iterator[FileEntry]:
+        """See `FileSystem`."""
+        raise NotImplementedError
+
+    def size_below(self, location: str) -> tuple[int, int]:
+        """See `FileSystem`."""
+        sizes = [one.size for one in self.files_below(location)]
+        return len(sizes), sum(sizes)
+
+
+class ArrowFileSystem(_WithoutJvm):
+    """A file system of Arrow's, as `FileSystem` says; object stores are reached with the credentials of the environment."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        if self.is_local:
+            self._fs: Any = fs.LocalFileSystem()
+        else:
+            self._fs, _ = fs.FileSystem.from_uri(re.sub(r"\As3[an]:", "s3:", location))
 
     def exists(self, location: str) -> bool:
         """See `FileSystem`."""
@@ -236,11 +252,6 @@ class ArrowFileSystem:
     def files_below(self, location: str) -> Iterator[FileEntry]:
         """See `FileSystem`."""
         return (one for one in self._selected(location, recursive=True) if not one.is_folder)
-
-    def size_below(self, location: str) -> tuple[int, int]:
-        """See `FileSystem`."""
-        sizes = [one.size for one in self.files_below(location)]
-        return len(sizes), sum(sizes)
 
     def matches(self, glob: str, base: str, pattern: str) -> list[FileEntry]:
         """See `FileSystem`."""
@@ -301,24 +312,15 @@ class ArrowFileSystem:
         return FileEntry(uri, is_folder, size, (result.mtime_ns or 0) / 1e9)
 
 
-class ServerFileSystem:
+class ServerFileSystem(_WithoutJvm):
     """The file system of a Spark Connect server, as `FileSystem` says: Spark's source `binaryFile` lists and reads it.
 
-    It writes nothing, and does not see what is called `_…` or `.…` within a folder.
+    It writes nothing, and does not see what is called `_…` or `.…` within a folder. A file is local to the server.
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
+        super().__init__(location)
         self._spark = spark
-        self._scheme, _ = _parts(location)
-
-    @property
-    def is_local(self) -> bool:
-        """See `FileSystem`: local to the server."""
-        return self._scheme == "file"
-
-    def qualified(self, location: str) -> str:
-        """See `FileSystem`."""
-        return _as_uri(*_parts(location))
 
     def exists(self, location: str) -> bool:
         """See `FileSystem`."""
@@ -343,11 +345,6 @@ class ServerFileSystem:
     def files_below(self, location: str) -> Iterator[FileEntry]:
         """See `FileSystem`."""
         return iter(self._entries(location, recursive=True) if self.exists(location) else [])
-
-    def size_below(self, location: str) -> tuple[int, int]:
-        """See `FileSystem`."""
-        sizes = [one.size for one in self.files_below(location)]
-        return len(sizes), sum(sizes)
 
     def read(self, location: str, offset: int = 0) -> bytes:
         """See `FileSystem`; nothing of a file whose name Spark hides."""
