@@ -1,6 +1,6 @@
 #!/bin/bash
 # What a container of the image runs: the command `lakehouse`; for Spark on Kubernetes, which says `driver` or `executor`, that
-# part of a job; and `spark-submit` itself. Settings of these parts are in variables SPARK_..., as for the image of Spark's own.
+# part of a job; and `spark-submit` itself. Settings of these parts are in variables SPARK_..., as for Spark's image.
 set -euo pipefail
 
 jars="/opt/xregistry/jars/*"

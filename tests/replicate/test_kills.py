@@ -111,8 +111,8 @@ sys.stdout.buffer.write(text)
 """
 
 
-@pytest.mark.parametrize("kills", [12])
-def test_a_fetch_that_is_killed_goes_on_and_asks_for_nothing_twice(kills, tmp_path):
+def test_a_fetch_that_is_killed_goes_on_and_asks_for_nothing_twice(tmp_path):
+    kills = 12
     given = Counter[str]()
 
     def answer(asked: Asked) -> None:
@@ -158,8 +158,8 @@ class Counting(Target):
         return status, answer
 
 
-@pytest.mark.parametrize("kills", [12])
-def test_a_push_that_is_killed_sends_the_rest_and_nothing_twice(kills, tmp_path):
+def test_a_push_that_is_killed_sends_the_rest_and_nothing_twice(tmp_path):
+    kills = 12
     catalog, target = Catalog(tmp_path / "warehouse"), Counting()
     document = copy.deepcopy(SHOP)
     document["messagegroups"] |= copy.deepcopy(GROUPS) | REFERRING["messagegroups"]
@@ -192,9 +192,9 @@ def test_a_push_that_is_killed_sends_the_rest_and_nothing_twice(kills, tmp_path)
     assert {one["versions"]["1"]["description"] for one in changed} == {"changed"}
 
 
-@pytest.mark.parametrize("kills", [6])
-def test_events_of_a_server_that_is_killed_reach_the_sink_in_order(kills, tmp_path):
+def test_events_of_a_server_that_is_killed_reach_the_sink_in_order(tmp_path):
     """CAT-177: each event at least once; one that was on its way when the server died may come once more."""
+    kills = 6
     sink, acknowledged = Sink(), []
     killer = Killer(sink, lambda asked: asked.command == "POST", seed=kills)
     warehouse, options = empty_warehouse(tmp_path / "w").folder, ("--subscriptions", str(tmp_path / "kept"))
