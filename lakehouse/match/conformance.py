@@ -20,6 +20,7 @@ from lakehouse.match.evaluation import FAILURES, UNREADABLE
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.deltatables import check_writers
 from lakehouse.store.files import exists, list_folder
+from lakehouse.store.localpaths import MATCH_RESULTS
 from lakehouse.store.session import absolute_location, open_sibling
 from lakehouse.store.views import create_view, with_read
 
@@ -28,7 +29,6 @@ VIEWS = (
     "conformance_by_producer", "conformance_by_message", "unseen_messages", "undeclared_messages", "match_predicates",
     "dictionary",
 )  # fmt: skip
-_FOLDER = "_match"
 _MOST_RUNS = 1_000  # whose rows one statement deletes; it takes no subquery
 _NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT ('(?:[^'\\]|\\.)*'),?$", re.MULTILINE)
@@ -75,7 +75,7 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
         WarehouseTooNew: a newer version of the product made the tables.
     """
     open_relations(spark, settings, with_read(["endpoint_messages", "flat_messages"]), ("endpoints",))
-    location = f"{absolute_location(settings.warehouse)}/{_FOLDER}/{name}"
+    location = f"{absolute_location(settings.warehouse)}/{MATCH_RESULTS}/{name}"
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {name} LOCATION '{location}'")
     session = open_sibling(spark, name)
     for table in TABLES:
@@ -137,7 +137,7 @@ def _forget(session: SparkSession, days: int) -> None:
 
 def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
     """Make the schemas of results that a query names known to the session: they are below the warehouse."""
-    folder = f"{absolute_location(settings.warehouse)}/{_FOLDER}"
+    folder = f"{absolute_location(settings.warehouse)}/{MATCH_RESULTS}"
     for name in {row.lower() for row in re.findall(r"\b([A-Za-z_]\w*)\s*\.\s*(?:" + "|".join(TABLES + VIEWS) + r")\b", query)}:
         if exists(spark, f"{folder}/{name}/match_runs/_delta_log"):
             open_conformance(spark, settings, name)
@@ -146,7 +146,7 @@ def open_named_in(spark: SparkSession, settings: Settings, query: str) -> None:
 def all_runs(spark: SparkSession, settings: Settings) -> DataFrame | None:
     """Return the runs of all result schemas of a warehouse: the columns of `match_runs`, and `schema`; None: there are none."""
     results, declared = [], _COLUMN.findall(_statement("match_runs.sql"))
-    for folder, _, _ in sorted(list_folder(spark, f"{absolute_location(settings.warehouse)}/{_FOLDER}")):
+    for folder, _, _ in sorted(list_folder(spark, f"{absolute_location(settings.warehouse)}/{MATCH_RESULTS}")):
         if exists(spark, f"{folder}/match_runs/_delta_log"):
             rows = spark.read.format("delta").load(f"{folder}/match_runs")
             missing = [(column, kind) for column, kind, _ in declared if column not in rows.columns]

@@ -18,6 +18,7 @@ from lakehouse.readmodel.file.delta import READ, Known, Warehouse
 from lakehouse.readmodel.file.place import ModelFiles, location_of
 from lakehouse.readmodel.file.sqliteschema import FORMAT, ReadConnection, connect
 from lakehouse.readmodel.snapshotview import View
+from lakehouse.readmodel.traffic import Traffic
 from lakehouse.settings import Settings
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class ReadModel:
         self.warehouse = Warehouse(self.location, settings)
         self.place = ModelFiles(self.location, settings.readmodel_dir)
         self.progress = progress
+        self.traffic = Traffic(Warehouse(self.location, settings), self.place)
         self._file: Path | None = None
         self._free: list[ReadConnection] = []
         self._guard = threading.Lock()

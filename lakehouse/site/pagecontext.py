@@ -13,6 +13,7 @@ from markupsafe import Markup
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
 from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.readmodel.traffic import SentMessage, SentTotals
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
 from lakehouse.site.prose import prose
@@ -156,6 +157,14 @@ class PageContext:
     def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the effective definition of a message; None: it is not computed yet."""
         return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_KEPT)
+
+    def sent(self, registryid: RegistryId, xid: Xid) -> SentMessage | None:
+        """Return what was sent of a message, as `match --into` found it; None: nothing, or a past snapshot is shown."""
+        return None if self.style.at is not None else self.model.traffic.message(registryid, xid)
+
+    def all_sent(self) -> SentTotals | None:
+        """Return what was sent of all messages; None: nothing was matched yet, or a past snapshot is shown."""
+        return None if self.style.at is not None else self.model.traffic.totals()
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
         """Return the facts of a snapshot."""

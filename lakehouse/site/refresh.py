@@ -36,7 +36,8 @@ def state_of(book: PageContext) -> State:
 
     Returns:
         made_with (product, its libraries, settings and options), tables (of the read model), snapshot_id, lag, names (labels and
-        documents), rules that pages of messages link to, and of each entity with findings a digest of them.
+        documents), rules that pages of messages link to; of each entity with findings a digest of them; of each XID that events
+        were sent of a digest of their counts.
     """
     overview, view = book.overview, book.view
     settings = (vars(book.style), book.model.settings.owner_names)
@@ -49,6 +50,7 @@ def state_of(book: PageContext) -> State:
         "names": _digest([repr(view.labels()), sorted(overview.documents)]),
         "rules": [rule for rule in _LINKED_RULES if rule in overview.findings_by_rule],
         "findings": findings,
+        "sent": book.model.traffic.digests() if book.style.at is None else {},
     }
     result: State = orjson.loads(orjson.dumps(state, default=str))
     return result
@@ -74,6 +76,9 @@ def members_to_make(book: PageContext, before: State, now: State) -> set[Key] | 
         now: state of this one.
     """
     same = ("made_with", "lag", "names", "rules")
+    are_counted = bool(now["sent"])
+    if are_counted != bool(before.get("sent")):  # a page says "never sent" only where events are known
+        return None
     if now["lag"] or book.style.at is not None or any(before.get(name) != now[name] for name in same):
         return None
     if not before["snapshot_id"] <= now["snapshot_id"] <= book.view.head or not before["snapshot_id"]:
@@ -84,9 +89,17 @@ def members_to_make(book: PageContext, before: State, now: State) -> set[Key] | 
         return None
     differing = [text for text in before["findings"].keys() | now["findings"].keys() if _differ(before, now, text)]
     changed |= {_key_of(text) for text in differing}
+    earlier_sent: dict[str, str] = before.get("sent", {})
+    sent = {xid for xid in earlier_sent.keys() | now["sent"].keys() if earlier_sent.get(xid) != now["sent"].get(xid)}
     results: set[Key] = set(changed)
     for view in (earlier, book.view):
         results |= _showing(view, changed)
+    results |= {
+        (registryid, Xid(xid))
+        for registryid in book.overview.registries
+        for xid in sent
+        if book.overview.has(registryid, Xid(xid))
+    }
     return results if len(results) <= _MOST_MADE else None
 
 

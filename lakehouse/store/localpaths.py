@@ -9,6 +9,7 @@ from pathlib import Path
 from lakehouse.errors import TargetError, WarehouseError
 
 STAGES = "_stage"  # folder of a warehouse in which each run has its own folder while it lasts
+MATCH_RESULTS = "_match"  # folder of a warehouse with a folder for each schema of `lakehouse match --into`
 _SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.\-]*:")
 
 

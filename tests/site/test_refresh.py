@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from matchresults import at, event, write_events
 from sitecatalogs import Catalog, opened
 
 from lakehouse.site import static, write_site
@@ -108,6 +109,35 @@ def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
         assert [path for path in new if again[path] != new[path]] == [], kind
     assert made.count(None) == 2  # of an owner and an endpoint: all
     assert 0 < min(one for one in made if one is not None) < 15
+
+
+def test_events_that_were_matched_meanwhile_are_on_the_pages_that_show_them(tmp_path, monkeypatch):
+    """Never sent is said only where events are known, so the first ones concern all pages; later ones those of their messages."""
+    wanted: list[Any] = []
+    decide = static.members_to_make
+    monkeypatch.setattr(static, "members_to_make", lambda *args: wanted.append(decide(*args)) or wanted[-1])
+    warehouse, m0, m1 = tmp_path / "warehouse", "/messagegroups/kafka/messages/m0", "/messagegroups/kafka/messages/m1"
+    Catalog(warehouse).ingest({URI: ("default", start())})
+    model = opened(warehouse, tmp_path / "readmodel")
+
+    def page(path: str) -> str:
+        return (tmp_path / "site" / path).read_text()
+
+    for number, events in enumerate(([], [event(m0, at(2))], [event(m1, at(3), "invalid")])):
+        if events:
+            write_events(warehouse, events)
+        write_site(model, str(tmp_path / "site"))
+        write_site(model, str(tmp_path / f"new{number}"))
+        assert files_of(tmp_path / "site") == files_of(tmp_path / f"new{number}")
+        if not events:
+            assert "What was sent" not in page("index.html") + page("reg-default/messagegroups/kafka/m0.html")
+    assert wanted == [None, {("default", m1)}]
+    assert "1 event, the last 2026-03-02 00:00 UTC, 100% of the payloads" in page("reg-default/messagegroups/kafka/m0.html")
+    assert "0% of the payloads" in page("reg-default/messagegroups/kafka/m1.html")
+    assert "No event of it was seen." in page("reg-default/messagegroups/kafka/m2.html")
+    assert "2 events, the last 2026-03-03 00:00 UTC, 50.0% of the payloads" in page("index.html")
+    assert "Declared, never seen (10)" in page("index.html")  # of the two groups that endpoints name
+    assert page("reg-default/endpoints/in.html").count("never seen") == 4
 
 
 def test_nothing_new_makes_no_page_and_a_lost_file_makes_all(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ A look costs two `stat` calls a table: the newest commit that is known must be t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -128,6 +129,27 @@ class Warehouse:
         table = self.open(name)
         self._kept[name] = (table, self.known(name, table))
         return table
+
+    def folders(self, name: str) -> list[str]:
+        """Return the names of the folders in a folder of the warehouse, sorted; none where it is not there.
+
+        Raises:
+            WarehouseError: a store elsewhere cannot be listed.
+        """
+        if not self.is_remote:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(f"{self.location}/{name}") as found:
+                return sorted(one.name for one in found if one.is_dir())
+            return []
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import FileSelector, FileType, PyFileSystem
+
+        uri = f"{self.location}/{name}".replace("s3a://", "s3://", 1)
+        try:
+            files = PyFileSystem(DeltaStorageHandler(uri, self._options or None))
+            found = files.get_file_info(FileSelector("/", allow_not_found=True))
+        except OSError as error:
+            raise WarehouseError(f"{uri}: cannot be listed ({error}).") from error
+        return sorted(one.base_name for one in found if one.type == FileType.Directory)
 
     def check_newest_parts(self, name: str, version: int) -> None:
         """Make sure that the part files that were added last are there; only a local file system is looked at.
@@ -270,6 +292,30 @@ def batches(
             yield from _batches_of(filesystem, path, columns, above, some)
         except FileNotFoundError as error:
             raise PartMissing(table.table_uri.rstrip("/").rpartition("/")[2], path) from error
+
+
+def file_batches(table: DeltaTable, path: str, columns: tuple[str, ...], most: int) -> Iterator[pa.RecordBatch]:
+    """Read the rows of one data file of a table, as `statistics` names it, in batches.
+
+    Args:
+        table: opened.
+        path: of the file.
+        columns: those that are read.
+        most: rows of a batch.
+
+    Raises:
+        PartMissing: the file is gone.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        with (
+            _filesystem(table).open_input_file(path) as opened,
+            pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as file,
+        ):
+            yield from file.iter_batches(most, columns=list(columns), use_threads=False)
+    except FileNotFoundError as error:
+        raise PartMissing(table.table_uri.rstrip("/").rpartition("/")[2], path) from error
 
 
 def _batches_of(

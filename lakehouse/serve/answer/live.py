@@ -147,6 +147,7 @@ class SnapshotWatcher:
                 return
             try:
                 head = self.load()
+                self.model.traffic.refresh()
                 if head is not reported:
                     reported = head
                     self.on_new(head)

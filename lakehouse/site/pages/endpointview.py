@@ -85,6 +85,7 @@ def endpoint_page(book: PageContext, endpoint: Entity, number: int) -> Page | No
         others=facts_of(endpoint.attributes, "usage", "channel", "messagegroups", "envelopeoptions", "protocoloptions"),
         connection=connection_of(endpoint),
         part=part,
+        traffic=book.all_sent(),
         absent=[one for one in named_groups(endpoint) if (registryid, one) not in book.overview.groups][:_MOST_NAMED],
         ends=other_ends(book, endpoint)[:_MOST_NAMED] if is_first else [],
         drawn=drawn_around(book, endpoint) if is_first else None,

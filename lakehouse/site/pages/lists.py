@@ -10,6 +10,7 @@ from lakehouse.errors import UnknownRule
 from lakehouse.rules.declared import SEVERITIES, TOLD, explain
 from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, path_of_document, path_of_rule
 from lakehouse.site.pagecontext import Page, PageContext
+from lakehouse.site.pages.sentview import sent_of_all
 from lakehouse.text.names import RegistryId
 
 _MOST_SNAPSHOTS, _MOST_REGISTRIES, _MOST_RULES, _MOST_PROTOCOLS = 6, 24, 6, 8
@@ -41,6 +42,7 @@ def home_page(book: PageContext, template: str = "home.html", path: str = HOME) 
             for one in overview.registries[:_MOST_REGISTRIES]
         ],
         more_registries=overview.registries[_MOST_REGISTRIES:],
+        traffic=sent_of_all(book),
     )
 
 

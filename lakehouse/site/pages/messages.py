@@ -26,6 +26,7 @@ from lakehouse.site.addresses import path_of
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.messageroute import route_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
+from lakehouse.site.pages.sentview import sent_of
 from lakehouse.site.schematext import Readable, readable
 from lakehouse.site.templating import Attributes, shown
 from lakehouse.text.names import RegistryId, Xid
@@ -77,6 +78,7 @@ def message_page(book: PageContext, entity: Entity) -> Page:
         changes=len(history),
         pairs=pairs_of(states),
         states=states,
+        **sent_of(book, (registryid, xid)),
         **_examples(book, entity, definition),
         curl=_curl(book, registryid, xid, path),
         **details,
