@@ -231,4 +231,16 @@
       setTimeout(() => { label.data = "Copy"; }, 1500);
     });
   }
+
+  // The map: what has the focus, or is pointed at, with its neighbours; all else fades.
+  for (const drawing of document.querySelectorAll(".drawing")) {
+    const focus = (target) => {
+      const at = target && target.closest("[data-box]")?.dataset.box, near = new Set([at]), lines = drawing.querySelectorAll("[data-ends]");
+      lines.forEach((line) => { const ends = line.dataset.ends.split(" "); if (ends.includes(at)) ends.forEach((end) => near.add(end)); });
+      lines.forEach((line) => line.classList.toggle("aside", Boolean(at) && !line.dataset.ends.split(" ").includes(at)));
+      drawing.querySelectorAll("[data-box]").forEach((box) => box.classList.toggle("aside", Boolean(at) && !near.has(box.dataset.box)));
+    };
+    for (const event of ["focusin", "mouseover"]) drawing.addEventListener(event, (happened) => focus(happened.target));
+    for (const event of ["focusout", "mouseleave"]) drawing.addEventListener(event, () => focus(null));
+  }
 })();

@@ -1,9 +1,9 @@
-"""The map: endpoints, the groups that they carry, and the messages in them, drawn as an SVG.
+"""The map: who sends to which endpoint, the messages that it carries, and who receives them, drawn as an SVG and listed.
 
-A picture has two columns: endpoints on the left, groups as boxes on the right, their messages inside, and a line from each
-endpoint to each group that it carries. What is connected is drawn together, and no line crosses a box. The layout is a function
-of the catalog alone. A map of more than `_MOST_NODES` goes over several pages; of a group that is too large for a page the first
-messages are shown.
+A picture has three columns: endpoints that producers send to, groups as boxes with their messages, endpoints that consumers
+receive from. A line leads from each endpoint to each group that it carries; arrows say which way messages go. What is connected
+is drawn together, and no line crosses a box. The layout is a function of the catalog alone. A map of more than `_MOST_NODES` goes
+over several pages; of a group that is too large for a page the first messages are shown.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lakehouse.text.names import Xid
 from lakehouse.text.xid import last_id
 
 _MOST_NODES = 500
-_MOST_BYTES = 80_000  # of the links of one page
-_WIDTH, _LEFT, _RIGHT = 1160, 270, 430
+_MOST_BYTES = 60_000  # of the links of one picture
+_WIDTH, _SIDE, _BETWEEN = 1160, 250, 92  # of a picture, of a column of endpoints, from column to column
 _COLUMNS, _ROW, _HEAD, _GAP, _PAD = 3, 20, 34, 18, 10
 _ENDPOINT = 40
-_LETTERS = 32  # of an id that are shown
+_LETTERS = 30  # of an id that are shown
 
 
 class MapNode(NamedTuple):
@@ -39,7 +39,7 @@ class MapNode(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A group, or an endpoint."""
+    """A group, or an endpoint: `number` is its place among the boxes of the picture, which lines name."""
 
     entity: Entity
     path: str
@@ -50,14 +50,34 @@ class Box(NamedTuple):
     width: int
     height: int
     nodes: list[MapNode]
+    number: int
 
 
 class Line(NamedTuple):
-    """A line from an endpoint to a group: the `d` of an SVG path, and the names of both ends."""
+    """A line between an endpoint and a group.
+
+    Attributes:
+        d: the `d` of an SVG path, from left to right.
+        title: which way messages go, in words.
+        ends: numbers of both boxes.
+        to_right: messages go from the left end to the right one.
+        to_left: they go from the right end to the left one.
+    """
 
     d: str
-    start: str
-    end: str
+    title: str
+    ends: tuple[int, int]
+    to_right: bool
+    to_left: bool
+
+
+class MapRow(NamedTuple):
+    """A group as the list has it: how many messages, endpoints that producers send to, endpoints that consumers receive from."""
+
+    group: Entity
+    messages: int
+    sent_to: list[Entity]
+    received_from: list[Entity]
 
 
 class Drawn(NamedTuple):
@@ -77,11 +97,32 @@ def map_page(book: PageContext, number: int) -> Page | None:
         return None
     endpoints, groups = pages[number - 1] if pages else ([], [])
     drawn = _drawn(book, endpoints, groups, _MOST_NODES) if pages else None
-    names = [part.path for part in (drawn.groups + drawn.endpoints if drawn else [])]
     return book.page(
-        "map.html", page_of_list(MAP, number), drawn=drawn, number=number, pages=max(1, len(pages)), names=names,
-        at=lambda one: page_of_list(MAP, one),
+        "map.html", page_of_list(MAP, number), drawn=drawn, number=number, pages=max(1, len(pages)),
+        rows=[_row(book, one) for one in groups], at=lambda one: page_of_list(MAP, one),
     )  # fmt: skip
+
+
+def is_sent_to(endpoint: Entity) -> bool:
+    """Return whether producers send messages to an endpoint (`usage`)."""
+    return "producer" in _usage(endpoint)
+
+
+def is_received_from(endpoint: Entity) -> bool:
+    """Return whether consumers or subscribers receive messages from an endpoint (`usage`)."""
+    return bool({"consumer", "subscriber"} & set(_usage(endpoint)))
+
+
+def _usage(endpoint: Entity) -> list[str]:
+    usage = endpoint.attributes.get("usage")
+    return [one for one in usage if isinstance(one, str)] if isinstance(usage, list) else []
+
+
+def _row(book: PageContext, group: Entity) -> MapRow:
+    key = (group.registryid, group.xid)
+    carriers = [book.overview.groups[one] for one in sorted(_all_neighbours(book).get(key, ()))]
+    members = len(book.overview.members[key])
+    return MapRow(group, members, list(filter(is_sent_to, carriers)), list(filter(is_received_from, carriers)))
 
 
 def count_pages(book: PageContext) -> int:
@@ -92,7 +133,7 @@ def count_pages(book: PageContext) -> int:
 def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
     """Draw what is around a group or an endpoint; None: there is nothing around it."""
     registryid = entity.registryid
-    neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    neighbours = _all_neighbours(book)
     key = (registryid, entity.xid)
     near = [book.overview.groups[one] for one in sorted(neighbours.get(key, ()))][:20]
     if not near:
@@ -101,6 +142,10 @@ def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
     endpoints = [one for one in both if one.kind == "endpoint"]
     groups = [one for one in both if one.kind != "endpoint"]
     return _drawn(book, endpoints, groups, 60)
+
+
+def _all_neighbours(book: PageContext) -> dict[Key, set[Key]]:
+    return book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
 
 
 def _neighbours(book: PageContext) -> dict[Key, set[Key]]:
@@ -116,7 +161,7 @@ def _neighbours(book: PageContext) -> dict[Key, set[Key]]:
 
 def _pages(book: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
     """Share the catalog out to pages: what hangs together on one page, as far as it fits; the most connected first."""
-    neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    neighbours = _all_neighbours(book)
     seen: set[Key] = set()
     parts: list[list[Key]] = []
     every = sorted(key for key in book.overview.groups if not key[1].startswith("/schemagroups/"))
@@ -168,7 +213,7 @@ def _cut_to_fit(book: PageContext, part: list[Key]) -> list[list[Key]]:
 
 def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
     """Lay a picture out."""
-    neighbours = book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    neighbours = _all_neighbours(book)
     limit = _limit(book, [*endpoints, *groups], most)
     # Groups that the same endpoints carry are placed together, in the order of their first endpoint.
     order = {(one.registryid, one.xid): at for at, one in enumerate(endpoints)}
@@ -178,23 +223,30 @@ def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], mos
             sorted(order.get(key, len(order)) for key in neighbours.get((one.registryid, one.xid), ())) or [len(order)], one.xid,
         ),
     )  # fmt: skip
+    left = [one for one in endpoints if is_sent_to(one) or not is_received_from(one)]
+    right = [one for one in endpoints if one not in left]
+    start = _GAP + (_SIDE + _BETWEEN if left else 0)
+    width = _WIDTH - _GAP - start - (_SIDE + _BETWEEN if right else 0)
     boxes: list[Box] = []
     y = _GAP
-    is_wide = bool(endpoints)
-    left = _RIGHT if is_wide else _GAP
-    for group in groups:
-        box = _group_box(book, group, left, y, _WIDTH - left - _GAP, limit)
+    for number, group in enumerate(groups):
+        box = _group_box(book, group, (start, y), width, limit)._replace(number=number)
         boxes.append(box)
         y += box.height + _GAP
     placed = {(one.entity.registryid, one.entity.xid): one for one in boxes}
-    drawn, bottom = _endpoint_boxes(book, endpoints, neighbours, placed, limit)
+    drawn, heights = [], [y, 80]
+    for column, x in ((left, _GAP), (right, _WIDTH - _GAP - _SIDE)):
+        some, bottom = _endpoint_boxes(book, column, placed, x, limit)
+        drawn += some
+        heights.append(bottom)
+    drawn = [box._replace(number=len(boxes) + at) for at, box in enumerate(drawn)]
     lines = [
-        _line(start, placed[key])
-        for start in drawn
-        for key in sorted(neighbours.get((start.entity.registryid, start.entity.xid), ()))
+        _line(one, placed[key])
+        for one in drawn
+        for key in sorted(neighbours.get((one.entity.registryid, one.entity.xid), ()))
         if key in placed
     ]
-    return Drawn(_WIDTH, max(y, bottom, 80), drawn, boxes, lines)
+    return Drawn(_WIDTH, max(heights), drawn, boxes, lines)
 
 
 def _limit(book: PageContext, entities: list[Entity], most: int) -> int:
@@ -208,31 +260,34 @@ def _limit(book: PageContext, entities: list[Entity], most: int) -> int:
     return 0
 
 
-def _group_box(book: PageContext, group: Entity, x: int, y: int, width: int, limit: int) -> Box:
+def _group_box(book: PageContext, group: Entity, at: tuple[int, int], width: int, limit: int) -> Box:
+    x, y = at
     members = book.overview.members[group.registryid, group.xid]
     shown = members[:limit]
-    columns = _COLUMNS if width > 600 else 2
+    columns = _COLUMNS if width > 600 else 2 if width > 440 else 1
     step = (width - 2 * _PAD) // columns
     rows = ceil(len(shown) / columns)
     prefix = _common(last_id(group.xid), [one.rpartition("/")[2] for one in shown])
     nodes = [
         MapNode(
             xid, path_of(group.registryid, xid), _short(last_id(xid).removeprefix(prefix), step // 7 - 3),
-            x + _PAD + step * (at // rows), y + _HEAD + _ROW * (at % rows) + 12, book.overview.family(group.registryid, xid),
+            x + _PAD + step * (place // rows), y + _HEAD + _ROW * (place % rows) + 12,
+            book.overview.family(group.registryid, xid),
         )
-        for at, xid in enumerate(shown)
+        for place, xid in enumerate(shown)
     ]  # fmt: skip
     more = len(members) - len(shown)
     note = f"{len(members)} message{'' if len(members) == 1 else 's'}" + (f", {more} not drawn" if more else "")
     name = _short(last_id(group.xid), (width - 170) // 8)
     height = _HEAD + _ROW * rows + (_PAD if rows else 0)
-    return Box(group, path_of(group.registryid, group.xid), name, note, x, y, width, height, nodes)
+    return Box(group, path_of(group.registryid, group.xid), name, note, x, y, width, height, nodes, 0)
 
 
 def _endpoint_boxes(
-    book: PageContext, endpoints: list[Entity], neighbours: dict[Key, set[Key]], placed: dict[Key, Box], limit: int
+    book: PageContext, endpoints: list[Entity], placed: dict[Key, Box], x: int, limit: int
 ) -> tuple[list[Box], int]:
-    """Place endpoints next to the middle of what they carry, from top to bottom."""
+    """Place a column of endpoints next to the middle of what they carry, from top to bottom; return the height, too."""
+    neighbours = _all_neighbours(book)
 
     def middle(one: Entity) -> float:
         near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]
@@ -247,27 +302,38 @@ def _endpoint_boxes(
         top = y if centre == float("inf") else max(y, int(centre - height / 2))
         nodes = [
             MapNode(
-                xid, path_of(endpoint.registryid, xid), _short(last_id(xid), _LETTERS), _GAP + _PAD,
+                xid, path_of(endpoint.registryid, xid), _short(last_id(xid), _LETTERS), x + _PAD,
                 top + _ENDPOINT + 12 + _ROW * at + 12, book.overview.family(endpoint.registryid, xid),
             )
             for at, xid in enumerate(members)
         ]  # fmt: skip
-        known = endpoint.attributes
-        usage = ", ".join(one for one in known.get("usage") or [] if isinstance(one, str))
-        note = " · ".join(one for one in (usage, known.get("protocol")) if isinstance(one, str) and one)
+        usage = ", ".join(_usage(endpoint))
+        note = " · ".join(one for one in (usage, endpoint.attributes.get("protocol")) if isinstance(one, str) and one)
         name = _short(last_id(endpoint.xid), _LETTERS)
         path = path_of(endpoint.registryid, endpoint.xid)
-        results.append(Box(endpoint, path, name, _short(note, 38), _GAP, top, _LEFT, height, nodes))
+        results.append(Box(endpoint, path, name, _short(note, 36), x, top, _SIDE, height, nodes, 0))
         y = top + height + _GAP
     return results, y
 
 
-def _line(start: Box, end: Box) -> Line:
-    x1, y1, x2 = start.x + start.width, start.y + _ENDPOINT // 2, end.x
-    y2 = end.y + min(_HEAD // 2, end.height // 2)
+def _line(endpoint: Box, group: Box) -> Line:
+    """Draw a line between an endpoint and a group, from the left one to the right one."""
+    is_left = endpoint.x < group.x
+    sent, received = is_sent_to(endpoint.entity), is_received_from(endpoint.entity)
+    one, other = (endpoint, group) if is_left else (group, endpoint)
+    x1, x2 = one.x + one.width, other.x
+    y1, y2 = (box.y + min((_ENDPOINT if box is endpoint else _HEAD) // 2, box.height // 2) for box in (one, other))
     bend = (x2 - x1) // 2
-    names = (last_id(start.entity.xid), last_id(end.entity.xid))
-    return Line(f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}", *names)
+    names = last_id(endpoint.entity.xid), last_id(group.entity.xid)
+    words = [f"Producers send {names[1]} to {names[0]}"] if sent else []
+    words += [f"consumers receive {names[1]} from {names[0]}"] if received else []
+    return Line(
+        f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}",
+        "; ".join(words) or f"{names[0]} carries {names[1]}",
+        (endpoint.number, group.number),
+        to_right=sent if is_left else received,
+        to_left=received if is_left else sent,
+    )
 
 
 def _common(groupid: str, ids: list[str]) -> str:
