@@ -125,11 +125,15 @@ def fetch_registry(
     """
     if source.address is not None:
         from lakehouse.registries.restapi import RestReader  # noqa: PLC0415
+        from lakehouse.registries.unfinished import unfinished_read  # noqa: PLC0415
         from lakehouse.replicate.client import Client, RequestLimits  # noqa: PLC0415
 
         limits = RequestLimits(bytes=settings.max_document_bytes, depth=settings.max_json_depth)
-        with closing(Client(source.address, limits)) as client:
-            return RestReader(client).read(with_deleted=options.deleted)
+        with (
+            closing(Client(source.address, limits)) as client,
+            unfinished_read(settings, f"{source.address.url} {options.deleted}") as answers,
+        ):
+            return RestReader(client, answers).read(with_deleted=options.deleted)
     assert source.path is not None
     try:
         return replay(_of_table(spark, str(source.path)) if spark and source.is_table else _of_lines(source.path))

@@ -1,6 +1,7 @@
 """A schema registry is read over its REST API: versions page by page, levels and modes of each subject.
 
-What is read is whole, or an error: if the registry changes between two pages, reading starts again.
+What is read is whole, or an error: if the registry changes between two pages, reading starts again. A read that was cut off goes
+on with the answers that it has.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import quote
 from lakehouse.domain.subjects import context_of
 from lakehouse.errors import ReplicationError
 from lakehouse.registries.subjectdocuments import GLOBAL, RegistryContent, SubjectVersion, version_of
+from lakehouse.registries.unfinished import UnfinishedRead
 from lakehouse.replicate.client import Client, RequestRefused
 
 T = TypeVar("T")
@@ -30,10 +32,12 @@ class RestReader:
 
     Args:
         client: sends the requests.
+        answers: of a read that was not finished.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, answers: UnfinishedRead | None = None) -> None:
         self._client = client
+        self._answers = answers or UnfinishedRead()
         self._base = client.address.url
 
     def read(self, *, with_deleted: bool = False) -> RegistryContent:
@@ -84,6 +88,7 @@ class RestReader:
             if offset and page == versions:  # it knows no pages, and answered with everything again
                 return versions
             if offset and page[:1] != versions[-1:]:
+                self._answers.forget()
                 return None
             versions += page[1:] if offset else page
             if len(page) < 2:
@@ -96,7 +101,7 @@ class RestReader:
         for subject in self._array(f"{self._base}subjects?{_EVERY}{more}"):
             base = f"{self._base}subjects/{quote(str(subject), safe='')}/versions"
             urls = [f"{base}/{number}?{query}" for number in self._array(f"{base}?{query}")]
-            found += self._at_once(lambda url: self._version(url, self._client.json(url)), urls)
+            found += self._at_once(lambda url: self._version(url, self._answer(url)), urls)
         return found
 
     def _settings(self, path: str, member: str, names: list[str]) -> dict[str, str]:
@@ -106,23 +111,32 @@ class RestReader:
         return {name: value for name, value in zip(urls, values, strict=True) if value is not None}
 
     def _setting(self, url: str, member: str) -> str | None:
-        try:
-            value = self._client.json(url)
-        except RequestRefused as refused:
-            if refused.status not in _MISSING:
-                raise
+        value = self._answers.get(url, lambda: self._found(url))
+        if value is None:
             return None
         text = value.get(member) if isinstance(value, dict) else None
         if not isinstance(text, str):
             raise ReplicationError(url, f"its answer has no `{member}`. Is this a schema registry?")
         return text
 
+    def _found(self, url: str) -> Any:
+        """Return an answer; None: there is nothing there."""
+        try:
+            return self._client.json(url)
+        except RequestRefused as refused:
+            if refused.status not in _MISSING:
+                raise
+            return None
+
+    def _answer(self, url: str) -> Any:
+        return self._answers.get(url, lambda: self._client.json(url))
+
     def _at_once(self, function: Callable[[T], R], values: Iterable[T]) -> list[R]:
         with ThreadPoolExecutor(_AT_ONCE, "lakehouse-registry") as threads:
             return list(threads.map(function, values))
 
     def _array(self, url: str) -> list[Any]:
-        value = self._client.json(url)
+        value = self._answer(url)
         if not isinstance(value, list):
             raise ReplicationError(url, "its answer is no array. Is this a schema registry?")
         return value

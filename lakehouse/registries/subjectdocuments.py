@@ -124,7 +124,9 @@ def version_of(value: Any) -> SubjectVersion:
         raise ValueError("a version of a schema is a JSON object")
     for name, kind in (("subject", str), ("version", int), ("schema", str)):
         if not isinstance(value.get(name), kind):
-            raise ValueError(f"`{name}` of a version of a schema is missing, or no {'number' if kind is int else 'text'}")
+            subject, number = value.get("subject"), value.get("version")
+            whose = "a version of a schema" if subject is None else f"subject {subject}, version {number}"
+            raise ValueError(f"`{name}` of {whose} is missing, or no {'number' if kind is int else 'text'}")
     number = value.get("id")
     references = value.get("references")
     return SubjectVersion(

@@ -104,7 +104,7 @@ class RequestRefused(ReplicationError):
         self.status = status
 
 
-class _Stumbled(ReplicationError):
+class RequestStumbled(ReplicationError):
     """A request that may succeed later: no connection, a server that is overloaded, an answer that broke off."""
 
     def __init__(self, url: str, reason: str, wait: float = 0.0) -> None:
@@ -202,13 +202,13 @@ class Client:
 
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.wait if isinstance(error, _Stumbled) else 0.0
+            asked = error.wait if isinstance(error, RequestStumbled) else 0.0
             pause = max(asked, exponential(state))
             logger.info("%s; again in %.1f s", error, pause)
             return pause
 
         return Retrying(
-            retry=retry_if_exception_type(_Stumbled), stop=stop_after_attempt(self.limits.attempts), wait=wait, reraise=True
+            retry=retry_if_exception_type(RequestStumbled), stop=stop_after_attempt(self.limits.attempts), wait=wait, reraise=True
         )(ask)
 
     def _ask(self, method: str, url: str, headers: dict[str, str], body: bytes | None, into: BinaryIO | None) -> SourceResponse:
@@ -224,14 +224,14 @@ class Client:
                     method, url, headers=request_headers, body=body, redirect=False, preload_content=False, retries=False
                 )
             except HTTPError as error:
-                raise _Stumbled(url, f"no answer: {_reason(error)}") from error
+                raise RequestStumbled(url, f"no answer: {_reason(error)}") from error
             try:
                 location = found.headers.get("location") if found.status in (301, 302, 303, 307, 308) else None
                 if location is None:
                     return self._read(method, url, request_headers, found, into, until)
                 url = urljoin(url, location)
             except (HTTPError, OSError) as error:
-                raise _Stumbled(url, f"its answer broke off: {_reason(error)}") from error
+                raise RequestStumbled(url, f"its answer broke off: {_reason(error)}") from error
             finally:
                 found.close()
         raise ReplicationError(url, f"it leads on more than {_MOST_REDIRECTS} times")
@@ -270,7 +270,7 @@ class Client:
             if size > most and not is_error:
                 raise self._too_large(url, most)
             if time.monotonic() > until:
-                raise _Stumbled(url, f"its answer was not whole after {self.limits.answer_seconds:.0f} s")
+                raise RequestStumbled(url, f"its answer was not whole after {self.limits.answer_seconds:.0f} s")
             if into is not None and not is_error:
                 into.write(chunk)
             else:
@@ -293,7 +293,7 @@ class Client:
         reason = f"it answers {status}" + (f": {' '.join(text.split())}" if text else "")
         if status in _TRY_AGAIN:
             after = headers.get("retry-after", "")
-            return _Stumbled(url, reason, min(float(after), _LONGEST_WAIT) if after.isdigit() else 0.0)
+            return RequestStumbled(url, reason, min(float(after), _LONGEST_WAIT) if after.isdigit() else 0.0)
         if status in (401, 403):
             named = f"LAKEHOUSE_{self.address.role}"
             reason += f". Give user and password in {named}_USER and {named}_PASSWORD, or {named}_TOKEN"

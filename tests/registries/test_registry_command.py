@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 from called import Caller
+from replicate.sources import answering
+
+from registries.registrystandins import shop
+from registries.test_registry_read import half
 
 
 @pytest.mark.parametrize(
@@ -29,3 +33,14 @@ def test_calls_that_are_wrong(tmp_path: Path, monkeypatch, call: Caller, argumen
     assert reason in " ".join(ran.err.split())
     assert (ran.code, ran.out) == (code, "")
     assert not Path("warehouse").exists()
+
+
+def test_a_registry_that_breaks_off_loads_nothing(tmp_path: Path, monkeypatch, call: Caller):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    registry = shop()
+    registry.before = lambda request: "/config/orders-value" in request.path and (half(request) or True)
+    with answering(registry.answer) as server:
+        ran = call(tmp_path, "ingest", f"confluent+{server.url}")
+    assert ran.code == 1
+    assert "/config/orders-value: its answer broke off" in ran.err
+    assert not (tmp_path / "warehouse").exists()

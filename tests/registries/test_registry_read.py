@@ -12,7 +12,7 @@ import pytest
 from replicate.sources import QUICK, answering
 
 from lakehouse.errors import ReplicationError, SettingsError, SourceNotFound
-from lakehouse.registries import RegistryOptions, fetch_registry, read_registry_source
+from lakehouse.registries import RegistryOptions, fetch_registry, read_registry_source, unfinished
 from lakehouse.registries.restapi import RestReader
 from lakehouse.registries.schemastopic import record_of_line, replay
 from lakehouse.registries.subjectdocuments import RegistryContent, SubjectMapping
@@ -154,7 +154,7 @@ TWICE = [{"subject": "s", "version": 1, "schema": '"int"'}] * 2
     [
         (half, "broke off"),
         (lambda request: request.give({"a": 1}), "no array.*schema registry"),
-        (lambda request: request.give([{"subject": "s", "version": 1}]), "`schema`.*schema registry"),
+        (lambda request: request.give([{"subject": "s", "version": 1}]), "`schema` of subject s, version 1 .*schema registry"),
         (lambda request: request.give(b"[", 200), "cannot be read"),
         (lambda request: request.give(TWICE), "s version 1 more than once"),
         (lambda request: request.give({"error_code": 50001}, 500), "answers 500"),
@@ -166,6 +166,85 @@ def test_an_answer_that_is_not_whole_is_an_error(answer, reason):
     registry.before = lambda request: answer(request) or True
     with pytest.raises(ReplicationError, match=reason):
         fetch(registry)
+
+
+def fetch_into(folder: Path, url: str) -> RegistryContent:
+    settings = read_settings(warehouse=str(folder / "w"), readmodel_dir=str(folder / "cache"))
+    return fetch_registry(read_registry_source(f"confluent+{url}"), settings, RegistryOptions())
+
+
+@pytest.fixture
+def many() -> RegistryStandIn:
+    registry = RegistryStandIn()
+    registry.most = 4
+    for number in range(12):
+        registry.register(f"s{number:02}", ORDER)
+    return registry
+
+
+@pytest.mark.parametrize("after", [0, 2, 9, 20])
+def test_a_read_that_was_cut_off_goes_on(tmp_path, monkeypatch, many, after):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    answered: list[str] = []
+
+    def before(request: Any) -> bool:
+        if len(answered) >= after:
+            request.close_connection = True  # without an answer
+            return True
+        answered.append(request.path)
+        return False
+
+    many.before = before
+    with answering(many.answer) as server:
+        with pytest.raises(ReplicationError, match=r"no answer|broke off"):
+            fetch_into(tmp_path, server.url)
+        first, after = [*answered], 10_000
+        content = fetch_into(tmp_path, server.url)
+        assert len(answered) == len({*answered})  # nothing was asked for twice
+        assert answered[: len(first)] == first
+        assert documents(content) == documents(fetch(many))
+        assert list((tmp_path / "cache").glob("*.answers.jsonl")) == []
+        after, whole = len(answered), len(answered)
+        with pytest.raises(ReplicationError):  # what was read whole is read again
+            fetch_into(tmp_path, server.url)
+        assert len(answered) == whole
+
+
+def test_what_changed_while_a_read_was_cut_off_is_read_again(tmp_path, monkeypatch, many):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    stops = iter([False, True, True, True, True, True])
+
+    def before(request: Any) -> bool:
+        request.close_connection = next(stops, False)
+        return bool(request.close_connection)
+
+    many.before = before
+    with answering(many.answer) as server:
+        with pytest.raises(ReplicationError):
+            fetch_into(tmp_path, server.url)
+        (kept,) = (tmp_path / "cache").glob("*.answers.jsonl")
+        kept.write_bytes(kept.read_bytes() + b'["http://127.0.0.1/x", 1')  # a process that was killed while it wrote
+        many.delete("s01", 1)
+        assert sorted(documents(fetch_into(tmp_path, server.url))) == [f"s{number:02}" for number in range(12) if number != 1]
+
+
+def test_answers_that_are_old_are_asked_for_again(tmp_path, monkeypatch, many):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    stops = iter([False, True, True, True, True, True])
+    answered: list[str] = []
+
+    def before(request: Any) -> bool:
+        request.close_connection = next(stops, False)
+        answered.extend([] if request.close_connection else [request.path])
+        return bool(request.close_connection)
+
+    many.before = before
+    with answering(many.answer) as server:
+        with pytest.raises(ReplicationError):
+            fetch_into(tmp_path, server.url)
+        monkeypatch.setattr(unfinished, "_FRESH", 0.0)
+        fetch_into(tmp_path, server.url)
+    assert answered.count(answered[0]) == 2
 
 
 def test_a_topic_is_a_file_or_a_folder_of_files(tmp_path):
