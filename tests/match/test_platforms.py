@@ -171,3 +171,19 @@ def test_a_captured_message_tells_the_same():
             key: str(value) for key, value in other.options.items()
         }
         assert (one.ce, one.mode, json.loads(one.body)) == (other.ce, other.mode, json.loads(other.body))
+
+
+@pytest.mark.parametrize(
+    ("value", "is_base64"),
+    [
+        (b'{"n":1}', True),
+        (b"\0\0\0\0\x65\x04o1", True),  # a schema registry's id in four bytes, and Avro
+        (b"\x01" + bytes(16) + b"\x04o1", True),  # in sixteen
+        (b"\0\0\0", False),  # shorter than an id: whatever it is, it is taken as it is written
+        (b"some", False),
+    ],
+)
+def test_a_kafka_value_without_headers_is_base64_where_it_begins_as_a_body_does(value, is_base64):
+    text = base64.b64encode(value).decode()
+    (landed,) = landed_of_text(json.dumps({"topic": "t", "value": text, "partition": 0, "offset": 7, "headers": []}).encode())
+    assert landed.body == (value if is_base64 else text.encode())

@@ -85,6 +85,7 @@ _LOGGED_HEADERS = "logged_headers"
 _REQUEST_LINE = re.compile(r"\A(?P<method>[A-Z]+) (?P<url>\S+)(?: HTTP/[\d.]+)?\Z")
 _AVRO_NAMES = frozenset({"string", "bytes", "long", "int", "double", "float", "boolean"})
 _MEMBER = re.compile(r"\Amember\d\Z")
+_BEGINS_A_BODY = re.compile(rb"[{\[]|\x00.{4}|\x01.{16}", re.DOTALL)  # JSON, or the id of a schema in 4 or 16 bytes
 _BASE64 = re.compile(r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z")
 _VERSION = re.compile(rb"\A\d\.\d\Z")
 
@@ -370,7 +371,7 @@ def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
         return _VERSION.match(decoded["ce_specversion"]) is not None
     if "content-type" in decoded:
         return b"/" in decoded["content-type"]
-    return isinstance(value, str) and base64.b64decode(value)[:1] in (b"{", b"[")
+    return isinstance(value, str) and _BEGINS_A_BODY.match(base64.b64decode(value)) is not None
 
 
 def _of_unions(value: Any, column: str) -> dict[str, str]:

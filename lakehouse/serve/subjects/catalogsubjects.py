@@ -119,6 +119,10 @@ class CatalogSubjects:
             deleted: also of what is deleted in its registry.
             deleted_only: only subjects of which all versions are.
         """
+        catalog = self._catalog
+        return catalog.kept.of((*catalog.key, "subjects", deleted, deleted_only), lambda: self._names(deleted, deleted_only), len)
+
+    def _names(self, deleted: bool, deleted_only: bool) -> list[tuple[str, Xid, int]]:
         counts = self.records.counts(deleted=deleted or deleted_only)
         if deleted_only:
             living = self.records.counts(deleted=False)

@@ -320,7 +320,9 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
 
 
 def _subjects(asked: SubjectRequest) -> list[str]:
-    names = (name for name, *_ in asked.subjects.names(deleted=asked.deleted, deleted_only=asked.deleted_only))
+    names = [name for name, *_ in asked.subjects.names(deleted=asked.deleted, deleted_only=asked.deleted_only)]
+    if asked.context is None and asked.text("subjectPrefix") is None:
+        return names[asked.page()]
     return [name for name in names if _begins(asked, name)][asked.page()]
 
 
