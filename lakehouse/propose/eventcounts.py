@@ -7,8 +7,9 @@ look like ids are members of a map (`{}`), and so are those of an object that ha
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -149,16 +150,11 @@ class KindCounts:
     def _objects(self, path: str, objects: Sequence[dict[str, Any]]) -> None:
         if path.count("/") >= MOST_DEPTH:
             return
-        shapes: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-        for one in objects:
-            shapes[tuple(one)].append(one)
         columns: defaultdict[str, list[Any]] = defaultdict(list)
         in_payload = path.startswith(DATA)
         known = self._keys[path]
-        for shape, same in shapes.items():
-            cells = list(chain.from_iterable(map(dict.values, same)))
-            for number, name in enumerate(shape):
-                column = cells[number :: len(shape)]
+        for shape, cells in columns_of_shapes(objects):
+            for name, column in zip(shape, cells, strict=True):
                 if name not in known and not self._is_named(known, name, in_payload):
                     columns[MEMBER].extend(column)
                 else:
@@ -174,6 +170,17 @@ class KindCounts:
         return True
 
 
+def columns_of_shapes(objects: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], list[list[Any]]]]:
+    """Yield the names of the members of objects that have the same ones in the same order, and a column for each name."""
+    shapes: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for one in objects:
+        shapes[tuple(one)].append(one)
+    for shape, same in shapes.items():
+        cells = list(chain.from_iterable(map(dict.values, same)))
+        yield shape, [cells[number :: len(shape)] for number in range(len(shape))]
+
+
+@lru_cache(10_000)
 def is_secret(path: str) -> bool:
     """Return whether what a member holds may be a secret, by its name; a Kafka key is none."""
     return looks_secret(name_in(path)) and not (path.startswith(OPTIONS) and "~1" not in path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -17,7 +18,7 @@ from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, distinguishing, kind_at
-from lakehouse.propose.eventcounts import Counts, KindCounts, Sent, is_secret
+from lakehouse.propose.eventcounts import Counts, KindCounts, Sent, columns_of_shapes, is_secret
 from lakehouse.propose.pathcounts import (
     CONTENT_TYPE,
     DATA,
@@ -113,18 +114,20 @@ def payload_of(event: Event) -> Any:
 
 def options_of(event: Event) -> dict[str, Any]:
     """Return the protocol options of an event that do not carry its CloudEvents attributes."""
-    starts = PROTOCOLS[event.family].ce_attributes.split() if event.family in PROTOCOLS else []
-    content = PROTOCOLS[event.family].content_type if event.family in PROTOCOLS else ""
-    return {
-        name: value
-        for name, value in event.options.items()
-        if name != content
-        and not any(name.lower().startswith(start.lower()) and _is_bound(event, name, start) for start in starts)
-    }
+    options = event.options
+    return {name: options[name] for name in _own_options(event.family, tuple(options), tuple(event.ce))}
 
 
-def _is_bound(event: Event, name: str, start: str) -> bool:
-    return not start.endswith("/") or name[len(start) :] in event.ce  # MQTT has no prefix for attributes
+@lru_cache(10_000)
+def _own_options(family: str | None, names: tuple[str, ...], attributes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which options do not carry CloudEvents attributes: events of a sender are alike, so it is decided once."""
+    starts = PROTOCOLS[family].ce_attributes.split() if family in PROTOCOLS else []
+    content = PROTOCOLS[family].content_type if family in PROTOCOLS else ""
+
+    def carries(name: str, start: str) -> bool:  # MQTT has no prefix for attributes
+        return name.lower().startswith(start.lower()) and (not start.endswith("/") or name[len(start) :] in attributes)
+
+    return tuple(name for name in names if name != content and not any(carries(name, start) for start in starts))
 
 
 def _json(body: bytes) -> Any:
@@ -137,15 +140,18 @@ def _json(body: bytes) -> Any:
 def _count(counts: KindCounts, same: list[SentEvent]) -> None:
     """Count events of one kind and day."""
     counts.count("", [{}] * len(same))
-    envelopes = [event.ce for event, _ in same if event.ce]
-    if envelopes:
-        counts.count(ENVELOPE, envelopes)
     by_family: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for event, _ in same:
         if event.family:
             by_family[event.family].append(options_of(event))
-    for family, options in by_family.items():
-        counts.count(child(OPTIONS, family), options)
+    objects = {ENVELOPE: [event.ce for event, _ in same if event.ce]}
+    objects |= {child(OPTIONS, family): options for family, options in by_family.items()}
+    separators = {child(OPTIONS, family): address_separator(family) for family in by_family}
+    separators[ENVELOPE] = address_separator(same[-1][0].family)
+    for path, members in objects.items():
+        if members:
+            counts.count(path, members)
+            _count_segments(counts, path, members, separators[path])
     _count_whole(counts, same)
     payloads = [payload for _, payload in same if payload is not None]
     texts = [payload for payload in payloads if not isinstance(payload, bytes)]
@@ -153,15 +159,6 @@ def _count(counts: KindCounts, same: list[SentEvent]) -> None:
         counts.count(DATA, texts)
     if len(texts) < len(payloads):
         counts.add_events(DATA, "binary", len(payloads) - len(texts))
-    columns: defaultdict[str, list[str]] = defaultdict(list)
-    separators: dict[str, str] = {}
-    for event, _ in same:
-        for path, text in _texts(event):
-            columns[path].append(text)
-            separators[path] = address_separator(event.family)
-    for path, column in columns.items():
-        for place, parts in _segments(Counter(column), path, separators[path]):
-            counts.count_texts(place, parts)
     for event, payload in same[: max(0, _SAMPLE - counts.compared)]:
         _compare(counts, event, payload)
 
@@ -195,17 +192,33 @@ def _count_whole(counts: KindCounts, same: list[SentEvent]) -> None:
             counts.count_texts(path, present)
 
 
+def _count_segments(counts: KindCounts, path: str, members: Iterable[dict[str, Any]], separator: str) -> None:
+    """Count the segments of attributes or options that may be templates."""
+    columns: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for names, column in columns_of_shapes(members):
+        for name, values in zip(names, column, strict=True):
+            if may_be_template(path, name):
+                columns[name].update(text for text in values if isinstance(text, str) and separator in text)
+    for name, texts in columns.items():
+        for place, parts in _segments(texts, child(path, name), separator):
+            counts.count_texts(place, parts)
+
+
+@lru_cache(10_000)
+def may_be_template(path: str, name: str) -> bool:
+    """Return whether an attribute or an option may hold parts of other texts, and is no secret."""
+    return name not in (_NOT_COMPARED if path == ENVELOPE else ("key_base64",)) and not is_secret(child(path, name))
+
+
 def _texts(event: Event) -> Iterator[tuple[str, str]]:
     """Yield the attributes of the envelope and the options that may be templates, by path."""
-    for name, text in event.ce.items():
-        path = child(ENVELOPE, name)
-        if isinstance(text, str) and text and name not in _NOT_COMPARED and not is_secret(path):
-            yield path, text
+    places = [(ENVELOPE, event.ce)]
     if event.family:
-        for name, text in options_of(event).items():
-            path = child(child(OPTIONS, event.family), name)
-            if isinstance(text, str) and text and name != "key_base64" and not is_secret(path):
-                yield path, text
+        places.append((child(OPTIONS, event.family), options_of(event)))
+    for path, members in places:
+        for name, text in members.items():
+            if isinstance(text, str) and text and may_be_template(path, name):
+                yield child(path, name), text
 
 
 def _segments(texts: Mapping[str, int], path: str, separator: str) -> Iterator[tuple[str, Counter[str]]]:

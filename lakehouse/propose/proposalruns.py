@@ -33,7 +33,7 @@ from lakehouse.match.indexfiles import open_store
 from lakehouse.match.matcher import Matcher, MatchRequest
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.runs import MatchOptions, land, read_landed
-from lakehouse.match.vectorized.batch import landed_of_row, match_batch
+from lakehouse.match.vectorized.batch import landed_of_row, match_batch, not_collecting
 from lakehouse.progress import Clock, Watcher
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, discriminator_of
@@ -252,9 +252,10 @@ def _pass(
         matcher = None if index is None else open_store(SparkFiles.get(index), MatchRequest(with_values=False))
         counters: Counters = defaultdict(lambda: EventCounter(keeps_values, discriminators))
         statuses: Counter[str] = Counter()
-        for batch in batches:
-            for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                _observe(matcher, batch.slice(start, _ROWS_AT_ONCE), counters, statuses)
+        with not_collecting():
+            for batch in batches:
+                for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+                    _observe(matcher, batch.slice(start, _ROWS_AT_ONCE), counters, statuses)
         rows = [row for (source, breaks), counter in counters.items() for row in rows_of(counter, sources[source], breaks)]
         empty = dict.fromkeys(OBSERVED_ROWS.names)
         shared = (row for (_, breaks), counter in counters.items() if not breaks for row in counter.shared.rows())

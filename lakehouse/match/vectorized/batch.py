@@ -306,7 +306,7 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
     if request.tolerance.level != "default" or request.tolerance.native or 0 < request.payload_share < 1:
         return [], batch
     results, done = [], np.zeros(batch.num_rows, bool)
-    with _not_collecting():
+    with not_collecting():
         for columns in columns_of(batch):
             glances = FastPathCache()
             groups = ((RowGroup(columns, rows, glances), members, which) for rows, members, which in _groups(matcher, columns))
@@ -321,7 +321,7 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
 
 
 @contextmanager
-def _not_collecting() -> Iterator[None]:
+def not_collecting() -> Iterator[None]:
     """Keep Python from searching for cycles: thousands of JSON values are open here, none in a cycle; each search walks them."""
     was_enabled = gc.isenabled()
     gc.disable()
