@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import log
+from operator import methodcaller
 from typing import Any
 from zlib import crc32
 
@@ -124,7 +125,7 @@ class PathCounts:
     def _registers_of(self, texts: Iterable[str]) -> npt.NDArray[np.uint8]:
         if self.least is not None:
             return _registers(np.fromiter(map(float, texts), np.float64).view(np.uint64))
-        return _registers(np.fromiter(map(crc32, map(str.encode, texts)), np.uint64))
+        return _registers(np.fromiter(map(crc32, map(_encoded, texts)), np.uint64))
 
     def _add_registers(self, registers: npt.NDArray[np.uint8]) -> None:
         self.sketch = np.maximum(np.frombuffer(self.sketch or bytes(_REGISTERS), np.uint8), registers).tobytes()
@@ -176,6 +177,7 @@ _PATTERNS = {
     "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
     "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
 }
+_encoded = methodcaller("encode", "utf-8", "surrogatepass")
 _USUAL_TIMESTAMP = re.compile(  # on a day that all months have; others take ten times as long
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,

@@ -131,7 +131,7 @@ def fetch_registry(
         limits = RequestLimits(bytes=settings.max_document_bytes, depth=settings.max_json_depth)
         with (
             closing(Client(source.address, limits)) as client,
-            unfinished_read(settings, f"{source.address.url} {options.deleted}") as answers,
+            unfinished_read(settings, source.address.url) as answers,
         ):
             return RestReader(client, answers).read(with_deleted=options.deleted)
     assert source.path is not None

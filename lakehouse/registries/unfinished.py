@@ -14,10 +14,9 @@ from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from lakehouse.readmodel.file.place import ModelFiles, location_of
 from lakehouse.settings import Settings
+from lakehouse.text.jsontext import NotJson, as_read, read_json
 
 _FRESH = 3600.0  # seconds: older answers are asked for again
 
@@ -25,33 +24,28 @@ _FRESH = 3600.0  # seconds: older answers are asked for again
 class UnfinishedRead:
     """Answers by URL, each written as soon as it is there. Threads may share it.
 
-    Attributes:
-        resumed: how many answers an earlier read left.
+    Args:
+        file: opened to read and to write; the answers that it holds are taken, up to where it was cut off. None: none are stored.
+        depth: levels of nesting that an answer may have.
     """
 
-    def __init__(self, file: BufferedRandom | None = None) -> None:
-        """Take the answers that a file holds, up to where it was cut off.
-
-        Args:
-            file: opened to read and to write; None: answers are not stored.
-        """
+    def __init__(self, file: BufferedRandom | None = None, depth: int = 64) -> None:
         self._file = file
         self._answers: dict[str, Any] = {}
         self._guard = threading.Lock()
         if file is not None:
-            self._read(file)
-        self.resumed = len(self._answers)
+            self._read(file, depth + 1)
 
-    def _read(self, file: BufferedRandom) -> None:
+    def _read(self, file: BufferedRandom, depth: int) -> None:
         file.seek(0)
         end = 0
         for line in file:
             try:
-                url, moment, value = orjson.loads(line)
-            except (orjson.JSONDecodeError, ValueError, TypeError):  # the process was killed while it wrote this line
+                url, moment, value = read_json(line, depth)[0]
+            except (NotJson, ValueError, TypeError):  # the process was killed while it wrote this line
                 break
             end += len(line)
-            if 0 <= time.time() - moment < _FRESH:
+            if 0 <= time.time() - float(moment) < _FRESH:
                 self._answers[url] = value
         file.seek(end)
         file.truncate()
@@ -68,7 +62,7 @@ class UnfinishedRead:
         value = ask()
         if self._file is not None:
             with self._guard:
-                self._file.write(orjson.dumps([url, time.time(), value]) + b"\n")
+                self._file.write(as_read([url, time.time(), value]) + b"\n")
                 self._file.flush()
         return value
 
@@ -101,7 +95,7 @@ def unfinished_read(settings: Settings, url: str) -> Iterator[UnfinishedRead]:
         return
     is_whole = True
     try:
-        yield UnfinishedRead(file)
+        yield UnfinishedRead(file, settings.max_json_depth)
     except (RequestStumbled, KeyboardInterrupt, SystemExit):
         is_whole = file.tell() == 0  # nothing was answered: there is nothing to go on with
         raise

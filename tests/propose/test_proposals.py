@@ -14,6 +14,7 @@ from lakehouse.match.event.captured import landed_of_text
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
+from lakehouse.propose.pathcounts import PathCounts
 from lakehouse.propose.proposals import ProposedGroup, as_bytes, groups_of, propose_kinds
 
 FEW = Thresholds(required_events=20, required_days=2)
@@ -173,3 +174,10 @@ def test_no_more_distinct_values_are_shown_than_there_were():
     assert "| /data/orderid | string | 100% of 2,000 | yes | 2,000 distinct |" in evidence_page(
         kind.group, ProposedGroup([kind]), FEW
     )
+
+
+def test_texts_with_half_of_a_surrogate_pair_are_counted():
+    counts = PathCounts()
+    counts.add_values({f"{number}\ud800": 1 for number in range(100)})
+    assert counts.values is None
+    assert counts.sketch

@@ -18,6 +18,7 @@ from lakehouse.registries.schemastopic import record_of_line, replay
 from lakehouse.registries.subjectdocuments import RegistryContent, SubjectMapping
 from lakehouse.replicate.client import Client, read_address
 from lakehouse.settings import read_settings
+from lakehouse.text.jsontext import as_read
 from registries.registrystandins import ORDER, RegistryStandIn, shop
 
 
@@ -226,6 +227,30 @@ def test_what_changed_while_a_read_was_cut_off_is_read_again(tmp_path, monkeypat
         kept.write_bytes(kept.read_bytes() + b'["http://127.0.0.1/x", 1')  # a process that was killed while it wrote
         many.delete("s01", 1)
         assert sorted(documents(fetch_into(tmp_path, server.url))) == [f"s{number:02}" for number in range(12) if number != 1]
+
+
+def test_a_read_goes_on_with_numbers_and_keys_as_they_were_answered(tmp_path, monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    metadata = b'{"a":1.50,"a":2,"b":123456789012345678901234567890}'
+    pages = [b'[{"subject": "s", "version": 1, "schema": "1", "metadata": ' + metadata + b"}]"]
+    is_cut = True
+
+    def before(request: Any) -> bool:
+        if request.path.startswith("/schemas"):
+            request.give(pages.pop() if pages else b"[]", 200)  # asked for again, there is nothing
+        elif not is_cut:
+            return False
+        request.close_connection = True
+        return True
+
+    registry = RegistryStandIn()
+    registry.before = before
+    with answering(registry.answer) as server:
+        with pytest.raises(ReplicationError):
+            fetch_into(tmp_path, server.url)
+        is_cut = False
+        (version,) = fetch_into(tmp_path, server.url).versions
+        assert as_read(version.metadata) == metadata
 
 
 def test_answers_that_are_old_are_asked_for_again(tmp_path, monkeypatch, many):

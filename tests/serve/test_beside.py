@@ -274,7 +274,15 @@ def test_an_empty_warehouse_is_an_empty_registry(tmp_path):
         assert served.get("/messagegroups") == {}
         assert served.ask("/messagegroups/x").status == 404
         assert served.ask("/at/1/").status == 404
-        for path in ("/export", "/capabilities", "/model", "/events", "/messagecatalog"):
+        for path in (
+            "/export",
+            "/capabilities",
+            "/model",
+            "/events",
+            "/messagecatalog",
+            "/ccompat/v7/subjects",
+            "/ccompat/v7/schemas",
+        ):
             assert served.ask(path).status == 200
     assert not (tmp_path / "nowhere").exists()
 

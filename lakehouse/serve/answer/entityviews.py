@@ -578,6 +578,7 @@ class EmptyCatalog(SnapshotCatalog):
     """A registry without anything in it: the warehouse holds no catalog yet."""
 
     def __init__(self, registryid: RegistryId, dialect: str, kept: EntityCache, deadline: Deadline) -> None:
+        self.key = ("", registryid)
         self.registryid, self.dialect, self.kept, self.deadline = registryid, dialect, kept, deadline
 
     def registry(self) -> dict[str, Any]:
