@@ -48,6 +48,7 @@ from lakehouse.serve.subjects.sameschemas import (
 )
 from lakehouse.serve.subjects.schemarecords import Json, schema_key
 from lakehouse.text.jsontext import NotJson, in_order, object_at, read_json, text_at
+from lakehouse.text.names import Xid
 
 KINDS = (JSON, PROTOBUF, AVRO)
 _LEVELS = {promise: promise.upper() for promise in PROMISES}
@@ -320,10 +321,14 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
 
 
 def _subjects(asked: SubjectRequest) -> list[str]:
-    names = [name for name, *_ in asked.subjects.names(deleted=asked.deleted, deleted_only=asked.deleted_only)]
-    if asked.context is None and asked.text("subjectPrefix") is None:
-        return names[asked.page()]
-    return [name for name in names if _begins(asked, name)][asked.page()]
+    return [name for name, *_ in _selected(asked, deleted_only=asked.deleted_only)[asked.page()]]
+
+
+def _selected(asked: SubjectRequest, *, deleted_only: bool = False) -> list[tuple[str, Xid, int]]:
+    """Return the subjects that begin as context and `subjectPrefix` say, as `CatalogSubjects.names` has them."""
+    rows = asked.subjects.names(deleted=asked.deleted, deleted_only=deleted_only)
+    is_every = asked.context is None and asked.text("subjectPrefix") is None
+    return rows if is_every else [row for row in rows if _begins(asked, row[0])]
 
 
 def _begins(asked: SubjectRequest, name: str) -> bool:
@@ -374,10 +379,8 @@ def _schemas(asked: SubjectRequest) -> list[Json]:
     page = asked.page(_MOST_VERSIONS)
     skipped, most = page.start, page.stop - page.start
     latest_only, results = asked.has("latestOnly"), list[CatalogVersion]()
-    for name, xid, versions_count in asked.subjects.names(deleted=asked.deleted):
+    for name, xid, versions_count in _selected(asked):
         asked.tick()
-        if not _begins(asked, name):
-            continue
         count = 1 if latest_only else versions_count
         if skipped >= count:
             skipped -= count
