@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+# A table that is gone, of another form or damaged; a folder or file that cannot be written: pages lack the counts, no more.
+_UNREADABLE = (WarehouseError, OSError, sqlite3.Error, ValueError, KeyError, TypeError)
 _FORMAT = 1  # a file of another format is counted again
 _EVENTS, _RUNS, _SIGNATURES = "event_matches", "match_runs", "unmatched_signatures"
 _COLUMNS = {
@@ -154,23 +156,31 @@ class Traffic:
         Returns:
             Whether anything was new.
         """
+        try:
+            return self._refresh()
+        except _UNREADABLE as error:
+            self._report(error)
+            return False
+
+    def _refresh(self) -> bool:
         names = [f"{schema}/{table}" for schema in self.warehouse.folders(MATCH_RESULTS) for table in (_EVENTS, _SIGNATURES)]
         if not names and not self.file.exists():
             return False
         try:
             if self._is_current(names):
                 return False
-        except (sqlite3.DatabaseError, ValueError, TypeError):  # of another format, or damaged: it is made again below
+        except sqlite3.OperationalError:  # another process has locked it
+            raise
+        except (sqlite3.DatabaseError, ValueError, TypeError):  # damaged: it is made again below
             pass
-        with self.place.lock(), closing(self._opened()) as db:
+        with self.place.lock(".traffic"), closing(self._opened()) as db:
             db.execute("BEGIN IMMEDIATE")
-            for (gone,) in db.execute("SELECT name FROM tables").fetchall():
-                if gone not in names:
-                    _drop_table(db, gone)
-            for name in names:
-                self._follow(db, name)
+            gone = [name for (name,) in db.execute("SELECT name FROM tables") if name not in names]
+            for name in gone:
+                _drop_table(db, name)
+            are_new = [self._follow(db, name) for name in names]
             db.execute("COMMIT")
-        return True
+        return bool(gone) or any(are_new)
 
     def _is_current(self, names: list[str]) -> bool:
         if not self.file.exists():
@@ -185,14 +195,17 @@ class Traffic:
 
     def _opened(self) -> ReadConnection:
         """Open the file to write, made again where it is none of ours."""
-        try:
+        if self.file.exists():
             db = connect(self.file, write=True)
-            if db.execute("PRAGMA user_version").fetchone()[0] == _FORMAT:
-                db.execute("SELECT count(*) FROM tables").fetchone()
-                return db
+            try:
+                if db.execute("PRAGMA user_version").fetchone()[0] == _FORMAT:
+                    db.execute("SELECT count(*) FROM tables").fetchone()
+                    return db
+            except sqlite3.OperationalError:  # another process has locked it
+                raise
+            except sqlite3.DatabaseError:  # it is damaged
+                pass
             db.close()
-        except sqlite3.DatabaseError:  # there is none yet, or it is damaged
-            pass
         for path in (self.file, Path(f"{self.file}-journal")):
             path.unlink(missing_ok=True)
         self.file.touch(mode=0o600)
@@ -200,41 +213,33 @@ class Traffic:
         db.executescript(f"{_TABLES} PRAGMA user_version = {_FORMAT};")
         return db
 
-    def _follow(self, db: sqlite3.Connection, name: str) -> None:
-        """Count the files of a table that are new, and drop the counts of those that are gone."""
+    def _follow(self, db: sqlite3.Connection, name: str) -> bool:
+        """Count the files of a table that are new, and drop the counts of those that are gone; return whether there were any."""
         db.execute("SAVEPOINT follow")
         try:
             table = self.warehouse.newest(f"{MATCH_RESULTS}/{name}")
             known = orjson.dumps(list(self.warehouse.known(f"{MATCH_RESULTS}/{name}", table))).decode()
             row = db.execute("SELECT known FROM tables WHERE name = ?", (name,)).fetchone()
             if row == (known,):
-                return
+                return False
             paths = set(statistics(table).column("path").to_pylist())
             counted = dict(db.execute("SELECT path, id FROM files WHERE table_name = ?", (name,)))
             _drop_files(db, [counted[path] for path in counted.keys() - paths])
-            for path in sorted(paths - counted.keys()):
-                self._count(db, table, name, path)
+            new = sorted(paths - counted.keys())
+            begun = self._begun(name) if new and name.endswith(_EVENTS) else {}
+            for path in new:
+                _count_file(db, table, (name, path), begun)
             db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (name, known))
-        except WarehouseError as error:
+            return True
+        except _UNREADABLE as error:
             db.execute("ROLLBACK TO follow")
-            if str(error) not in self._problems:
-                self._problems.add(str(error))
-                logger.warning("what was sent is not counted: %s", error)
+            self._report(error)
+            return False
 
-    def _count(self, db: sqlite3.Connection, table: DeltaTable, name: str, path: str) -> None:
-        """Count the rows of a file."""
-        file_id = db.execute("INSERT INTO files (table_name, path) VALUES (?, ?)", (name, path)).lastrowid
-        kind = name.rpartition("/")[2]
-        batches = file_batches(table, path, _COLUMNS[kind], _BATCH_ROWS)
-        if kind == _SIGNATURES:
-            rows = [(file_id, *key[:3], events, key[3]) for key, events in _count_signatures(batches).items()]
-            db.executemany("INSERT INTO undeclared VALUES (?, ?, ?, ?, ?, ?)", rows)
-            return
-        sent, reasons = _count_matches(batches, self._begun(name))
-        db.executemany(
-            "INSERT INTO sent VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(file_id, *key, *value) for key, value in sent.items()]
-        )
-        db.executemany("INSERT INTO reasons VALUES (?, ?, ?, ?, ?, ?, ?)", [(file_id, *key, n) for key, n in reasons.items()])
+    def _report(self, error: Exception) -> None:
+        if str(error) not in self._problems:
+            self._problems.add(str(error))
+            logger.warning("what was sent is not counted: %s", error)
 
     def _begun(self, name: str) -> dict[str, str]:
         """Return when each run of a schema began."""
@@ -275,6 +280,9 @@ class Traffic:
             finally:
                 db.end()
         except FileNotFoundError:
+            return None
+        except sqlite3.OperationalError as error:  # another process has locked it, or it was deleted meanwhile
+            self._report(error)
             return None
         except sqlite3.DatabaseError as error:
             logger.warning("%s: is damaged (%s), and will be counted again", self.file, error)
@@ -340,6 +348,27 @@ def _drop_files(db: sqlite3.Connection, ids: list[int]) -> None:
 def _drop_table(db: sqlite3.Connection, name: str) -> None:
     _drop_files(db, [one for (one,) in db.execute("SELECT id FROM files WHERE table_name = ?", (name,)).fetchall()])
     db.execute("DELETE FROM tables WHERE name = ?", (name,))
+
+
+def _count_file(db: sqlite3.Connection, table: DeltaTable, file: tuple[str, str], begun: dict[str, str]) -> None:
+    """Count the rows of a file.
+
+    Args:
+        db: the counts.
+        table: opened.
+        file: name of the table, and path.
+        begun: when each run began.
+    """
+    file_id = db.execute("INSERT INTO files (table_name, path) VALUES (?, ?)", file).lastrowid
+    kind = file[0].rpartition("/")[2]
+    batches = file_batches(table, file[1], _COLUMNS[kind], _BATCH_ROWS)
+    if kind == _SIGNATURES:
+        rows = [(file_id, *key[:3], events, key[3]) for key, events in _count_signatures(batches).items()]
+        db.executemany("INSERT INTO undeclared VALUES (?, ?, ?, ?, ?, ?)", rows)
+        return
+    sent, reasons = _count_matches(batches, begun)
+    db.executemany("INSERT INTO sent VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(file_id, *key, *value) for key, value in sent.items()])
+    db.executemany("INSERT INTO reasons VALUES (?, ?, ?, ?, ?, ?, ?)", [(file_id, *key, n) for key, n in reasons.items()])
 
 
 def _count_signatures(batches: Iterator[pa.RecordBatch]) -> Counter[tuple[str, str, str, str]]:

@@ -76,7 +76,8 @@ def write_site(
     folder = Path(out)
     known, before = _read_manifest(folder)
     style = PageStyle(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
-    model.traffic.refresh()
+    if at is None:
+        model.traffic.refresh()
     with model.at(at) as view:
         if at is not None:
             style.at = view.snapshot_id

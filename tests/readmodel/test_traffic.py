@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from matchresults import PAID, PLACED, SIGNATURES, at, event, write_events
 
 from lakehouse.readmodel import traffic
+from lakehouse.readmodel.file import sqliteschema
 from lakehouse.readmodel.file.delta import Warehouse
 from lakehouse.readmodel.file.place import ModelFiles
 from lakehouse.readmodel.traffic import ReasonCount, Traffic, Undeclared
@@ -160,3 +163,41 @@ def test_a_table_that_cannot_be_read_is_reported_once_and_costs_no_other(counts,
     counts.refresh()
     assert counts.message("default", PAID).sent.events == 1
     assert "what was sent is not counted" in caplog.text
+
+
+def test_a_file_that_another_process_writes_is_not_taken_for_a_damaged_one(counts, monkeypatch, caplog):
+    write_events(folder_of(counts), [event(PLACED, at(2))])
+    counts.refresh()
+    monkeypatch.setattr(sqliteschema, "_BUSY_SECONDS", 0)
+    with closing(sqlite3.connect(counts.file, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert counts.message("default", PLACED) is None
+        assert not counts.refresh()
+    assert "locked" in caplog.text
+    assert counts.message("default", PLACED).sent.events == 1
+
+
+def test_whatever_is_wrong_with_results_is_reported_and_raises_nothing(counts, monkeypatch, caplog):
+    write_events(folder_of(counts), [event(PLACED, at(2))])
+    (file,) = (folder_of(counts) / "_match/landing/event_matches").glob("*.parquet")
+    file.write_bytes(b"no Parquet")
+    counts.refresh()
+    assert counts.message("default", PLACED) is None
+
+    def gone(name: str) -> list[str]:
+        raise OSError(f"{name} is gone")
+
+    monkeypatch.setattr(counts.warehouse, "folders", gone)
+    assert not counts.refresh()
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["what was sent is not counted"] * 2
+
+
+def test_the_runs_of_a_schema_are_read_once_for_all_new_files(counts, monkeypatch):
+    for number in range(3):
+        write_events(folder_of(counts), [event(PLACED, None, run=f"r{number}")])
+    opened: list[str] = []
+    open_table = counts.warehouse.open
+    monkeypatch.setattr(counts.warehouse, "open", lambda name: opened.append(name) or open_table(name))
+    counts.refresh()
+    assert opened.count("_match/landing/match_runs") == 1
+    assert counts.message("default", PLACED).sent.days == [("2026-03-01", 3)]

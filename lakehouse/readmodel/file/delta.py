@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -93,7 +94,7 @@ class Warehouse:
                 f"{self.location}: quick commands read warehouses on disk and on S3, Google and Azure stores, without Spark. "
                 "Ask this one with `lakehouse sql`."
             )
-        uri = f"{self.location}/{name}".replace("s3a://", "s3://", 1)
+        uri = self._uri(name)
         try:
             table = DeltaTable(uri, version=version, storage_options=self._options or None)
         except TableNotFoundError as error:
@@ -143,7 +144,7 @@ class Warehouse:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import FileSelector, FileType, PyFileSystem
 
-        uri = f"{self.location}/{name}".replace("s3a://", "s3://", 1)
+        uri = self._uri(name)
         try:
             files = PyFileSystem(DeltaStorageHandler(uri, self._options or None))
             found = files.get_file_info(FileSelector("/", allow_not_found=True))
@@ -173,6 +174,9 @@ class Warehouse:
         for path in map(unquote, added):
             if not (folder / path).exists():
                 raise PartMissing(name, path)
+
+    def _uri(self, name: str) -> str:
+        return f"{self.location}/{name}".replace("s3a://", "s3://", 1)
 
     def _has_next(self, name: str, version: int) -> bool:
         return os.path.exists(f"{self.location}/{name}/_delta_log/{version + 1:020}.json")
@@ -288,10 +292,8 @@ def batches(
     """
     filesystem, some = _filesystem(table), where or {}
     for path in _wanted_files(statistics(table) if files is None else files, above, some):
-        try:
-            yield from _batches_of(filesystem, path, columns, above, some)
-        except FileNotFoundError as error:
-            raise PartMissing(table.table_uri.rstrip("/").rpartition("/")[2], path) from error
+        with _parquet(table, filesystem, path) as file:
+            yield from _batches_of(file, columns, above, some)
 
 
 def file_batches(table: DeltaTable, path: str, columns: tuple[str, ...], most: int) -> Iterator[pa.RecordBatch]:
@@ -306,37 +308,42 @@ def file_batches(table: DeltaTable, path: str, columns: tuple[str, ...], most: i
     Raises:
         PartMissing: the file is gone.
     """
+    with _parquet(table, _filesystem(table), path) as file:
+        yield from file.iter_batches(most, columns=list(columns), use_threads=False)
+
+
+@contextmanager
+def _parquet(table: DeltaTable, filesystem: PyFileSystem, path: str) -> Iterator[pq.ParquetFile]:
+    """Open a data file of a table.
+
+    Raises:
+        PartMissing: the file is gone.
+    """
     import pyarrow.parquet as pq
 
     try:
         with (
-            _filesystem(table).open_input_file(path) as opened,
+            filesystem.open_input_file(path) as opened,
+            # Spark writes moments as INT96, of which Arrow else makes nanoseconds: too few for year 1.
             pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as file,
         ):
-            yield from file.iter_batches(most, columns=list(columns), use_threads=False)
+            yield file
     except FileNotFoundError as error:
         raise PartMissing(table.table_uri.rstrip("/").rpartition("/")[2], path) from error
 
 
 def _batches_of(
-    filesystem: PyFileSystem, path: str, columns: tuple[str, ...], above: int | None, where: Mapping[str, Collection[str]]
+    file: pq.ParquetFile, columns: tuple[str, ...], above: int | None, where: Mapping[str, Collection[str]]
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
     # Arrow's own scan holds a row group, as large as Spark likes it, whole in memory; here it is read page by page.
-    with (
-        filesystem.open_input_file(path) as opened,
-        # Spark writes moments as INT96, of which Arrow else makes nanoseconds: too few for year 1.
-        pq.ParquetFile(opened, pre_buffer=False, coerce_int96_timestamp_unit="us") as file,
-    ):
-        for group in _row_groups(file, above):
-            wanted = _wanted(file, group, above, where)
-            at = 0
-            for batch in _pages(file, group, columns):
-                yield from _cut(batch, wanted[at : at + batch.num_rows] if wanted is not None else None)
-                at += batch.num_rows
-                if wanted is not None and not any(wanted[at:]):
-                    break
+    for group in _row_groups(file, above):
+        wanted = _wanted(file, group, above, where)
+        at = 0
+        for batch in _pages(file, group, columns):
+            yield from _cut(batch, wanted[at : at + batch.num_rows] if wanted is not None else None)
+            at += batch.num_rows
+            if wanted is not None and not any(wanted[at:]):
+                break
 
 
 def _pages(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:

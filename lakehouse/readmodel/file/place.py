@@ -86,10 +86,14 @@ class ModelFiles:
                 continue
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Wait until no other process builds or follows, and keep others from it."""
+    def lock(self, of: str = "") -> Iterator[None]:
+        """Wait until no other process builds or follows, and keep others from it.
+
+        Args:
+            of: which file, where it is not the read model.
+        """
         self.make_folder()
-        held = os.open(self.folder / f"{self.name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        held = os.open(self.folder / f"{self.name}{of}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield

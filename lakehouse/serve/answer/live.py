@@ -97,7 +97,7 @@ class SnapshotWatcher:
         self._stopped = threading.Event()
         self._wanted = threading.Event()
         self._news = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     def load(self) -> ServedHead:
         """Load the newest snapshot; of a warehouse without a catalog, an empty one.
@@ -117,9 +117,10 @@ class SnapshotWatcher:
         return head
 
     def follow(self) -> None:
-        """Watch for newer snapshots from now on, in a thread."""
-        self._thread = threading.Thread(target=self._follow, name="lakehouse-follow", daemon=True)
-        self._thread.start()
+        """Watch for newer snapshots and for results of `match --into` from now on, each in a thread."""
+        for target, name in ((self._follow, "lakehouse-follow"), (self._count, "lakehouse-count")):
+            self._threads.append(threading.Thread(target=target, name=name, daemon=True))
+            self._threads[-1].start()
 
     def await_snapshot(self, number: int, seconds: float) -> ServedHead | None:
         """Wait until the newest snapshot is this one or a later one; None: it took too long."""
@@ -133,12 +134,21 @@ class SnapshotWatcher:
         """End the thread, and close the file."""
         self._stopped.set()
         self._wanted.set()
-        if self._thread is not None:
-            self._thread.join(5)
+        for thread in self._threads:
+            thread.join(5)
         self.model.close()
 
+    @property
+    def _pause(self) -> float:
+        return _SECONDS_BETWEEN_LOOKS_FAR_AWAY if self.model.warehouse.is_remote else _SECONDS_BETWEEN_LOOKS
+
+    def _count(self) -> None:
+        """Count what was sent: of many events that takes long, and no snapshot waits for it."""
+        self.model.traffic.refresh()
+        while not self._stopped.wait(self._pause):
+            self.model.traffic.refresh()
+
     def _follow(self) -> None:
-        pause = _SECONDS_BETWEEN_LOOKS_FAR_AWAY if self.model.warehouse.is_remote else _SECONDS_BETWEEN_LOOKS
         wait, reported = 0.0, None
         while True:
             self._wanted.wait(wait)
@@ -147,11 +157,10 @@ class SnapshotWatcher:
                 return
             try:
                 head = self.load()
-                self.model.traffic.refresh()
                 if head is not reported:
                     reported = head
                     self.on_new(head)
-                self.failure, wait = None, pause
+                self.failure, wait = None, self._pause
             except (LakehouseError, OSError) as error:  # what is known stays served
                 if self.failure is None:
                     logger.warning("the warehouse cannot be followed: %s", error)
