@@ -37,11 +37,12 @@ def state_of(book: PageContext) -> State:
     Returns:
         made_with (product, its libraries, settings and options), tables (of the read model), snapshot_id, lag, names (labels and
         documents), rules that pages of messages link to; of each entity with findings a digest of them; of each XID that events
-        were sent of a digest of their counts.
+        were sent of a digest of their counts; whether there are any.
     """
     overview, view = book.overview, book.view
     settings = (vars(book.style), book.model.settings.owner_names)
     findings = {f"{registryid} {xid}": _digest(rows) for (registryid, xid), rows in overview.findings_by_xid.items()}
+    sent = book.model.traffic.digests() if book.style.at is None else {}
     state = {
         "made_with": _digest([_product(), repr(settings)]),
         "tables": view.facts["tables"],
@@ -50,7 +51,8 @@ def state_of(book: PageContext) -> State:
         "names": _digest([repr(view.labels()), sorted(overview.documents)]),
         "rules": [rule for rule in _LINKED_RULES if rule in overview.findings_by_rule],
         "findings": findings,
-        "sent": book.model.traffic.digests() if book.style.at is None else {},
+        "sent": sent,
+        "are_counted": bool(sent),  # a page says that a message was never sent only where events are known
     }
     result: State = orjson.loads(orjson.dumps(state, default=str))
     return result
@@ -75,10 +77,7 @@ def members_to_make(book: PageContext, before: State, now: State) -> set[Key] | 
         before: state of the earlier run; empty: there was none that says so.
         now: state of this one.
     """
-    same = ("made_with", "lag", "names", "rules")
-    are_counted = bool(now["sent"])
-    if are_counted != bool(before.get("sent")):  # a page says "never sent" only where events are known
-        return None
+    same = ("made_with", "lag", "names", "rules", "are_counted")
     if now["lag"] or book.style.at is not None or any(before.get(name) != now[name] for name in same):
         return None
     if not before["snapshot_id"] <= now["snapshot_id"] <= book.view.head or not before["snapshot_id"]:
@@ -87,24 +86,22 @@ def members_to_make(book: PageContext, before: State, now: State) -> set[Key] | 
     changed = _changed_members(book.view, earlier)
     if changed is None or len(changed) > _MOST_CHANGED:
         return None
-    differing = [text for text in before["findings"].keys() | now["findings"].keys() if _differ(before, now, text)]
-    changed |= {_key_of(text) for text in differing}
-    earlier_sent: dict[str, str] = before.get("sent", {})
-    sent = {xid for xid in earlier_sent.keys() | now["sent"].keys() if earlier_sent.get(xid) != now["sent"].get(xid)}
+    changed |= {_key_of(text) for text in _differing(before["findings"], now["findings"])}
     results: set[Key] = set(changed)
     for view in (earlier, book.view):
         results |= _showing(view, changed)
     results |= {
         (registryid, Xid(xid))
         for registryid in book.overview.registries
-        for xid in sent
+        for xid in _differing(before["sent"], now["sent"])
         if book.overview.has(registryid, Xid(xid))
     }
     return results if len(results) <= _MOST_MADE else None
 
 
-def _differ(before: State, now: State, text: str) -> bool:
-    return bool(before["findings"].get(text) != now["findings"].get(text))
+def _differing(before: dict[str, str], now: dict[str, str]) -> set[str]:
+    """Return the names whose digests differ."""
+    return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
 
 
 def _key_of(text: str) -> Key:

@@ -113,3 +113,15 @@ def test_an_endpoint_names_the_other_end(site):
     assert "elsewhere subscriber, channel trade" in text
     assert "reader consumer, carries orders, too" in text
     assert "names the group /messagegroups/gone, which is not in the catalog" in text_of(site, "endpoints/queue")
+
+
+def test_the_map_says_of_an_endpoint_for_both_what_the_page_of_a_message_says(tmp_path):
+    groups = {"g": {"messages": {"m": {"protocol": "KAFKA", "protocoloptions": {"topic": "t"}}}}}
+    endpoints = {"any": endpoint("KAFKA", usage=["producer", "consumer"], messagegroups=["/messagegroups/g"])}
+    Catalog(tmp_path / "w").ingest({"file:/d.json": ("default", {"messagegroups": groups, "endpoints": endpoints})})
+    shown = Site(opened(tmp_path / "w", tmp_path / "model"), 128)
+    drawn, message = (shown.page(path, {}, "").page.body.decode() for path in ("map.html", "reg-default/messagegroups/g/m.html"))
+    assert message.partition('class="route"')[2].partition("</section>")[0].count("any.html") == 2
+    assert drawn.partition('id="list"')[2].count("any.html") == 2
+    assert "producers send g to any; consumers receive g from any" in drawn
+    assert drawn.count(' marker-start="') == drawn.count(' marker-end="') == 1

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import NamedTuple
 
+from lakehouse.readmodel.queries import is_endpoint_of
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MAP, page_of_list, path_of
 from lakehouse.site.overview import Key
@@ -50,7 +51,7 @@ class Box(NamedTuple):
     width: int
     height: int
     nodes: list[MapNode]
-    number: int
+    number: int = 0
 
 
 class Line(NamedTuple):
@@ -103,26 +104,11 @@ def map_page(book: PageContext, number: int) -> Page | None:
     )  # fmt: skip
 
 
-def is_sent_to(endpoint: Entity) -> bool:
-    """Return whether producers send messages to an endpoint (`usage`)."""
-    return "producer" in _usage(endpoint)
-
-
-def is_received_from(endpoint: Entity) -> bool:
-    """Return whether consumers or subscribers receive messages from an endpoint (`usage`)."""
-    return bool({"consumer", "subscriber"} & set(_usage(endpoint)))
-
-
-def _usage(endpoint: Entity) -> list[str]:
-    usage = endpoint.attributes.get("usage")
-    return [one for one in usage if isinstance(one, str)] if isinstance(usage, list) else []
-
-
 def _row(book: PageContext, group: Entity) -> MapRow:
     key = (group.registryid, group.xid)
     carriers = [book.overview.groups[one] for one in sorted(_all_neighbours(book).get(key, ()))]
-    members = len(book.overview.members[key])
-    return MapRow(group, members, list(filter(is_sent_to, carriers)), list(filter(is_received_from, carriers)))
+    sent_to, received_from = ([one for one in carriers if is_endpoint_of(one, who)] for who in ("producers", "consumers"))
+    return MapRow(group, len(book.overview.members[key]), sent_to, received_from)
 
 
 def count_pages(book: PageContext) -> int:
@@ -223,8 +209,8 @@ def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], mos
             sorted(order.get(key, len(order)) for key in neighbours.get((one.registryid, one.xid), ())) or [len(order)], one.xid,
         ),
     )  # fmt: skip
-    left = [one for one in endpoints if is_sent_to(one) or not is_received_from(one)]
-    right = [one for one in endpoints if one not in left]
+    left = [one for one in endpoints if is_endpoint_of(one, "producers")]
+    right = [one for one in endpoints if not is_endpoint_of(one, "producers")]
     start = _GAP + (_SIDE + _BETWEEN if left else 0)
     width = _WIDTH - _GAP - start - (_SIDE + _BETWEEN if right else 0)
     boxes: list[Box] = []
@@ -280,7 +266,7 @@ def _group_box(book: PageContext, group: Entity, at: tuple[int, int], width: int
     note = f"{len(members)} message{'' if len(members) == 1 else 's'}" + (f", {more} not drawn" if more else "")
     name = _short(last_id(group.xid), (width - 170) // 8)
     height = _HEAD + _ROW * rows + (_PAD if rows else 0)
-    return Box(group, path_of(group.registryid, group.xid), name, note, x, y, width, height, nodes, 0)
+    return Box(group, path_of(group.registryid, group.xid), name, note, x, y, width, height, nodes)
 
 
 def _endpoint_boxes(
@@ -307,11 +293,12 @@ def _endpoint_boxes(
             )
             for at, xid in enumerate(members)
         ]  # fmt: skip
-        usage = ", ".join(_usage(endpoint))
-        note = " · ".join(one for one in (usage, endpoint.attributes.get("protocol")) if isinstance(one, str) and one)
+        known = endpoint.attributes
+        usage = ", ".join(one for one in known.get("usage") or [] if isinstance(one, str))
+        note = " · ".join(one for one in (usage, known.get("protocol")) if isinstance(one, str) and one)
         name = _short(last_id(endpoint.xid), _LETTERS)
         path = path_of(endpoint.registryid, endpoint.xid)
-        results.append(Box(endpoint, path, name, _short(note, 36), x, top, _SIDE, height, nodes, 0))
+        results.append(Box(endpoint, path, name, _short(note, 36), x, top, _SIDE, height, nodes))
         y = top + height + _GAP
     return results, y
 
@@ -319,17 +306,17 @@ def _endpoint_boxes(
 def _line(endpoint: Box, group: Box) -> Line:
     """Draw a line between an endpoint and a group, from the left one to the right one."""
     is_left = endpoint.x < group.x
-    sent, received = is_sent_to(endpoint.entity), is_received_from(endpoint.entity)
+    sent, received = (is_endpoint_of(endpoint.entity, who) for who in ("producers", "consumers"))
     one, other = (endpoint, group) if is_left else (group, endpoint)
     x1, x2 = one.x + one.width, other.x
     y1, y2 = (box.y + min((_ENDPOINT if box is endpoint else _HEAD) // 2, box.height // 2) for box in (one, other))
     bend = (x2 - x1) // 2
     names = last_id(endpoint.entity.xid), last_id(group.entity.xid)
-    words = [f"Producers send {names[1]} to {names[0]}"] if sent else []
+    words = [f"producers send {names[1]} to {names[0]}"] if sent else []
     words += [f"consumers receive {names[1]} from {names[0]}"] if received else []
     return Line(
         f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}",
-        "; ".join(words) or f"{names[0]} carries {names[1]}",
+        "; ".join(words) or f"{names[0]} carries {names[1]}",  # a `usage` that the specification does not have
         (endpoint.number, group.number),
         to_right=sent if is_left else received,
         to_left=received if is_left else sent,

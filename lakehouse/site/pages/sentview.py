@@ -72,35 +72,28 @@ def sent_of(page_context: PageContext, key: Key) -> dict[str, Any]:
     message = page_context.sent(*key)
     if message is None:
         return {"sent": None, "reasons": [], "chart": None, "valid": "", "is_matched": page_context.all_sent() is not None}
-    sent, judged = message.sent, message.sent.valid + message.sent.invalid
-    return {
-        "sent": sent if sent.events else None,
-        "reasons": [(_KINDS[one.kind], one) for one in message.reasons],
-        "chart": chart_of(sent),
-        "valid": share(sent.valid, judged) if judged else "",
-        "is_matched": True,
-    }
+    reasons = [(_KINDS[one.kind], one) for one in message.reasons]
+    return _shown(message.sent) | {"reasons": reasons, "is_matched": True}
+
+
+def _shown(sent: Sent) -> dict[str, Any]:
+    judged = sent.valid + sent.invalid
+    valid = share(sent.valid, judged) if judged else ""
+    return {"sent": sent if sent.events else None, "chart": chart_of(sent), "valid": valid}
 
 
 def sent_of_all(page_context: PageContext) -> dict[str, Any] | None:
     """Return what the first page shows of what was sent; None: nothing is known.
 
     Returns:
-        `sent`, `chart` and `valid` as `sent_of`; `unseen` keys, and how many `more`; `undeclared` kinds of events.
+        `sent`, `chart` and `valid` as `sent_of`; the first `unseen` keys, and `unseen_count`; `undeclared` kinds of events.
     """
     totals = page_context.all_sent()
     if totals is None:
         return None
     unseen = [key for key in carried_keys(page_context) if key not in totals.seen]
-    judged = totals.sent.valid + totals.sent.invalid
-    return {
-        "sent": totals.sent,
-        "chart": chart_of(totals.sent),
-        "valid": share(totals.sent.valid, judged) if judged else "",
-        "unseen": unseen[:_MOST_UNSEEN],
-        "more": len(unseen) - _MOST_UNSEEN,
-        "undeclared": totals.undeclared,
-    }
+    shown = {"unseen": unseen[:_MOST_UNSEEN], "unseen_count": len(unseen), "undeclared": totals.undeclared}
+    return _shown(totals.sent) | shown
 
 
 def carried_keys(page_context: PageContext) -> list[Key]:
