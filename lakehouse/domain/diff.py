@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.compatibility import Answer, judge
+from lakehouse.compatibility import Answer, SchemaDifference, judge
 from lakehouse.domain.references import schema_places
 from lakehouse.text.csvtables import read_rows
 from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
@@ -58,7 +58,7 @@ class CompatibilityRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A row of the view `snapshot_diff`."""
+    """A row of the view `snapshot_diff`; `within`: what differs in a schema, the gravest first, which the view does not know."""
 
     registryid: RegistryId
     kind: str
@@ -72,6 +72,7 @@ class Difference:
     for_consumers: str
     rule: str
     told: str
+    within: tuple[SchemaDifference, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def is_about_schema(self) -> bool:
@@ -80,7 +81,7 @@ class Difference:
 
     def as_json(self) -> dict[str, str | None]:
         """Return an item of `lakehouse diff --json`."""
-        return {name.rstrip("_"): value for name, value in asdict(self).items()}
+        return {name.rstrip("_"): value for name, value in asdict(replace(self, within=())).items() if name != "within"}
 
 
 def compatibility_rules() -> list[CompatibilityRule]:
@@ -250,10 +251,12 @@ def _judged(one: Difference, was: tuple[str, str | None], now: tuple[str, str | 
         return replace(one, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)
     readers, writers = (_CLASS_OF[answer] for answer in judgement.breaks)
     reasons = judgement.reasons()
-    details = [each.sentence for each in reasons] + [each.summary for each in judgement.differences if each not in reasons]
+    others = [each for each in judgement.differences if each not in reasons]
+    details = [each.sentence for each in reasons] + [each.summary for each in others]
     more = f" ({len(details) - _MOST_TOLD} more)" if len(details) > _MOST_TOLD else ""
     class_ = next(name for name in CLASSES if name in (readers, writers))
-    return replace(one, class_=class_, for_producers=writers, for_consumers=readers, told=" ".join(details[:_MOST_TOLD]) + more)
+    told = " ".join(details[:_MOST_TOLD]) + more
+    return replace(one, class_=class_, for_producers=writers, for_consumers=readers, told=told, within=(*reasons, *others))
 
 
 def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:

@@ -127,10 +127,20 @@ def path_of_document(registryid: RegistryId, uri: str) -> str:
 
 
 def path_of_comparison(path: str, before: str, after: str) -> str:
-    """Return the path of a comparison of two states of a page's entity, or of two snapshots (path: `compare.html`)."""
+    """Return the path of a comparison of two states of a page's entity, or of two snapshots (path: `compare.html`).
+
+    That of a snapshot with the one before is the page of the snapshot.
+    """
+    if path == COMPARE and int(after) == int(before) + 1:
+        return path_of_snapshot(int(after))
     if path == COMPARE:
         return f"compare/{before}{TO}{after}.html"
     return f"{path.removesuffix('.html')}~compare{before}{TO}{after}.html"
+
+
+def path_of_differences(before: int, after: int) -> str:
+    """Return the path of the differences of two snapshots as JSON."""
+    return f"compare/{before}{TO}{after}.json"
 
 
 def path_beside(registryid: RegistryId, xid: Xid, other: Xid) -> str:

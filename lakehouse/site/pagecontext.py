@@ -200,6 +200,7 @@ class Links:
         self.snapshot = addresses.path_of_snapshot
         self.to = addresses.path_of
         self.beside = addresses.path_beside
+        self.differences = addresses.path_of_differences
 
     def document(self, registryid: RegistryId, uri: str) -> str | None:
         """Return the path of a document; None: the catalog does not have it any more."""
@@ -223,6 +224,11 @@ class Links:
             return None if path is None else root + path
 
         return prose(text, find)
+
+    @staticmethod
+    def pair(before: int, after: int) -> str:
+        """Return the path of what changed between two snapshots."""
+        return addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))
 
     @staticmethod
     def name(xid: Xid | None) -> str:

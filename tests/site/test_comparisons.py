@@ -68,16 +68,16 @@ def site(tmp_path_factory):
 
 def test_two_versions_of_a_schema_are_compared_by_what_is_in_them(site):
     text = text_of(site, f"{SCHEMA}~comparev1~to~v2.html")
-    assert "/changed: went: anything, was optional." in text
-    assert "/new: came: anything, optional." in text
+    assert "/changed went: anything, was optional" in text
+    assert "/new came: anything, optional" in text
     for part in ('"changed": {}', '"old": {}', '"new": {}'):
         assert part in text
 
 
 def test_a_version_that_changed_under_its_id_says_which_fields_differ(site):
     text = text_of(site, "compare/1~to~2.html")
-    assert "/old: went: anything, was optional." in text
-    assert "/changed: came: anything, optional." in text
+    assert "/old went: anything, was optional" in text
+    assert "/changed came: anything, optional" in text
     assert '"changed": {}' in text
 
 
@@ -94,6 +94,7 @@ def test_a_snapshot_is_counted_alike_wherever_it_is_counted(site):
     counts = {path: re.findall(r"[\d,]+ created, .*? deleted(?:, \d+ held by other documents)?", text_of(site, path))
               for path in ("index.html", "snapshots.html", "snapshots/2.html")}  # fmt: skip
     assert counts["index.html"][0] == counts["snapshots.html"][0] == counts["snapshots/2.html"][0]
+    assert "No entity changed" not in text_of(site, "snapshots/1.html")  # there is none before it: what came is listed
     assert counts["snapshots/2.html"][0].endswith(", 2 held by other documents")
     assert counts["index.html"] == counts["snapshots.html"]
 
@@ -186,3 +187,21 @@ def test_a_schema_and_its_versions_are_one_entry_that_says_whom_it_reaches(inher
 def test_tiles_count_causes_and_what_was_deleted(inherited):
     text = text_of(inherited, "compare/1~to~2.html")
     assert re.search(r"Show only \d+ breaking .*\b1 deleted \d+ all\b", text)
+
+
+def test_where_there_is_no_comparison_a_snapshot_lists_what_it_changed(inherited, monkeypatch):
+    monkeypatch.setattr("lakehouse.site.pages.snapshotpages.MOST_CHANGED", 1)
+    fresh = Site(inherited.model, 128)
+    text = text_of(fresh, "snapshots/2.html")
+    assert "which a page does not compare" in text
+    assert re.search(r"deleted group .*gone", text), text
+    assert "/envelopemetadata/tenant/required" in text
+    assert "Nothing differs" not in text
+
+
+def test_pages_of_a_long_comparison_say_where_each_class_begins(inherited, monkeypatch):
+    monkeypatch.setattr("lakehouse.site.pages.snapshotpages.PER_PAGE", 2)
+    monkeypatch.setattr("lakehouse.site.pagecontext.PER_PAGE", 2)
+    text = text_of(inherited, "snapshots/2.html")
+    assert re.search(r"Pages with the first: breaking 1 .*· deleted \d", text)
+    assert text_of(inherited, "snapshots/2~p2.html") != text

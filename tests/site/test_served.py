@@ -126,6 +126,8 @@ def test_the_form_of_compare_leads_to_the_address_of_the_comparison(server):
     for query in ("a=1&b=3", "a=spring&b=head"):
         answer = server.ask(f"/ui/compare.html?{query}")
         assert (answer.status, answer.headers["location"]) == (303, f"{server.url}/ui/compare/1~to~3.html")
+    one = server.ask("/ui/compare/2~to~3.html")  # the page of a snapshot is the comparison with the one before
+    assert (one.status, one.headers["location"]) == (303, f"{server.url}/ui/snapshots/3.html")
     assert b"names no snapshot" in server.ask("/ui/compare.html?a=never&b=head").body
 
 
@@ -344,7 +346,7 @@ def test_two_states_are_compared_as_they_are_asked_for(site):
     path = KAFKA.replace(".html", "~compare.html")
     assert "breaking" in text_of(site, path, a="1", b="3")
     assert text_of(site, path, a="3", b="1") != text_of(site, path, a="1", b="3")
-    assert "Snapshot 1 → 3" in text_of(site, "compare.html", a="spring", b="head")
+    assert "Snapshot 1 → 3: what changed" in text_of(site, "compare.html", a="spring", b="head")
     assert "names no snapshot" in text_of(site, "compare.html", a="never", b="head")
     schema = "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData~compare.html"
     assert "/schema" in text_of(site, schema, a="v1", b="v2")
@@ -370,7 +372,9 @@ def test_two_messages_are_shown_side_by_side(site):
 
 def test_a_comparison_says_whom_it_breaks(site):
     text = text_of(site, "compare.html", a="spring", b="head")
-    assert "last change · last 7 days · since spring · feed" in text
+    assert "From 3 · 2026-02-03 · release-2 2 · 2026-01-23 1 · 2026-01-12 · spring to 3" in text
+    assert "last change · last 7 days · since spring" in text
+    assert "Snapshots in between 2 Snapshot 3" in text
     broken = text.partition("Whom it breaks 1")[2].partition("What differs")[0]
     assert "shop.orders.kafka.producer producer checkout 1 shop.orders.kafka / shop.orders.OrderPlaced" in broken
     assert "/envelopemetadata/region/required Producers must send an attribute that they could leave out" in broken
@@ -389,8 +393,9 @@ def test_the_last_changes_are_a_feed(site, server):
     ids = [feed.findtext(f"{atom}id"), *(one.findtext(f"{atom}id") for one in entries)]
     assert len(set(ids)) == 4
     assert all(one.startswith("urn:uuid:") for one in ids)
-    breaking = fromstring(server.ask("/ui/changes.atom?breaking").body)
-    assert [one.findtext(f"{atom}title") for one in breaking.findall(f"{atom}entry")] == titles[:1]
+    for path in ("changes.atom?breaking", "breaking.atom"):
+        breaking = fromstring(server.ask(f"/ui/{path}").body)
+        assert [one.findtext(f"{atom}title") for one in breaking.findall(f"{atom}entry")] == titles[:1]
 
 
 def test_a_line_of_curl_names_the_api(site):

@@ -64,8 +64,7 @@ def test_task_03_the_schema_of_a_payload_and_an_example(visitor):
 
 
 def test_task_04_what_changed_last_week_and_whom_it_breaks(visitor):
-    visitor.click("Snapshots")
-    visitor.click("Compare two of them")
+    visitor.click("Changes")
     visitor.click("last 7 days")
     expect(visitor.page.locator("#broken tbody tr")).to_contain_text("checkout")
     rows = visitor.page.locator("#differences tbody tr:visible")

@@ -17,7 +17,7 @@ from lakehouse.site.templating import MEDIA_TYPES
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of_group
 
-FEED = "changes.atom"
+FEEDS = ("changes.atom", "breaking.atom")  # all; of what breaks something, as a server has with the parameter `breaking`, too
 _BREAKING = CLASSES[0]
 _MOST_ENTRIES = 10  # of the feed: each compares two snapshots once
 
@@ -75,11 +75,12 @@ def _breaks(one: Difference, endpoint: Entity) -> bool:
     return any(effect == _BREAKING and is_endpoint_of(endpoint, who) for who, effect in sides)
 
 
-def feed_page(book: PageContext, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
+def feed_page(book: PageContext, path: str, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
     """Make the feed of the last snapshots, RFC 4287, the newest first.
 
     Args:
         book: of the snapshot.
+        path: of the feed.
         compared: returns the differences of two snapshots; None: there are too many.
         only_breaking: leave out snapshots that break nothing.
     """
@@ -87,7 +88,13 @@ def feed_page(book: PageContext, compared: Callable[[int, int], list[Difference]
     entries = [book.remember(("entry", one.snapshot_id), partial(_entry, one, compared), 50) for one in upto]
     kept = [one for one in entries if one.breaking or not only_breaking]
     site = f"{book.style.api}/ui" if book.style.api else book.style.base_url.rstrip("/")
-    page = book.page("changes.xml", FEED, entries=kept, site=site, urn=_urn("feed", book.overview.snapshots[:1]))
+    page = book.page(
+        "changes.xml",
+        path,
+        entries=kept,
+        site=site,
+        urn=_urn("breaking feed" if only_breaking else "feed", book.overview.snapshots[:1]),
+    )
     return page._replace(media_type=MEDIA_TYPES["atom"])
 
 

@@ -65,8 +65,8 @@ def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = No
         return None if book.style.is_served else search.search_index(book)
     if book.style.is_served and path in _HIT_LISTS:
         return search.search_list(book, _wanted(query or {}), _HIT_LISTS[path])
-    if path == consequences.FEED:
-        return snapshotpages.feed(book, "breaking" in (query or {}))
+    if path in consequences.FEEDS:
+        return snapshotpages.feed(book, path, path != consequences.FEEDS[0] or "breaking" in (query or {}))
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
@@ -150,7 +150,8 @@ def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | Non
         return lists.document_page(book, *known[path]) if path in known else None
     if folder == "compare":
         before, result, after = address.name.partition(addresses.TO)
-        return snapshotpages.compare_page(book, before, after, address.number) if result and before and after else None
+        at = "" if book.style.is_served else path  # a server redirects to the path of the pair
+        return snapshotpages.compare_page(book, before, after, address.number, at) if result and before and after else None
     return None
 
 
@@ -232,13 +233,14 @@ def all_paths(book: PageContext) -> Iterator[str]:
     for rule_id, findings in overview.findings_by_rule.items():
         yield from _numbered(path_of_rule(rule_id), len(findings))
     for one in upto:
-        yield from _numbered(path_of_snapshot(one.snapshot_id), sum(book.changes_of(one.snapshot_id).values()))
-    yield consequences.FEED
+        number = one.snapshot_id
+        yield from _numbered(path_of_snapshot(number), snapshotpages.count_rows(book, (number - 1, number)))
+    yield from consequences.FEEDS
     yield addresses.COMPARE
     for before, after in snapshotpages.ready_pairs(book):
-        path = addresses.path_of_comparison(addresses.COMPARE, str(before), str(after))
-        yield from _numbered(path, snapshotpages.count_differences(book, before, after))
-        yield f"{path.removesuffix('html')}json"
+        path = f"{addresses.path_of_differences(before, after).removesuffix('json')}html"
+        yield from _numbered(path, snapshotpages.count_rows(book, (before, after)) if after > before + 1 else 1)
+        yield addresses.path_of_differences(before, after)
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
         yield from _numbered(path_of(registryid, REGISTRY), groups)
