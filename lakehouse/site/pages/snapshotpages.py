@@ -111,8 +111,11 @@ class ChangesView(NamedTuple):
     @property
     def starts(self) -> dict[str, int]:
         """Return the page on which the first cause is that a tile shows, by its name, where there is one."""
-        pages = {name: (at for at, one in enumerate(self.causes) if shows(one.difference)) for name, shows in _TILES.items()}
-        return {name: first // PER_PAGE + 1 for name, each in pages.items() if (first := next(each, None)) is not None}
+        results: dict[str, int] = {}
+        for at, one in enumerate(self.causes):
+            for name in (name for name, is_shown in _TILES.items() if is_shown(one.difference)):
+                results.setdefault(name, at // PER_PAGE + 1)
+        return results
 
     @property
     def entities(self) -> list[tuple[tuple[RegistryId, Xid], list[Difference]]]:
