@@ -72,7 +72,11 @@ class RestReader:
             raise ReplicationError(self._base, reason)
         twice = [key for key, count in Counter((one.subject, one.version) for one in versions).items() if count > 1]
         if twice:
-            raise ReplicationError(self._base, f"its answer has {twice[0][0]} version {twice[0][1]} more than once.")
+            text = (
+                f"its answer has {twice[0][0]} version {twice[0][1]} more than once: the answer may be that of a cache or proxy. "
+                "Name the URL of the registry itself, or load its topic (confluent+file:PATH)."
+            )
+            raise ReplicationError(self._base, text)
         return versions
 
     def _pages(self, more: str) -> list[SubjectVersion] | None:

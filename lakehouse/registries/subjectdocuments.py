@@ -203,7 +203,10 @@ class SubjectMapping:
                     continue
                 other = first.setdefault((context_of(one.subject)[0], one.id), one)
                 if (other.schema, other.kind) != (one.schema, one.kind):
-                    text = f"its id {one.id} is that of another schema, too: {other.subject} version {other.version}"
+                    text = (
+                        f"its id {one.id} is that of another schema, too: {other.subject} version {other.version}. "
+                        "Delete one of them in the registry for good, and register it again: it gets a new id."
+                    )
                     yield SubjectRemark(one.subject, one.version, text)
 
     def _xid(self, subject: str) -> Xid:

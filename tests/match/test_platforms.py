@@ -179,6 +179,8 @@ def test_a_captured_message_tells_the_same():
         (b'{"n":1}', True),
         (b"\0\0\0\0\x65\x04o1", True),  # a schema registry's id in four bytes, and Avro
         (b"\x01" + bytes(16) + b"\x04o1", True),  # in sixteen
+        (b"\x03\0" + bytes(16) + b"\x04o1", True),  # that of Glue
+        (b"\x03\1" + bytes(16) + b"\x04o1", False),  # none of its compressions
         (b"\0\0\0", False),  # shorter than an id: whatever it is, it is taken as it is written
         (b"some", False),
     ],

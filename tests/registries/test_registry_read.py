@@ -157,7 +157,7 @@ TWICE = [{"subject": "s", "version": 1, "schema": '"int"'}] * 2
         (lambda request: request.give({"a": 1}), "no array.*schema registry"),
         (lambda request: request.give([{"subject": "s", "version": 1}]), "`schema` of subject s, version 1 .*schema registry"),
         (lambda request: request.give(b"[", 200), "cannot be read"),
-        (lambda request: request.give(TWICE), "s version 1 more than once"),
+        (lambda request: request.give(TWICE), r"s version 1 more than once.*confluent\+file"),
         (lambda request: request.give({"error_code": 50001}, 500), "answers 500"),
         (lambda request: request.give([] if "schemas" in request.path else {}), "`compatibilityLevel`"),
     ],

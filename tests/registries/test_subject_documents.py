@@ -173,7 +173,8 @@ def test_an_id_of_two_schemas_is_reported():
     same = [version("a", id=1), version("b", id=1), version(":.eu:c", id=1, schema='"int"')]
     assert remarks(*same) == []  # one schema of two subjects has one id; contexts count for themselves
     assert remarks(*same, version("d", id=1, schema='"int"')) == [
-        "d version 1: its id 1 is that of another schema, too: a version 1"
+        "d version 1: its id 1 is that of another schema, too: a version 1. "
+        "Delete one of them in the registry for good, and register it again: it gets a new id."
     ]
 
 

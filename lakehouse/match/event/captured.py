@@ -31,6 +31,7 @@ from lakehouse.match.event.canonical import (
     events_of,
     named_values,
 )
+from lakehouse.match.event.framing import is_framed
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 PLATFORMS = FORMATS[2:]  # whose columns have names
@@ -85,7 +86,6 @@ _LOGGED_HEADERS = "logged_headers"
 _REQUEST_LINE = re.compile(r"\A(?P<method>[A-Z]+) (?P<url>\S+)(?: HTTP/[\d.]+)?\Z")
 _AVRO_NAMES = frozenset({"string", "bytes", "long", "int", "double", "float", "boolean"})
 _MEMBER = re.compile(r"\Amember\d\Z")
-_BEGINS_A_BODY = re.compile(rb"[{\[]|\x00.{4}|\x01.{16}", re.DOTALL)  # JSON, or the id of a schema in 4 or 16 bytes
 _BASE64 = re.compile(r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z")
 _VERSION = re.compile(rb"\A\d\.\d\Z")
 
@@ -371,7 +371,8 @@ def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
         return _VERSION.match(decoded["ce_specversion"]) is not None
     if "content-type" in decoded:
         return b"/" in decoded["content-type"]
-    return isinstance(value, str) and _BEGINS_A_BODY.match(base64.b64decode(value)) is not None
+    body = base64.b64decode(value) if isinstance(value, str) else b""
+    return body.startswith((b"{", b"[")) or is_framed(body)
 
 
 def _of_unions(value: Any, column: str) -> dict[str, str]:

@@ -11,24 +11,22 @@ import contextlib
 import faulthandler
 import os
 import pickle
-import re
 import resource
 import select
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
 
 from lakehouse.dialects.schemadocuments import family_of_format
-from lakehouse.domain.subjects import GUID_LABEL, ID_LABEL
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, SCHEMA_ID, Event, unpacked
+from lakehouse.match.event.framing import Framing, framings_of
 from lakehouse.match.payload.schemas import Resolved, Schemas, WriterSchema
 from lakehouse.match.payload.validators import (
     CONTAINER,
@@ -186,20 +184,15 @@ class Payloads:
         made = self._validators(definition)
         if isinstance(made, PayloadVerdict):
             return made
-        try:
-            body = self._unpacked(event)
-        except Undecodable as error:
-            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made.remarks)
-        encoded = EncodedPayload(body, event.data if event.has_data else None, event.data_content_type())
-        if body is None:
-            return self._by_any(made, [], encoded)
-        family = family_of_format(made.resolved.format, None)
+        family, content_type = family_of_format(made.resolved.format, None), event.data_content_type()
         header = event.options.get(SCHEMA_ID)
         header = None if header is None else as_text(header)
         try:
-            framings = list(framings_of(body, header, encoded.content_type, family, self._limit))
-        except Undecodable as error:
+            body = self._unpacked(event)
+            framings = [] if body is None else list(framings_of(body, header, content_type, family, self._limit))
+        except ValueError as error:
             return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made.remarks)
+        encoded = EncodedPayload(body, event.data if event.has_data else None, content_type)
         writers = self._writers(made.resolved) if framings else []
         for framing in framings:
             named = next((one for one in writers if one.labels.get(framing.label) == framing.id), None)
@@ -321,14 +314,15 @@ class Payloads:
         return _guarded(lambda: make_validator(resolved, find), resolved) if flaw is None else flaw
 
     def _unpacked(self, event: Event) -> bytes | None:
-        """Undo the content encoding, up to the limit; that of a structured event was its envelope's."""
+        """Undo the content encoding, up to the limit; that of a structured event was its envelope's.
+
+        Raises:
+            ValueError: it cannot be undone.
+        """
         encoding = event.options.get(PLACES.get(event.family or "", ELSEWHERE))
         if encoding is None or event.body is None or event.mode == "structured":
             return event.body
-        try:
-            return unpacked(event.body, as_text(encoding), self._limit)
-        except ValueError as error:
-            raise Undecodable(str(error)) from error
+        return unpacked(event.body, as_text(encoding), self._limit)
 
 
 def _verdict(
@@ -420,97 +414,3 @@ def _guarded(make: Callable[[], Validator], resolved: Resolved) -> MadeValidator
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, TimeoutExpired) as error:
         return PayloadVerdict(UNSUPPORTED, (), (f"{resolved.xid}: {type(error).__name__}: {error}"[:300],))
     return MadeValidator(validator, validator.remarks, resolved)
-
-
-GLUE_LABEL, AZURE_LABEL = "glue.versionid", "azure.id"
-_ID, _GUID = b"\x00", b"\x01"
-_ID_FRAME, _GUID_FRAME = 5, 17
-_GLUE = re.compile(rb"\x03([\x00\x05])(.{16})", re.DOTALL)
-_AZURE = re.compile(rb"\0{4}([0-9a-fA-F]{32})")
-_DIGITS = re.compile(r"(?:[0-9a-f]{2})+\Z")
-_AZURE_TYPE = re.compile(r"\+([0-9a-f]{32})\Z", re.IGNORECASE)
-
-
-class Framing(NamedTuple):
-    """How a payload names its schema.
-
-    Attributes:
-        name: for the remark; empty: the payload is as without it.
-        label: of the Version.
-        id: what that label holds.
-        payload: what was framed.
-    """
-
-    name: str
-    label: str
-    id: str
-    payload: bytes
-
-
-def framings_of(body: bytes, header: str | None, content_type: str | None, family: str, most: int) -> Iterator[Framing]:
-    """Yield how bytes may be framed, the likeliest first; an Avro payload may look so and not be.
-
-    Args:
-        body: the payload.
-        header: the header `__value_schema_id`, in hexadecimal digits or as text; None: there is none.
-        content_type: of the payload.
-        family: of the schema's format; behind an id, Protobuf names its type.
-        most: bytes that a compressed payload may have.
-
-    Raises:
-        Undecodable: it is compressed, and cannot be unpacked.
-    """
-    if header is not None:
-        key = _confluent_key(bytes.fromhex(header) if _DIGITS.match(header) else header.encode())
-        if key is not None:
-            yield Framing("", *key, body)
-            return
-    azure_type = _AZURE_TYPE.search((content_type or "").partition(";")[0].strip())
-    if azure_type is not None:
-        yield Framing("", AZURE_LABEL, azure_type[1].lower(), body)
-        return
-    glue, azure = _GLUE.match(body), _AZURE.match(body)
-    if glue is not None:
-        payload = body[glue.end() :]
-        if glue[1] == b"\x05":
-            try:
-                payload = unpacked(payload, "deflate", most)
-            except ValueError as error:
-                raise Undecodable(str(error)) from error
-        yield Framing("glue_framing", GLUE_LABEL, str(UUID(bytes=glue[2])), payload)
-    if azure is not None:
-        yield Framing("azure_framing", AZURE_LABEL, azure[1].decode().lower(), body[azure.end() :])
-    key = _confluent_key(body)
-    size = _ID_FRAME if body.startswith(_ID) else _GUID_FRAME
-    if key is not None and len(body) > size:
-        payload = body[size:]
-        yield Framing("confluent_framing", *key, payload[_types_end(payload) :] if family == "protobuf" else payload)
-
-
-def _confluent_key(start: bytes) -> tuple[str, str] | None:
-    """Return label and id that bytes begin with; None: with neither."""
-    if start.startswith(_ID) and len(start) >= _ID_FRAME:
-        return ID_LABEL, str(int.from_bytes(start[1:_ID_FRAME], "big"))
-    if start.startswith(_GUID) and len(start) >= _GUID_FRAME:
-        return GUID_LABEL, str(UUID(bytes=start[1:_GUID_FRAME]))
-    return None
-
-
-def _types_end(payload: bytes) -> int:
-    """Return where the place of a Protobuf type in its schema ends.
-
-    The place is numbers in variable length, how many of them comes first; a single zero stands for the first type.
-    """
-    at, left = 0, 1
-    is_count = True
-    while left and at < len(payload):
-        value = shift = 0
-        while at < len(payload) and shift < 35:
-            value |= (payload[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if payload[at - 1] < 0x80:
-                break
-        left = value >> 1 if is_count else left - 1
-        is_count = False
-    return at
