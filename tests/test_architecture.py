@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -59,10 +59,16 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
-def imports_of(path: Path, walk: Callable[[ast.AST], Iterable[ast.AST]] | None = None) -> set[str]:
-    """Return what a module imports of the product when it runs, dotted below the package; by `ast.walk` also for types."""
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module, walked once for all tests."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+@cache
+def imports_of(path: Path, with_types: bool = False) -> set[str]:
+    """Return what a module imports of the product when it runs, dotted below the package; on request also for types."""
     found = set()
-    for node in (walk or _run)(tree_of(path)):
+    for node in nodes_of(path) if with_types else _run(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lakehouse":
             below = node.module.split(".")[1:]
             found |= {".".join([*below, alias.name]) for alias in node.names}
@@ -84,18 +90,18 @@ def test_every_package_has_its_place_in_the_row():
     assert sorted(ORDER) == sorted({room_of(path) for path in MODULES})
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_package_imports_only_from_its_left(path):
-    room = room_of(path)
-    rooms = {name.split(".")[0] for name in imports_of(path)} - {room}
-    to_the_right = [name for name in rooms if name in ORDER and ORDER.index(name) > ORDER.index(room)]
+def test_a_package_imports_only_from_its_left():
+    to_the_right = []
+    for path in MODULES:
+        room = room_of(path)
+        rooms = {name.split(".")[0] for name in imports_of(path)} - {room}
+        to_the_right += [(name_of(path), name) for name in rooms & set(ORDER) if ORDER.index(name) > ORDER.index(room)]
     assert to_the_right == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_private_module_is_imported_in_its_own_package_alone(path):
-    foreign = [name for name in imports_of(path) if name.split(".")[0] != room_of(path)]
-    private = [name for name in foreign if any(part.startswith("_") and not part.startswith("__") for part in name.split("."))]
+def test_a_private_module_is_imported_in_its_own_package_alone():
+    foreign = [(name_of(path), name) for path in MODULES for name in imports_of(path) if name.split(".")[0] != room_of(path)]
+    private = [pair for pair in foreign if any(part.startswith("_") and not part.startswith("__") for part in pair[1].split("."))]
     assert private == []
 
 
@@ -113,18 +119,20 @@ def test_a_package_holds_one_level_of_packages(name):
         assert not [path for path in folder.iterdir() if (path / "__init__.py").exists()]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_modules_classes_and_functions_are_short(path):
-    lines = {name_of(path): (len(path.read_text(encoding="utf-8").splitlines()), MOST_LINES[ast.Module])}
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            name = f"{name_of(path)}.{node.name}"
-            lines[f"{name}:{node.lineno}"] = (node.end_lineno - node.lineno + 1, MOST_LINES[type(node)])
-    assert {name: found for name, (found, most) in lines.items() if found > most} == {}
+def test_modules_classes_and_functions_are_short():
+    too_long = {}
+    for path in MODULES:
+        lines = {name_of(path): (len(path.read_text(encoding="utf-8").splitlines()), MOST_LINES[ast.Module])}
+        for node in nodes_of(path):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                place = f"{name_of(path)}.{node.name}:{node.lineno}"
+                lines[place] = (node.end_lineno - node.lineno + 1, MOST_LINES[type(node)])
+        too_long |= {place: count for place, (count, most) in lines.items() if count > most}
+    assert too_long == {}
 
 
 def test_modules_do_not_import_each_other_in_a_circle_not_even_for_types():
-    edges = {name_of(path): {_module(name) for name in imports_of(path, ast.walk)} for path in MODULES}
+    edges = {name_of(path): {_module(name) for name in imports_of(path, with_types=True)} for path in MODULES}
     while edges:
         free = {name for name, found in edges.items() if not (found - {name}) & edges.keys()}
         assert free, f"a circle: {sorted(edges)}"
@@ -137,10 +145,10 @@ INTERNAL = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.parent.name != "internals"], ids=name_of)
-def test_what_is_internal_to_spark_and_delta_is_reached_by_one_package(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if INTERNAL.search(line)] == []
+def test_what_is_internal_to_spark_and_delta_is_reached_by_one_package():
+    others = [path for path in MODULES if path.parent.name != "internals"]
+    inside = {name_of(path): INTERNAL.findall(path.read_text(encoding="utf-8")) for path in others}
+    assert {name: places for name, places in inside.items() if places} == {}
 
 
 def _module(name: str) -> str:
@@ -156,7 +164,7 @@ def test_no_file_and_no_class_has_the_name_of_another():
     for path in MODULES:
         if path.stem != "__init__":
             files[path.stem].append(name_of(path))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(name_of(path))
     for places in (files, classes):
@@ -167,7 +175,7 @@ def test_only_the_command_line_prints():
     printing = [
         name_of(path)
         for path in MODULES
-        if any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" for node in ast.walk(tree_of(path)))
+        if any(isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print" for node in nodes_of(path))
     ]
     assert printing == []
 
@@ -224,9 +232,9 @@ def held_names() -> dict[str, set[str]]:
         folder = path.parent.name
         held[folder] |= {path.stem} | ({sub.parent.name for sub in path.parent.glob("*/__init__.py")})
         if path.stem == "__init__":
-            held[folder] |= {word for node in ast.walk(tree) if isinstance(node, ast.Constant) for word in [str(node.value)]}
+            held[folder] |= {word for node in nodes_of(path) if isinstance(node, ast.Constant) for word in [str(node.value)]}
         held[path.stem] |= names_in(tree)
-        for node in ast.walk(tree):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 held[node.name] |= names_in(node)
                 bases |= {(node.name, base.id) for base in node.bases if isinstance(base, ast.Name)}

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from deltas import unpack
 from histories import shop
+from shortform import first_of
 from warehouses import CHANGES, Written
 
 M = "/messagegroups/g/messages/m"
@@ -63,7 +64,7 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, check=False, env=inherited | given, timeout=120)
 
 
-@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+@pytest.mark.parametrize("arguments", first_of([(words,) for words in QUICK], 8), ids=[" ".join(words) for words in QUICK])
 def test_it_answers_without_java(place, arguments):
     ran = run(place, *arguments)
     assert (ran.returncode, ran.stdout != "") == (0, True), ran.stderr
@@ -71,6 +72,7 @@ def test_it_answers_without_java(place, arguments):
         assert json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java")
 def test_java_on_the_path_changes_nothing(place):
     for arguments in (("show", M), ("snapshots",)):
@@ -82,6 +84,7 @@ def test_what_needs_spark_still_says_that_java_is_missing(place):
     assert (ran.returncode, "Java" in ran.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_documents_that_are_not_loaded_are_compared_without_java(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -153,6 +156,7 @@ REFUSED = "/messagegroups/g/messages/bad was refused by MSG-043: `name` is a num
 DELETED = "was deleted from registry default in snapshot 3. `lakehouse show /messagegroups/g/messages/n --at 2`"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -170,6 +174,7 @@ def test_what_was_refused_or_deleted_is_told_so(place, arguments, told):
     assert (ran.returncode, told in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
 
 
+@pytest.mark.slow
 def test_a_search_that_finds_nothing_tells_what_was_refused_or_deleted(place):
     assert REFUSED in run(place, "search", "bad").stdout
     assert DELETED in run(place, "search", "n", "--kind", "endpoint").stdout
@@ -192,6 +197,7 @@ def test_an_id_of_several_entities_is_listed(tmp_path):
     assert (behind.returncode, "not computed yet" in behind.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_difference_names_its_registry_where_there_are_several(tmp_path, place):
     written = Written(tmp_path / "warehouse", 1)
     for registries in (["r"], ["r", "s"], ["s"]):
@@ -207,6 +213,7 @@ def test_a_difference_names_its_registry_where_there_are_several(tmp_path, place
     assert "registry" not in run(place, "diff", "1", "2").stdout + run(place, "diff", "1", "2", "--markdown").stdout
 
 
+@pytest.mark.slow
 def test_a_past_of_which_delta_keeps_no_definitions_is_answered_without_java(place, tmp_path):
     shutil.copytree(place / "warehouse", tmp_path / "warehouse")
     gone = tmp_path / "warehouse" / "effective_messages"
@@ -231,6 +238,7 @@ def completed(place: Path, words: str) -> list[str]:
     return [line.split(",", 1)[1] for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_shell_completes_xids_labels_and_rules(place):
     run(place, "snapshots")
     assert completed(place, f"lakehouse show {M[:-1]}") == [f"/messagegroups/g/messages/{name}" for name in ("m", "o")]

@@ -50,6 +50,7 @@ def listed(broken: Path, call: Caller, *options: str) -> Called:
     return ran
 
 
+@pytest.mark.slow
 def test_the_findings_of_forty_documents_fit_two_screens(broken, call, monkeypatch):
     monkeypatch.chdir(broken)
     lines = listed(broken, call).out.splitlines()

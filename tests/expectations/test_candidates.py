@@ -44,6 +44,7 @@ def published(spark):
     return spark.createDataFrame(rows, "registryid string, kind string, xid string, document_uri string")
 
 
+@pytest.mark.slow
 def test_only_what_would_be_published_although_it_was_refused_is_told(findings, published):
     assert count_findings(only_published(findings, published)) == [Count("MSG-003", "error", 1)]
 
@@ -133,6 +134,7 @@ def test_what_breaks_a_house_rule_since_before_stops_no_other_ingest(catalog):
     assert catalog.ingest(catalog.documents / "a.json", settings=settings).snapshot_id == 4
 
 
+@pytest.mark.slow
 def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}}}}})
     assert (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from builders import rows
 from conftest import Catalog
 
@@ -47,6 +48,7 @@ def test_what_both_applications_say_of_a_channel_is_the_same():
     assert [xid for xid in shared if xid != "/" and rows(lamps)[xid].body != rows(panel)[xid].body] == []
 
 
+@pytest.mark.slow
 def test_who_sends_what_another_application_reads_and_a_file_that_changed(catalog: Catalog):
     catalog.write("lamps.json", LAMPS)
     catalog.write("panel.json", PANEL)

@@ -24,6 +24,8 @@ from lakehouse.export.writers import WriteStyle
 from lakehouse.log.snapshots import open_relations
 from lakehouse.store.views import with_read
 
+pytestmark = pytest.mark.slow  # tests/dialects and tests/export check each dialect without a load
+
 # What every dialect that names things as xRegistry does can say, and (marked) what 0.5-wip or the draft cannot.
 RICH: dict[str, Any] = {
     "specversion": "1.0-rc2",

@@ -259,6 +259,7 @@ def test_the_log_is_chained_and_counts_its_rows(days):
     assert first["committed_at"] < second["committed_at"]
 
 
+@pytest.mark.slow
 def test_a_table_that_lags_behind_is_rolled_forward_by_the_next_command(days):
     query = "SELECT name FROM versions WHERE registryid = 'edited' ORDER BY 1"
     before = (
@@ -344,6 +345,7 @@ def test_an_unchanged_document_of_two_registries_counts_in_the_one_that_it_is_re
     assert (beside["inserted"], beside["unchanged"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_setting_or_the_document_or_default_names_the_registry(catalog):
     catalog.write("a.json", document(registryid="own"))
     catalog.write("b.json", {"messagegroups": {"h": {}}})
@@ -367,6 +369,7 @@ def test_a_conflict_stays_as_it_is_when_nothing_changed(catalog):
     assert catalog.rows("SELECT name FROM versions") == ["A"]
 
 
+@pytest.mark.slow
 def test_the_published_samples_load_whole(catalog, samples):
     summary = catalog.ingest(samples, registry_from="document")
     both = {table: found["inserted"] + found["quarantined"] for table, found in summary.entities.items()}

@@ -79,6 +79,7 @@ def test_who_is_overtaken_each_time_says_so_and_changes_nothing(catalog, meanwhi
     assert catalog.rows(NAMES) == [("theirs 2", 3)]
 
 
+@pytest.mark.slow
 def test_the_same_text_read_twice_is_loaded_once(catalog, meanwhile):
     a = catalog.write("a.json", document(m="1"))
     catalog.ingest()

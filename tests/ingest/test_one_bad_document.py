@@ -277,6 +277,7 @@ def test_a_named_file_counts_more_than_its_folder(catalog):
     assert catalog.ingest(catalog.documents, empty).documents == {"read": 3, "unchanged": 1, "skipped": 1, "rejected": 1}
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_read_costs_no_other_and_nothing_of_it_is_pruned(catalog, monkeypatch):
     catalog.write("a.json", document({"g": group({"m": {}, "n": {}, "o": {}})}))
     catalog.write("team/b.json", document({"h": group({"p": {}})}))

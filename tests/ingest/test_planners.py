@@ -244,6 +244,7 @@ def test_what_a_large_catalog_holds_besides_is_no_work(catalog, planned):
     assert (len(planned), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_change_that_has_to_do_with_too_much_is_left_to_spark(catalog, monkeypatch, planned):
     catalog.write("a.json", groups(g={"m": message(), "n": message()}))
     catalog.ingest()

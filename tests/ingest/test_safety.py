@@ -200,6 +200,7 @@ def test_a_declared_epoch_below_a_counted_one_is_not_stale(catalog):
 # Flags
 
 
+@pytest.mark.slow
 def test_strict_refuses_a_document_whole(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}, "bad": {"envelope": 5}}}}})
     catalog.write("b.json", {"messagegroups": {"h": {}}})
@@ -238,6 +239,7 @@ def test_after_a_crash_and_a_rerun_all_is_as_if_undisturbed(catalog, monkeypatch
     assert catalog.rows("SELECT count(*), count(DISTINCT violation_id) FROM violations") == [(2, 2)]
 
 
+@pytest.mark.slow
 def test_stages_of_dead_runs_are_removed_by_age(catalog, monkeypatch):
     catalog.write("a.json", document("m"))
     monkeypatch.setenv("LAKEHOUSE_CRASH_AT", "after_stage")
@@ -315,6 +317,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 def test_hostile_documents_neither_stop_the_others_nor_leave_the_warehouse(catalog):
     for index, text in enumerate(HOSTILE):
         catalog.write(f"{index:02}.json", text)
@@ -327,6 +330,7 @@ def test_hostile_documents_neither_stop_the_others_nor_leave_the_warehouse(catal
     assert catalog.rows("SELECT xid FROM groups WHERE xid LIKE '%DROP%' OR xid LIKE '%..%'") == []
 
 
+@pytest.mark.slow
 def test_a_document_with_too_many_entities_is_rejected(catalog):
     catalog.write("a.json", document(*(f"m{index}" for index in range(50))))
     summary = catalog.ingest(settings=catalog.settings.model_copy(update={"max_entities": 20}))

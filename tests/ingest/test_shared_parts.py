@@ -167,6 +167,7 @@ def test_an_unchanged_document_is_hashed_and_no_more(tmp_path):
     assert json.loads(row["facts"])["status"] == "unchanged"
 
 
+@pytest.mark.slow
 def test_spark_shares_the_parts_and_the_catalog_is_the_same(bare_catalog, tmp_path):
     catalog = bare_catalog
     catalog.write("plain.json", SHAPES["plain"] | {"registryid": "plain"})

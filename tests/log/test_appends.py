@@ -69,6 +69,7 @@ def test_of_two_that_meet_the_second_is_refused(catalog, log, monkeypatch):
     assert labels(catalog) == [("theirs", 1)]
 
 
+@pytest.mark.slow
 def test_a_log_that_somebody_set_up_otherwise_is_appended_to(catalog, log):
     log("0")
     statements = ["ADD COLUMNS (owner STRING)", "ADD CONSTRAINT theirs CHECK (snapshot_id > 0)", "SET TBLPROPERTIES (a = 'b')"]

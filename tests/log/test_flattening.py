@@ -288,6 +288,7 @@ def test_the_oracle_agrees_on_every_message(registries, effective):
     assert set(effective) == set(expected)
 
 
+@pytest.mark.slow
 def test_each_attribute_tells_where_it_comes_from(looked_at):
     rows = looked_at.sql(
         f"""

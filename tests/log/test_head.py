@@ -38,6 +38,7 @@ def test_the_head_is_what_the_table_says(attached):
     assert head(spark) == asked(spark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["", "by hand", "[1]", '{"snapshot_id": 9, "command": "theirs"}'])
 def test_an_append_of_somebody_else_is_looked_at(attached, words):
     spark = attached

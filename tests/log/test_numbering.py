@@ -232,11 +232,13 @@ def test_what_changed_against_the_draft_is_a_violation(loaded):
     assert found == [("CAT-064", "quarantined"), ("MSG-115", "quarantined")]
 
 
+@pytest.mark.slow
 def test_the_dialect_of_each_document_is_kept(loaded):
     facts = "from_json(body, 'dialect string').dialect"
     found = loaded.rows(f"SELECT DISTINCT {facts} FROM xregistry.changes WHERE kind = 'document' ORDER BY 1")
     assert found == ["cereg", "cncf-catalog"]
 
 
+@pytest.mark.slow
 def test_yaml_is_listed_and_read(loaded):
     assert loaded.rows("SELECT protocol FROM xregistry.versions WHERE xid LIKE '%Contoso.Created%'") == ["AMQP/1.0"]

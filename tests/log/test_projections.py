@@ -164,6 +164,7 @@ def test_commits_of_others_that_change_no_row_are_passed_over(foreign):
     assert lagging(spark, read_head(spark), settings=history.settings) == {}
 
 
+@pytest.mark.slow
 def test_behind_a_commit_that_changed_rows_nothing_is_known(foreign):
     history, commit = foreign
     before = versions(history)

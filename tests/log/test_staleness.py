@@ -36,6 +36,7 @@ STALE = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_older_than_declared_before_is_stale_wherever_it_is_declared(catalog):
     catalog.write("a.json", edition("new", 5, NEW))
     catalog.ingest()

@@ -94,6 +94,7 @@ def test_rows_of_the_log_that_are_lost_altered_or_added_are_found(history):
     assert ("definition", "changes") in problems(history)
 
 
+@pytest.mark.slow
 def test_a_lost_end_of_the_log_is_found(history):
     commits(history, "changes")[-1].unlink()
     found = problems(history)

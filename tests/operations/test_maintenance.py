@@ -61,6 +61,7 @@ def test_files_become_fewer_and_the_rows_stay(history, loaded_history):
     assert projections.roll_forward(spark, head, settings=history.settings) == []
 
 
+@pytest.mark.slow
 def test_files_without_statistics_get_them(catalog):
     spark = catalog.spark
     attach_tables(spark, catalog.settings)

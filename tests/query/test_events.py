@@ -34,6 +34,7 @@ def test_events_are_cloudevents_in_order_with_an_id_each(events):
         assert len({(one["time"], one["xregcorrelationid"]) for one in core}) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_resumes_misses_none_and_sees_none_twice(past, events):
     def part(since, until):
         return [row["event"] for row in change_events(past.spark, past.settings, since, until).collect()]

@@ -373,6 +373,7 @@ def test_settings_that_a_client_names_in_its_address_are_set_back(loaded):
     assert writer.conf.get("spark.sql.optimizer.excludedRules") == "x"
 
 
+@pytest.mark.slow
 def test_other_sessions_write_as_before(loaded):
     open_guarded(loaded.spark)
     assert outcome(loaded.spark.newSession(), "DELETE FROM xregistry.messages WHERE false") is None

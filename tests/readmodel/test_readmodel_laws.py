@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from deltalake import TableFeatures
 from deltas import VERSIONS, Rewound, content, unpack
+from shortform import first_of
 from warehouses import Written
 
 from lakehouse.domain.diff import differences
@@ -81,7 +82,7 @@ def answers(opened: ReadModel) -> object:
     return opened.answer(ask)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_of(range(6), 2))
 def test_what_followed_equals_what_is_built_anew_after_any_history(tmp_path, seed):
     written = Written(tmp_path / "warehouse", seed)
     chance = random.Random(seed)
@@ -211,7 +212,7 @@ def test_a_warehouse_that_was_copied_back_is_followed(tmp_path, builds):
     assert len(builds) == 1
 
 
-@pytest.mark.parametrize("how", ["flip", "zeros", "garbage", "cut", "head", "empty"])
+@pytest.mark.parametrize("how", first_of(["flip", "cut", "empty", "zeros", "garbage", "head"], 3))
 def test_a_damaged_file_is_built_anew_and_never_an_error(golden, tmp_path, how):
     settings = settings_of(golden, tmp_path / "model")
     with open_model(settings) as sound:
@@ -295,6 +296,7 @@ def run_reader(warehouse: Path, folder: Path, **environment: str) -> subprocess.
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ | where | environment)
 
 
+@pytest.mark.slow
 def test_many_processes_build_one_file(golden, tmp_path):
     readers = [run_reader(golden, tmp_path / "model") for _ in range(6)]
     told = [reader.communicate(timeout=120) for reader in readers]
@@ -302,6 +304,7 @@ def test_many_processes_build_one_file(golden, tmp_path):
     assert sum(file.suffix == ".sqlite" for file in (tmp_path / "model").iterdir()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_builder_that_is_killed_harms_nobody(golden, tmp_path, point):
     rewound = Rewound(golden, tmp_path / "warehouse")

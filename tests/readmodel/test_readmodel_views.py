@@ -220,6 +220,7 @@ def test_references(loaded):
         assert as_texts(row._asdict() for target in targets for row in view.referring_to(*target)) == as_texts(reached)
 
 
+@pytest.mark.slow
 def test_compared_definitions_and_differences(loaded):
     before, after = (loaded.model.answer(definitions_of, at) for at in (1, 2))
     rows = [(*key, sorted(leaves.items())) for key, leaves in after.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import Catalog
 from replicate.sources import answering
 
@@ -34,6 +35,7 @@ def held(catalog: Catalog, registry: str) -> list[Any]:
     return [catalog.rows(f"SELECT to_json(struct(*)) FROM ({query} {where})") for query in (schemas, versions, messages)]
 
 
+@pytest.mark.slow
 def test_a_registry_comes_in_by_its_api_and_by_its_topic(catalog: Catalog, tmp_path: Path):
     registry = shop()
     landed = tmp_path / "landed.jsonl"

@@ -48,6 +48,7 @@ def test_a_version_is_found_by_its_uri_in_every_copy(tmp_path):
                 assert (found["id"], found["version"], found["authority"]) == (name, 1, authority)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["", "/messagecatalog"])
 def test_a_copy_that_is_copied_again_did_not_change(tmp_path, path, monkeypatch):
     """No event storm: what is equal makes no document that differs, so no snapshot."""

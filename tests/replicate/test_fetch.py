@@ -468,6 +468,7 @@ def test_a_source_that_keeps_changing_is_read_as_of_one_of_its_snapshots(tmp_pat
     assert any(path.startswith(f"/at/{held.fetched.snapshot}/messagegroups/g") for path in source.paths())
 
 
+@pytest.mark.slow
 def test_a_hundred_megabytes_go_through_in_parts(tmp_path):
     """Memory follows the largest group, not the catalog: see also docs/replication.md."""
     import tracemalloc

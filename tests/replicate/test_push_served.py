@@ -133,6 +133,7 @@ def test_a_catalog_is_sent_whole_and_then_what_changes(tmp_path, stack):
     assert target.served.get(placed)["epoch"] == before[placed] + 1
 
 
+@pytest.mark.slow
 def test_what_a_server_sets_itself_is_not_sent_again_and_again(tmp_path, stack):
     """`readonly` of the source is not the target's; a JSON document gets the media type of JSON where it has none."""
     catalog = Catalog(tmp_path / "warehouse")
@@ -167,6 +168,7 @@ def test_three_in_a_ring_come_to_rest_with_equal_content(tmp_path, stack):
     assert [one.head() - before for one, before in zip(ring, heads, strict=True)][1] == 1
 
 
+@pytest.mark.slow
 def test_what_the_target_had_before_is_not_ours_to_delete(tmp_path, stack):
     """It is the same, so it is not sent, and it stays when it goes here."""
     a, b = nodes(tmp_path, stack, "a", "b", authority="")

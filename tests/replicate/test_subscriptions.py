@@ -130,6 +130,7 @@ def test_a_sink_is_told_of_each_change_once_it_has_said_that_it_wants_to_be(tmp_
     assert [event["subject"] for event in sent] == [event["subject"] for event in told]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["filter", "filters"])
 def test_a_filter_limits_what_is_told(tmp_path, form):
     """CAT-194, CAT-210: a prefix of the subject; events of catalogs carry no data."""
@@ -278,6 +279,7 @@ def test_a_request_that_is_not_taken_in_is_given_up():
         reader.join(30)
 
 
+@pytest.mark.slow
 @pytest.mark.attack
 @pytest.mark.parametrize("how", ["trickle", "never say whether they want to be told", "ask for one event a minute"])
 def test_no_number_of_slow_sinks_delays_another_one(tmp_path, how):
@@ -350,6 +352,7 @@ def test_without_the_option_there_are_no_subscriptions(tmp_path):
         assert served.ask("/subscriptions").status == 404
 
 
+@pytest.mark.slow
 def test_two_processes_send_each_event_once(tmp_path):
     sink = Sink()
     with answering(sink) as hook, subscribed(tmp_path, hook.url, "--workers", "2") as (catalog, served, path):

@@ -94,6 +94,7 @@ def test_a_long_chain_is_no_cycle(found):
     assert found["chain"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
 def test_a_short_chain_is_no_cycle(spark: SparkSession, length):
     chain = {f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(1, length)} | {f"m{length}": {}}
@@ -174,6 +175,7 @@ def test_a_pointer_leads_into_the_document_as_written(found):
     assert [one[4] for one in found["oldest"]] == ["/definitionGroups/g/definitions/a/format"]
 
 
+@pytest.mark.slow
 def test_findings_have_one_name_in_every_run(spark: SparkSession):
     documents = {"itself": OWN["itself"]}
     things = [candidate(spark, staged(spark, documents), set()).things for _ in range(2)]
@@ -188,6 +190,7 @@ def oldest(text: str, envelope: str, authority: str) -> dict[str, Any]:
     return {"definitionGroups": {"g": {"format": envelope, "definitions": definitions}}}
 
 
+@pytest.mark.slow
 def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
     # Given what is published, and the same document changed
     before, after = (
@@ -214,6 +217,7 @@ def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
     assert told["CAT-024"] == "`format` was CloudEvents/1.0 and is own/1"
 
 
+@pytest.mark.slow
 def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSession):
     stage = staged(spark, {"r": document({"G": group({"m": {}}), "h": group({"M": {}})})})
     things = candidate(spark, stage, set()).things
@@ -232,6 +236,7 @@ def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSessi
     ]
 
 
+@pytest.mark.slow
 def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSession):
     """END-132."""
     twice = document(

@@ -140,6 +140,7 @@ def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_withou
     assert check_catalog(catalog.spark).filter("finding.severity = 'error'").count() == 0
 
 
+@pytest.mark.slow
 def test_what_is_published_unchanged_is_looked_at_with_the_default_version_that_is_published(catalog):
     """Of a document that names another one, and lost it."""
     message = "/messagegroups/g/messages/m"

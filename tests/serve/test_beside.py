@@ -287,6 +287,7 @@ def test_an_empty_warehouse_is_an_empty_registry(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.slow
 def test_several_registries_without_a_default_are_listed(tmp_path):
     written = Shops(tmp_path / "w")
     written.load({"one": shop("one"), "a/b": {"name": "slash"}})
@@ -325,6 +326,7 @@ def test_a_request_that_has_begun_is_ended_when_the_server_stops(catalog, tmp_pa
             assert time.monotonic() - begun < 8  # the stream was ended, and not waited for
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_starts_again(catalog, tmp_path):
     for _ in range(2):
         with serving(catalog.folder, tmp_path / "model") as served:

@@ -305,6 +305,7 @@ def test_a_log_that_goes_back_is_not_written_until_it_is_back(above, tmp_path):
     assert batches.commit([asks("PUT", "/messagegroups/h", {})], ignore)[0] == 5
 
 
+@pytest.mark.slow
 def test_a_server_that_served_what_is_gone_writes_nothing_and_says_why(tmp_path):
     """What it has seen of others counts too; its writer has not."""
     shops = empty_warehouse(tmp_path / "w")

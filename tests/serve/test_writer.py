@@ -199,6 +199,7 @@ def test_a_batch_that_cannot_be_read_back_is_told_so(batches, monkeypatch):
 # Who may write
 
 
+@pytest.mark.slow
 def test_pages_of_other_sites_may_not_write(warehouse, tmp_path):
     with writing(warehouse, tmp_path / "r", "--allow-origin", "https://catalog.example") as served:
         assert served.send("PUT", "/messagegroups/g", {}, Origin="https://evil.example").status == 403
@@ -209,6 +210,7 @@ def test_pages_of_other_sites_may_not_write(warehouse, tmp_path):
         assert served.ask("/", Host="evil.example").status == 421  # a name that leads here by a trick
 
 
+@pytest.mark.slow
 def test_the_users_of_a_file_may_write_and_are_named(warehouse, tmp_path):
     from lakehouse.query.sqlserver import write_user
 
@@ -251,6 +253,7 @@ def test_what_documents_hold_is_theirs(warehouse, tmp_path):
         assert served.get("/messagegroups/orders")["epoch"] == before + 1
 
 
+@pytest.mark.slow
 def test_a_body_that_is_too_large_or_never_ends_is_refused(warehouse, tmp_path):
     import http.client
 
@@ -336,6 +339,7 @@ def await_ready(served):
     assert served.ask("/ready").json["status"] == "ready"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("point", "is_there"), [("before_commit", False), ("after_commit", True)])
 def test_a_request_whose_writer_died_is_told_what_became_of_it(warehouse, tmp_path, point, is_there):
     environment = {"LAKEHOUSE_CRASH_AT": point, "LAKEHOUSE_CRASH_BY": "kill"}
@@ -391,6 +395,7 @@ def test_two_servers_with_several_processes_lose_and_double_nothing(warehouse, t
 # Turns
 
 
+@pytest.mark.slow
 def test_who_lost_a_race_is_let_through(warehouse, tmp_path):
     """While somebody holds the turn, writes wait, and reads do not."""
     with writing(warehouse, tmp_path / "r") as served:
@@ -432,6 +437,7 @@ def test_there_are_no_turns_where_no_file_can_be_locked(where):
         pass
 
 
+@pytest.mark.slow
 def test_expectations_that_stop_an_ingest_and_no_request_are_named_at_the_start(tmp_path, capfd):
     empty_warehouse(tmp_path / "warehouse")
     suites = tmp_path / "suites"

@@ -224,6 +224,7 @@ def found_by_server(site: Site, q: str, **wanted: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_files_find_what_the_server_finds(site, tmp_path):
     write_site(site.model, str(tmp_path / "site"))
     text = (tmp_path / "site" / "search-index.js").read_text()

@@ -204,6 +204,7 @@ def test_tables_of_fields_say_what_they_lack(tmp_path):
     assert "Fields of the format Thrift/1 are not listed." in site.text("reg-default/schemagroups/s/thrift.html")
 
 
+@pytest.mark.slow
 def test_long_lists_are_paged(many):
     group = "reg-default/messagegroups/g0"
     assert "1\u2013100 of 130" in many.text(f"{group}.html")
@@ -227,6 +228,7 @@ def test_a_page_stays_small_whatever_it_shows(tmp_path):
     assert broken_links(site.folder, site.pages) == []
 
 
+@pytest.mark.slow
 def test_the_map_has_every_group_and_endpoint_once(many):
     maps = [page for path, page in many.pages.items() if path.startswith("map")]
     ids = [f"reg-default/messagegroups/g{n}.html" for n in range(4)] + [
@@ -301,6 +303,7 @@ def test_the_past_is_written_as_it_was(demo, tmp_path):
     assert not [link for link in links if "//" in link]
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same(many, tmp_path):
     alone = {path: path.read_bytes() for path in many.folder.rglob("*.html")}
     written = write_site(many.model, str(tmp_path / "site"), processes=2)

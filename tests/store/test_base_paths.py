@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from shortform import first_of
 
 from lakehouse.store.views import MOST_BASES, base_paths, sees
 
@@ -28,7 +29,9 @@ LINKS = [
 
 @pytest.mark.parametrize(
     ("links", "most"),
-    [*((links, 128) for links in (LINKS[:6], LINKS[6:9], LINKS[9:], LINKS, LINKS[4:6])), (LINKS, 1), (LINKS, 3)],
+    first_of(
+        [(LINKS, 128), (LINKS, 3), (LINKS, 1), *((links, 128) for links in (LINKS[:6], LINKS[6:9], LINKS[9:], LINKS[4:6]))], 3
+    ),
 )
 def test_fewer_rounds_give_the_same_paths(spark, links, most):
     session = spark.newSession()

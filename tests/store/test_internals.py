@@ -144,6 +144,7 @@ def test_files_that_spark_lists_are_known_by_their_size(spark, tmp_path, monkeyp
     assert large_files(listed.select("path").filter("path IS NOT NULL"), 1000) == [f"file:{tmp_path}/two.json"]
 
 
+@pytest.mark.slow
 def test_files_of_a_table_come_out_of_its_log(spark, tmp_path, monkeypatch):
     location = str(tmp_path / "t")
     for number in range(12):  # a checkpoint comes with the tenth

@@ -109,6 +109,7 @@ def test_of_two_that_meet_the_second_is_refused(catalog, merging, monkeypatch):
     assert groups(catalog) == [("a", 1), ("theirs", 2)]
 
 
+@pytest.mark.slow
 def test_what_optimize_does_meanwhile_is_a_conflict_too(catalog, merging, monkeypatch):
     merging(1, "a", transaction=False)
     merging(2, "b", transaction=False)
@@ -124,6 +125,7 @@ def test_what_optimize_does_meanwhile_is_a_conflict_too(catalog, merging, monkey
     assert is_conflict(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -140,6 +142,7 @@ def test_a_table_that_somebody_set_up_otherwise_is_merged_into(catalog, merging,
     assert operations(catalog)[-1] == "MERGE"
 
 
+@pytest.mark.slow
 def test_files_of_a_small_table_are_read_as_the_table_is(catalog, merging):
     spark = catalog.spark
     with interpreted(spark, True):

@@ -32,6 +32,7 @@ def test_spark_creates_the_columns_types_and_comments_that_are_declared(bare_cat
         ], name
 
 
+@pytest.mark.slow
 def test_tables_have_a_comment_and_retention_and_need_no_new_reader(catalog):
     create_tables(catalog.spark, catalog.settings)
     for name in TABLES:
@@ -59,6 +60,7 @@ def test_check_constraints_refuse_rows_that_cannot_be(catalog, table, values):
         catalog.spark.sql(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(values.values())})").collect()
 
 
+@pytest.mark.slow
 def test_other_delta_readers_read_the_tables(catalog):
     catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {"labels": {"a": "b"}}}}}})
     catalog.ingest()
@@ -69,6 +71,7 @@ def test_other_delta_readers_read_the_tables(catalog):
     assert duckdb.sql("SELECT versionid, isdefault FROM versions").fetchall() == [("1", True)]
 
 
+@pytest.mark.slow
 def test_a_table_is_made_without_a_look_at_its_state(bare_catalog):
     spark = bare_catalog.spark
     spark.sql("SELECT 1").collect()
@@ -137,6 +140,7 @@ def test_tables_are_attached_by_a_query_each(catalog):
     assert spark.table("xregistry.messages").columns == DECLARATIONS["messages"].columns.names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [True, False])
 def test_clients_that_ask_the_catalog_for_columns_are_told_them(catalog, told):
     catalog.spark.conf.set(deltatables.TELL_CATALOG, str(told).lower())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from queries import executions
 
 from lakehouse.settings import data_folder
@@ -55,6 +56,7 @@ def test_flattening_is_described_alike_where_it_is_computed_stored_and_read():
     assert described == {"flat_messages": stored, "computed_messages": stored}
 
 
+@pytest.mark.slow
 def test_a_view_that_stands_is_not_made_again(catalog):
     spark = catalog.spark
     attach_tables(spark, catalog.settings)
