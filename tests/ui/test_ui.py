@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import re
 
@@ -96,6 +99,107 @@ def test_files_and_server_find_the_same(files, server, look):
                 found[-1][q + more] = sorted(link.removeprefix(site) for link in links)
     assert found[0] == found[1]
     assert sum(map(len, found[0].values())) > 50
+
+
+def test_files_and_server_offer_the_same_word_for_one_that_is_misspelled(files, server, look):
+    page = look().page
+    offers = []
+    for site in (f"{files}/demo/", f"{server}/ui/"):
+        offers.append([])
+        for q in ("quantitty", "field:giftmesage", "regoin order", "ordrplacd", "Kafkaa", "xyzzyqq"):
+            page.goto(f"{site}search.html?q={q}")
+            expect(page.locator("#results")).to_contain_text("Nothing has all these words")
+            offers[-1].append(page.locator("#results a bdi").all_inner_texts())
+    assert offers[0] == offers[1]
+    assert offers[0][:2] == [["quantity"], ["field:giftmessage"]]
+    assert offers[0][-1] == []
+
+
+@pytest.mark.parametrize("query", ["q=order", "order=name&kind=schema", "q=owner:checkout", ""])
+def test_files_list_their_hits_as_the_server_does(files, server, look, query):
+    page = look().page
+    page.goto(f"{files}/demo/search.html?{query}")
+    lists = []
+    for ending in ("csv", "json"):
+        with page.expect_download() as download:
+            page.locator("#results").get_by_role("link", name=ending.upper(), exact=True).click()
+        assert download.value.suggested_filename == f"search.{ending}"
+        lists.append((download.value.path().read_text("utf-8"), page.request.get(f"{server}/ui/search.{ending}?{query}").text()))
+    ours, theirs = ([tuple(row.values()) for row in csv.DictReader(io.StringIO(text))] for text in lists[0])
+    assert sorted(ours) == sorted(theirs)
+    assert len(ours) > 3
+    ours, theirs = (json.loads(text) for text in lists[1])
+    assert ours["total"] == theirs["total"]
+    assert sorted(ours["hits"], key=lambda one: one["path"]) == sorted(theirs["hits"], key=lambda one: one["path"])
+
+
+def test_the_search_box_is_a_combobox(site, look):
+    looked = look()
+    page = looked.page
+    page.goto(site + KAFKA)
+    box = page.get_by_role("combobox", name="Search the catalog")
+    options = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    expect(box).to_have_attribute("aria-expanded", "false")
+    page.keyboard.press("/")
+    page.keyboard.type("stockchanged", delay=20)
+    expect(options.first).to_be_visible()
+    expect(box).to_have_attribute("aria-expanded", "true")
+    assert page.locator(f"#{box.get_attribute('aria-controls')}").get_attribute("role") == "listbox"
+    expect(box).not_to_have_attribute("aria-activedescendant", re.compile("."))
+    for key, at in (("ArrowDown", 0), ("ArrowDown", 1), ("ArrowUp", 0)):
+        box.press(key)
+        expect(options.nth(at)).to_have_attribute("aria-selected", "true")
+        assert box.get_attribute("aria-activedescendant") == options.nth(at).get_attribute("id")
+    assert page.evaluate("document.activeElement.id") == "find"
+    assert looked.grave() == []
+    SHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=SHOTS / "suggestions.png")
+    box.press("ArrowUp")
+    expect(page.locator("[role=option][aria-selected=true]")).to_have_count(0)
+    box.press("Escape")
+    expect(options.first).to_be_hidden()
+    expect(box).to_have_attribute("aria-expanded", "false")
+    expect(box).to_have_value("stockchanged")
+    box.press("ArrowDown")
+    expect(options.first).to_have_attribute("aria-selected", "true")
+    box.press("Enter")
+    page.wait_for_url(re.compile("warehouse.StockChanged"))
+    expect(page.locator("h1")).to_have_text("warehouse.StockChanged")
+
+
+def test_hits_are_walked_with_arrows(site, look):
+    page = look().page
+    page.goto(site + "search.html?q=order")
+    expect(page.locator("#results .hits > li").first).to_be_visible()
+    page.locator("#find").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#results .hits a").nth(1)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#find")).to_be_focused()
+
+
+def test_the_map_takes_a_stop_for_each_box_and_shows_its_neighbours(site, look):
+    page = look().page
+    page.goto(site + "map.html")
+    boxes = page.locator(".drawing [data-box]").count()
+    page.locator("h1").evaluate("one => { one.tabIndex = -1; one.focus(); }")
+    seen: list[str] = []
+    for _ in range(boxes * 3):
+        page.keyboard.press("Tab")
+        at = page.evaluate("document.activeElement.closest('[data-box]')?.dataset.box ?? ''")
+        if not at and seen:
+            break
+        if at:
+            seen.append(at)
+            assert page.locator(f".drawing [data-box='{at}'].aside").count() == 0
+            ends = page.locator(".drawing [data-ends]").evaluate_all("all => all.map((one) => one.dataset.ends.split(' '))")
+            near = {at} | {one for pair in ends if at in pair for one in pair}
+            assert page.locator(".drawing [data-box].aside").count() == boxes - len(near)
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert len(seen) == len(set(seen)) == boxes
+    assert page.locator(".drawing .aside").count() == 0  # what left the map gives all of it back
 
 
 def test_messages_with_a_field_are_a_word_away_and_narrowed_down(site, look):
@@ -220,8 +324,8 @@ def test_a_variant_and_its_base_are_two_clicks_away(site, look):
 def test_the_form_of_compare_leads_to_a_styled_page_whose_links_lead_on(server, look):
     page = look().page
     page.goto(server + "/ui/compare.html")
-    page.get_by_label("From").select_option("1")
-    page.get_by_label("to", exact=True).select_option("3")
+    page.locator("select[name=a]").select_option("1")
+    page.locator("select[name=b]").select_option("3")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url(re.compile("/ui/compare/1~to~3.html$"))
     SHOTS.mkdir(exist_ok=True)

@@ -4,7 +4,7 @@
   const body = document.body, root = body.dataset.root, box = document.getElementById("find");
   const form = box && box.closest("form"), results = document.getElementById("results");
   const isPage = Boolean(results);
-  let waiting = null, panel = null, asked = 0;
+  let waiting = null, asked = 0;
 
   // Words of a text as the index of the server has them: lower case, without accents.
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -127,6 +127,26 @@
     return results.size ? text.replace(/[\p{L}\p{N}]+/gu, (word) => results.get(plain(word)) || word) : "";
   }
 
+  // All hits as a server lists them: CSV, or JSON without the facets.
+  const COLUMNS = ["registryid", "kind", "xid", "name", "description", "path", "protocol", "format", "owner", "state", "snapshot_id"];
+  function listed(row, told) {
+    const kind = told.kinds[row[0]], collection = row[2].split("/")[1], members = { message: "messages", schema: "schemas" }[kind];
+    const xid = kind === "document" ? row[3] : `/${collection}/` + (members ? `${told.groups[row[7]]}/${members}/` : "") + row[3];
+    const facets = ["protocol", "format", "owner", "state"].map((name) => FACETS[name](row, told).join("; "));
+    return [told.registries[row[1]], kind, xid, row[4], row[5], row[2], ...facets, row[16]];
+  }
+
+  function listLink(ending, found, told) {
+    const link = element("a", { href: "#results", download: "search." + ending }, ending.toUpperCase());
+    const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+    link.addEventListener("click", () => {
+      const rows = found.map(([, row]) => listed(row, told)), hits = rows.map((one) => Object.fromEntries(one.map((value, at) => [COLUMNS[at], value])));
+      const text = ending === "csv" ? [COLUMNS, ...rows].map((one) => one.map(quoted).join(",") + "\r\n").join("") : JSON.stringify({ total: rows.length, hits });
+      link.href = URL.createObjectURL(new Blob([text]));
+    });
+    return link;
+  }
+
   const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
   function hitsOf(told, wanted, most) {
     const parts = partsOf(wanted.q), words = parts.map((one) => one.word), sets = numbersOf(told, parts), found = [], whole = wanted.q.trim(), exact = whole.replace(/(^|\s)owner:\S+/gi, "").trim();
@@ -155,6 +175,7 @@
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
     const meant = found.length === 0 && respelled(told.words, exact);
     if (meant) count.append(" Did you mean ", element("a", { href: root + "search.html?" + new URLSearchParams({ q: meant }) }, element("bdi", {}, meant)), "?");
+    if (isPage && found.length) count.append(" As ", listLink("csv", found, told), ", ", listLink("json", found, told));
     return whole || isPage ? [list, count, ...(isPage ? facetsOf(having, told, wanted) : [])] : [];
   }
 
@@ -165,45 +186,83 @@
     if (body.dataset.index) return hitsOf(await loadIndex(), wanted, most);
     if (!wanted.q.trim() && !isPage) return [];
     const response = await fetch(body.dataset.ask + "?" + new URLSearchParams(wanted), { headers: { accept: "text/html" } });
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    return [...page.getElementById("results").childNodes];
+    const found = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("results");
+    for (const link of found.querySelectorAll("a[href]")) link.href = new URL(link.getAttribute("href"), response.url);
+    return [...found.childNodes];
   }
 
   async function show() {
     const mine = ++asked;
     let found;
-    try { found = await answer(isPage ? 60 : 12); } catch (error) { found = [element("p", {}, "Search does not answer: " + error.message)]; }
+    try { found = await answer(isPage ? 60 : MOST); } catch (error) { found = [element("p", {}, "Search does not answer: " + error.message)]; }
     if (mine !== asked) return; // a later letter was typed meanwhile
     if (isPage) {
       results.replaceChildren(...found);
       history.replaceState(null, "", "?" + new URLSearchParams(Object.entries(wantedOf()).filter(([, value]) => value)));
-      return;
-    }
-    if (!panel) form.append(panel = element("div", { class: "suggest", "aria-live": "polite" }));
-    panel.replaceChildren(...found);
-    panel.hidden = found.length === 0;
+    } else suggest(found);
   }
 
-  function move(step) {
-    const items = [...(isPage ? results : panel || results).querySelectorAll(".hits > li")];
-    const at = items.findIndex((one) => one.classList.contains("picked")), next = Math.min(items.length - 1, Math.max(0, at + step));
-    items.forEach((one, n) => one.classList.toggle("picked", n === next));
-    if (items[next]) items[next].scrollIntoView({ block: "nearest" });
+  // The box and what it suggests are a combobox with a list box, as ARIA 1.2 describes it: the focus stays in the box.
+  const MOST = 12, list = element("ol", { id: "suggestions", class: "hits", role: "listbox", "aria-label": "Suggestions" });
+  const status = element("p", { class: "quiet", role: "status" }), panel = element("div", { class: "suggest" }, list, status);
+  const options = () => [...list.querySelectorAll("[role=option]")], picked = () => list.querySelector("[aria-selected=true]");
+  function pick(next) {
+    box.removeAttribute("aria-activedescendant");
+    options().forEach((one, at) => one.setAttribute("aria-selected", String(at === next)));
+    if (picked()) { box.setAttribute("aria-activedescendant", picked().id); picked().scrollIntoView({ block: "nearest" }); }
+  }
+
+  function expand(isOpen) {
+    panel.hidden = !isOpen;
+    box.setAttribute("aria-expanded", String(isOpen && options().length > 0));
+    pick(-1);
+  }
+
+  function suggest(found) {
+    const holder = element("div", {}, ...found);
+    list.replaceChildren(...[...holder.querySelectorAll(".hits > li")].slice(0, MOST).map((row, at) => {
+      const link = row.querySelector("a"), option = element("a", { role: "option", id: "suggestion-" + at, tabindex: "-1", href: link.href });
+      link.replaceWith(element("strong", {}, ...link.childNodes));
+      option.append(...row.childNodes);
+      return element("li", { role: "none" }, option);
+    }));
+    status.replaceChildren(...[...holder.querySelectorAll(":scope > p, .pager > .quiet:first-child")].flatMap((one) => [...one.childNodes, " "]));
+    expand(found.length > 0);
+  }
+
+  async function step(by) {
+    if (panel.hidden) await show();
+    const all = options(), at = all.indexOf(picked());
+    pick(((at + 1 + by + all.length + 1) % (all.length + 1)) - 1); // past either end it is the box
+  }
+
+  // On the page of the search, arrows lead through the links of the hits.
+  function walk(event, by) {
+    const links = [...results.querySelectorAll(".hits a")], at = links.indexOf(document.activeElement);
+    if (at < 0 && event.target !== box) return;
+    event.preventDefault();
+    (links[at + by] || (at + by < 0 ? box : links[at]))?.focus();
   }
 
   if (form) {
     let timer = 0;
     form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(show, body.dataset.index ? 60 : 120); });
     if (body.dataset.index) box.addEventListener("focus", () => loadIndex().catch(() => {}));
-    if (isPage) form.addEventListener("submit", (event) => { event.preventDefault(); show(); });
-    form.addEventListener("keydown", (event) => {
-      const picked = (isPage ? results : panel)?.querySelector(".picked a");
-      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-        if (event.target === box && (isPage || panel)) { event.preventDefault(); move(event.key === "ArrowDown" ? 1 : -1); }
-      } else if (event.key === "Enter" && event.target === box && picked) { event.preventDefault(); location.href = picked.href; }
-      else if (event.key === "Escape" && panel) panel.hidden = true;
-    });
-    document.addEventListener("click", (event) => { if (panel && !form.contains(event.target)) panel.hidden = true; });
+    const ARROWS = { ArrowDown: 1, ArrowUp: -1 };
+    if (isPage) {
+      form.addEventListener("submit", (event) => { event.preventDefault(); show(); });
+      document.addEventListener("keydown", (event) => { if (ARROWS[event.key]) walk(event, ARROWS[event.key]); });
+    } else {
+      for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-controls": list.id })) box.setAttribute(name, value);
+      form.append(panel);
+      expand(false);
+      box.addEventListener("keydown", (event) => {
+        if (ARROWS[event.key]) { event.preventDefault(); step(ARROWS[event.key]); }
+        else if (event.key === "Enter" && picked()) { event.preventDefault(); location.href = picked().href; }
+        else if (event.key === "Escape" && !panel.hidden) { event.preventDefault(); ++asked; expand(false); }
+      });
+      form.addEventListener("focusout", (event) => { if (!form.contains(event.relatedTarget)) expand(false); });
+    }
     document.addEventListener("keydown", (event) => {
       if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); box.focus(); box.select(); }
     });
