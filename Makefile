@@ -13,7 +13,8 @@
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make connect-test  a catalog on Spark Connect, with a server of PySpark's package
 # make kubernetes-test  the manifests of conf/kubernetes/ with the schemas of Kubernetes and of the Spark operator (.venv-kubernetes); needs no Java
-# make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3); Maven gives 700 MB of jars
+# make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3), and S3_INGESTS=3 ingests of each of
+#            two writers; Maven gives 700 MB of jars
 # make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, without Spark, and
 #            the oldest libraries that pyproject.toml allows
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours

@@ -27,11 +27,12 @@ from lakehouse.store.delta.positions import (
 from lakehouse.store.files import exists
 from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
+from lakehouse.store.internals.guards import LOG_STORE, lets_writers_in
 from lakehouse.store.localpaths import no_catalog
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
-from lakehouse.store.session import absolute_location, interpreted, is_interpreted, open_sibling
+from lakehouse.store.session import absolute_location, interpreted, is_interpreted, log_store_key, open_sibling
 
 TABLES = tuple(DECLARATIONS)
 SCHEMA_VERSION = 1
@@ -108,14 +109,18 @@ def check_writers(spark: SparkSession, settings: Settings) -> None:
     Raises:
         SettingsError: on this store a commit could be lost.
     """
-    scheme = re.match(r"\A(s3[an]?)://", settings.warehouse)
-    if scheme is None or settings.single_writer or spark.conf.get(f"spark.delta.logStore.{scheme[1]}.impl", None):
+    key = log_store_key(settings)
+    if key is None or settings.single_writer:
         return
-    raise SettingsError(
-        f"{settings.warehouse}: on S3 two processes that write at once could lose a commit. Let one write at a time, and say so "
-        "with the setting single_writer (LAKEHOUSE_SINGLE_WRITER=true), or name a log store that excludes them "
-        f"(spark.delta.logStore.{scheme[1]}.impl)."
-    )
+    store = spark.conf.get(key, None)
+    reason = f"this Spark session has no {key}" if not store else None
+    if store == LOG_STORE:
+        reason = lets_writers_in(spark, settings.warehouse)
+    if reason is not None:
+        raise SettingsError(
+            f"{settings.warehouse}: {reason}, so two processes that write at once could lose a commit. Let one write at a time, "
+            "and say so with the setting single_writer (LAKEHOUSE_SINGLE_WRITER=true)."
+        )
 
 
 def attach_log(spark: SparkSession, settings: Settings) -> bool:

@@ -21,6 +21,7 @@ from functools import cache
 from importlib.resources import as_file
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from platformdirs import user_cache_path
 from pyspark import SparkConf, SparkContext
@@ -28,7 +29,8 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.internals.jvm import given_conf, is_connect, launch_session, name_classes
+from lakehouse.store.internals.guards import LOG_STORE, provide_log_store
+from lakehouse.store.internals.jvm import given_conf, is_connect, launch_session, name_classes, uses_internals
 
 JAVA_VERSIONS = (17, 21)
 _LOOPBACK = "127.0.0.1"
@@ -56,6 +58,9 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     session = _open_submitted(settings, app_name) if submitted else _open_local(settings, app_name)
     name_classes(session)
+    key = log_store_key(settings)
+    if key is not None and session.conf.get(key, None) == LOG_STORE:
+        provide_log_store(session, Path(urlsplit(scratch_folder()).path))
     return session
 
 
@@ -96,6 +101,12 @@ def scratch_folder() -> str:
     folder = tempfile.mkdtemp(prefix="lakehouse-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder).as_uri()
+
+
+def log_store_key(settings: Settings) -> str | None:
+    """Return the setting of Delta's log store for the warehouse; None: it is not on S3, and Delta's own is right."""
+    scheme = re.match(r"\A(s3[an]?)://", settings.warehouse)
+    return None if scheme is None else f"spark.delta.logStore.{scheme[1]}.impl"
 
 
 def find_java() -> str:
@@ -192,12 +203,14 @@ def _packaged_conf() -> dict[str, str]:
 
 
 def _warehouse_conf(settings: Settings, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the conf of Spark's warehouse folder, in which a metastore puts schemas without a location.
+    """Return the conf of Spark's warehouse folder, in which a metastore puts schemas without a location, and of the log on S3.
 
-    Without, Spark would make the folder as soon as it is asked for anything, also by a command that only reads.
+    Without the folder, Spark would make the folder as soon as it is asked for anything, also by a command that only reads.
     """
     embedded = conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory"
-    return {"spark.sql.warehouse.dir": scratch_folder() if embedded else absolute_location(settings.warehouse)}
+    folder = {"spark.sql.warehouse.dir": scratch_folder() if embedded else absolute_location(settings.warehouse)}
+    key = None if settings.single_writer or not uses_internals() else log_store_key(settings)
+    return folder if key is None else folder | {key: LOG_STORE}
 
 
 def _java_version(java: str) -> int | None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import boto3
 import pytest
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
 ROOT = Path(__file__).parents[2]
@@ -18,16 +22,26 @@ LAKEHOUSE = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin")) / "lak
 BUCKET = "catalog"
 KEYS = {"aws_access_key_id": "somebody", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
 
+INGESTS = int(os.environ.get("S3_INGESTS", "3"))  # of each of two processes, and requests to a server meanwhile
+
 Lakehouse = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    guard, put = threading.Lock(), S3Response.put_object
+
+    def at_once(response: S3Response) -> Any:
+        with guard:  # moto looks whether the object is there, and puts it, in two steps
+            return put(response)
+
+    S3Response.put_object = at_once
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
+    S3Response.put_object = put
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +54,8 @@ def bucket(endpoint: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def lakehouse(endpoint: str, bucket: Any, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
-    """Run a command on the warehouse in the bucket, with the settings that docs/operations.md tells."""
+def environment(endpoint: str, bucket: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The settings that docs/operations.md tells, as variables."""
     s3a = {
         "endpoint": endpoint,
         "endpoint.region": KEYS["region_name"],
@@ -53,13 +67,18 @@ def lakehouse(endpoint: str, bucket: Any, tmp_path_factory: pytest.TempPathFacto
     spark = {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.5.0"} | {
         f"spark.hadoop.fs.s3a.{k}": v for k, v in s3a.items()
     }
+    readmodels = str(tmp_path_factory.mktemp("readmodels"))
+    return os.environ | {"LAKEHOUSE_SPARK": json.dumps(spark), "LAKEHOUSE_READMODEL_DIR": readmodels}
+
+
+@pytest.fixture(scope="module")
+def lakehouse(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    """Run a command on the warehouse in the bucket."""
     empty = tmp_path_factory.mktemp("elsewhere")
 
-    def run(*arguments: str, single_writer: bool = True) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"LAKEHOUSE_SPARK": json.dumps(spark), "LAKEHOUSE_SINGLE_WRITER": str(single_writer)}
-        environment |= {"LAKEHOUSE_READMODEL_DIR": str(empty / "readmodel")}
-        command = [LAKEHOUSE, "--warehouse", f"s3a://{BUCKET}/warehouse", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=empty)
+    def run(*arguments: str, warehouse: str = "warehouse", **more: str) -> subprocess.CompletedProcess[str]:
+        command = [LAKEHOUSE, "--warehouse", f"s3a://{BUCKET}/{warehouse}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment | more, cwd=empty)
 
     return run
 
@@ -75,11 +94,21 @@ def keys(bucket: Any, prefix: str) -> list[str]:
     return [one.key for one in bucket.objects.filter(Prefix=prefix) if not one.key.endswith("/")]
 
 
-def test_a_writer_is_refused_until_it_is_said_to_be_the_only_one(lakehouse, bucket):
-    refused = lakehouse("ingest", f"s3a://{BUCKET}/documents", single_writer=False)
+def test_a_store_that_ignores_the_condition_takes_a_single_writer_only(lakehouse, bucket, monkeypatch):
+    put = S3Response.put_object
+
+    def older(response: S3Response) -> Any:
+        response.headers.pop("If-None-Match", None)
+        return put(response)
+
+    monkeypatch.setattr(S3Response, "put_object", older)
+    refused = lakehouse("ingest", f"s3a://{BUCKET}/documents")
     assert refused.returncode == 2
+    assert "the store ignores If-None-Match" in refused.stderr
     assert "single_writer" in refused.stderr
     assert keys(bucket, "warehouse/") == []
+    loaded = lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json", warehouse="alone", LAKEHOUSE_SINGLE_WRITER="true")
+    assert told(loaded, 3)["snapshot_id"] == 1
 
 
 def test_documents_are_loaded_once_and_queried(lakehouse, bucket):
@@ -123,4 +152,70 @@ def test_an_export_is_written_to_the_store(lakehouse, bucket):
 
 def test_the_warehouse_is_sound(lakehouse):
     found = told(lakehouse("doctor", "--json"))
+    assert {one["state"] for one in found} == {"ok"}, [one for one in found if one["state"] != "ok"]
+
+
+WRITER = """
+import json, sys
+from pathlib import Path
+from lakehouse import Catalog
+
+warehouse, name, count, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+catalog = Catalog(warehouse, commit_attempts=50)
+for number in range(count):
+    group = f"{name}.{number}"
+    document = folder / f"{group}.json"
+    document.write_text(json.dumps({"messagegroups": {group: {"messages": {"m": {"description": name}}}}}))
+    print(catalog.ingest(str(document)).snapshot_id, flush=True)
+"""
+
+
+def put(url: str, number: int) -> int:
+    """Write a message by the server's API, and return the status."""
+    url = f"{url}/messagegroups/server.{number}/messages/m"
+    request = Request(url, b'{"description": "server"}', {"Content-Type": "application/json"}, method="PUT")
+    try:
+        with urlopen(request, timeout=300) as answer:
+            return answer.status
+    except HTTPError as error:
+        return error.code
+
+
+def test_several_processes_write_and_nothing_is_lost_or_doubled(lakehouse, environment, tmp_path):
+    """Two processes that ingest, each in a Spark session, and a server that takes writes meanwhile."""
+    warehouse = f"s3a://{BUCKET}/several"
+    writer = tmp_path / "writer.py"
+    writer.write_text(WRITER)
+    python = LAKEHOUSE.parent / "python"
+
+    def start(name: str) -> subprocess.Popen[str]:
+        command = [python, writer, warehouse, name, str(INGESTS), tmp_path]
+        with (tmp_path / f"{name}.errors").open("w") as errors:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=tmp_path)
+
+    first = start("zero")
+    assert int(first.stdout.readline()) == 1, (tmp_path / "zero.errors").read_text()[-3000:]
+    command = [LAKEHOUSE, "--warehouse", warehouse, "serve", "--port", "0", "--writable", "--json"]
+    second = start("one")
+    with (tmp_path / "server.errors").open("w") as errors:
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=tmp_path)
+    try:
+        url = json.loads(server.stdout.readline())["url"].rstrip("/")
+        statuses = [put(url, number) for number in range(INGESTS)]
+        snapshots = [int(line) for one in (first, second) for line in one.communicate(timeout=1800)[0].split()]
+    finally:
+        for process in (server, first, second):
+            process.terminate()
+            process.wait(60)
+    for name in ("zero", "one", "server"):
+        assert "Traceback" not in (tmp_path / f"{name}.errors").read_text(), name
+    assert statuses == [201] * INGESTS
+    assert len({1, *snapshots}) == 2 * INGESTS
+    groups = told(lakehouse("sql", "SELECT groupid, count(*) AS n FROM messages GROUP BY groupid", "--json", warehouse="several"))
+    assert {one["groupid"]: one["n"] for one in groups} == {
+        f"{w}.{n}": 1 for w in ("zero", "one", "server") for n in range(INGESTS)
+    }
+    held = [one["snapshot_id"] for one in told(lakehouse("snapshots", "--json", warehouse="several"))]
+    assert held == list(range(1, 3 * INGESTS + 1))
+    found = told(lakehouse("doctor", "--json", warehouse="several"))
     assert {one["state"] for one in found} == {"ok"}, [one for one in found if one["state"] != "ok"]

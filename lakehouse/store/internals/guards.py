@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lakehouse.store.internals.jvm import java_class, require_classic, require_internals, uses_internals
@@ -60,13 +63,48 @@ def compile_class(spark: SparkSession, source: str, name: str) -> Any:
         source: file in this package.
         name: full name of the class.
     """
-    jvm: Any = spark._jvm
-    thread = java_class(jvm, "java.lang.Thread").currentThread()
-    compiler = java_class(jvm, "org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(thread.getContextClassLoader())
+    loader = _compiled(spark, source).getClassLoader()
+    java_class(spark._jvm, "java.lang.Thread").currentThread().setContextClassLoader(loader)
+    return loader.loadClass(name)
+
+
+def _compiled(spark: SparkSession, source: str) -> Any:
+    """Return the compiler that has compiled a file of this package."""
+    compiler = java_class(spark._jvm, "org.codehaus.janino.SimpleCompiler")()
+    compiler.setParentClassLoader(java_class(spark._jvm, "java.lang.Thread").currentThread().getContextClassLoader())
     compiler.cook(files("lakehouse.store.internals").joinpath(source).read_text(encoding="utf-8"))
-    thread.setContextClassLoader(compiler.getClassLoader())
-    return compiler.getClassLoader().loadClass(name)
+    return compiler
+
+
+LOG_STORE = "xregistry.ConditionalLogStore"
+
+
+def provide_log_store(spark: SparkSession, folder: Path) -> None:
+    """Compile the log store that commits to S3 by conditional puts, where all threads and executors of Spark find it.
+
+    Args:
+        spark: a session whose settings may name the class already; nothing was read from S3 yet.
+        folder: for the jar, as long as the process lives.
+    """
+    session: Any = spark
+    classes = _compiled(spark, "ConditionalLogStore.java").getBytecodes()
+    jar = folder / "log-store.jar"
+    with ZipFile(jar, "w") as file:
+        for name in classes:
+            file.writestr(f"{name.replace('.', '/')}.class", bytes(classes[name]))
+    loader = java_class(session._jvm, "java.lang.Thread").currentThread().getContextClassLoader()
+    loader.addURL(java_class(session._jvm, "java.net.URL")(jar.as_uri()))  # that of spark-submit, which all threads inherit
+    session._jsparkSession.sparkContext().addJar(str(jar))
+
+
+def lets_writers_in(spark: SparkSession, location: str) -> str | None:
+    """Return why the store of a folder does not keep writers apart, tried with a small object; None: it does."""
+    session: Any = spark
+    settings = session._jsparkSession.sessionState().newHadoopConf()
+    try:
+        return None if java_class(session._jvm, LOG_STORE).excludes(location, settings) else "the store ignores If-None-Match"
+    except Py4JJavaError as error:
+        return f"a put with If-None-Match failed ({error.java_exception.getMessage()})"
 
 
 def set_property(spark: SparkSession, key: str, value: str) -> None:
