@@ -177,4 +177,4 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules tests/asyncapi/node_modules tests/inspector/node_modules ui-screenshots demo-warehouse bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* docs-site tests/ui/node_modules tests/asyncapi/node_modules tests/inspector/node_modules ui-screenshots demo-warehouse demo-proposals bench-*.json bench-*.png dist build .pytest_cache .mypy_cache .ruff_cache

@@ -254,12 +254,21 @@ def tables_page() -> str:
     parts += _of_views(data_folder("ddl") / "match" / "views", sorted(MATCH_VIEWS), MATCH_DICTIONARY)
     parts += ["", "## Counts of proposals", "", *_ABOUT_OBSERVED.splitlines()]
     parts += _of_tables(data_folder("ddl") / "propose", (OBSERVED,))
+    parts += _of_observed_members((data_folder("ddl") / "propose" / "observed_members.sql").read_text(encoding="utf-8"))
     parts += ["", "Next: [query](query.md), [BI tools](bi.md)."]
     return "\n".join(parts) + "\n"
 
 
+def _of_observed_members(text: str) -> Iterator[str]:
+    about, grain = (line.removeprefix("-- ") for line in text.splitlines()[:2])
+    name, _, what = about.partition(": ")
+    yield from ("", f"## {name} (view)", "", fill(what, 130), "", fill(grain, 130), "", "| column | meaning |", "|---|---|")
+    yield from (f"| {column} | {comment} |" for column, comment in re.findall(r"^  (\w+) COMMENT '(.*?)',?$", text, re.MULTILINE))
+
+
 _ABOUT_OBSERVED = """\
-`lakehouse propose` makes this table below the warehouse, at `_propose/observed_paths` ([proposals](propose.md))."""
+`lakehouse propose` makes this table below the warehouse, at `_propose/observed_paths` ([proposals](propose.md)). The view is in
+`ddl/propose`, for any Spark session: parents and nulls of a path come from several rows, so no row holds them."""
 _ABOUT_MATCH_TABLES = """\
 `lakehouse match --into DATABASE` makes these in a Spark schema of that name ([match](match.md)); its own `dictionary` holds this
 part of the page. Rows of events are kept for `match_retention_days` (0, the default: for ever). Texts of events are cut at 120

@@ -259,13 +259,34 @@ def _demo_match(spark: Any, settings: Any) -> None:
         show_matches(run_match(spark, settings, MatchOptions((str(landed),))).as_json())
 
 
+def _demo_propose(context: Context, spark: Any, settings: Any, watcher: Any) -> None:
+    from lakehouse.cli.demo import PROPOSALS
+    from lakehouse.cli.match import show_matches
+    from lakehouse.cli.propose import accept, write_and_show
+    from lakehouse.match.runs import MatchOptions, run_match
+    from lakehouse.propose.decided import Thresholds
+    from lakehouse.propose.proposalruns import ProposeOptions, run_propose
+
+    with as_file(files("lakehouse.cli") / "demo" / "landed") as landed:
+        dump, later = (str(landed / name) for name in ("returns.jsonl", "later-returns.jsonl"))
+        command = f"$ lakehouse --warehouse {settings.warehouse}"
+        click.echo("\nA topic has no definition yet: propose one from a dump, load it, and match what comes later")
+        click.echo(f"{command} propose {dump} --required-events 20 --out {PROPOSALS} --accept")
+        options = ProposeOptions((dump,), thresholds=Thresholds(required_events=20))
+        summary = run_propose(spark, settings, options, watcher)
+        write_and_show(context, summary, PROPOSALS, options)
+        accept(context, spark, settings, watcher, summary)
+        click.echo(f"\n{command} match {later}")
+        show_matches(run_match(spark, settings, MatchOptions((later,))).as_json())
+
+
 @command("lakehouse demo")
 @with_globals
 @click.pass_obj
 def demo(context: Context) -> int:
-    """Load sample documents and query them.
+    """Load sample documents, query them, match events, and propose what is not defined.
 
-    The catalog of an online shop is created in ./demo-warehouse.
+    The catalog of an online shop is created in ./demo-warehouse, proposals in ./demo-proposals.
     """
     from lakehouse.cli.demo import QUERIES
     from lakehouse.ingest.pipeline import ingest as run_ingest
@@ -283,6 +304,7 @@ def demo(context: Context) -> int:
         result = run_query(spark, settings, query)
         show_table(result.columns, result.text_rows())
     _demo_match(spark, settings)
+    _demo_propose(context, spark, settings, watcher)
     click.echo(
         "\nOne message was rejected on purpose. Next: load your own documents with `lakehouse ingest FOLDER`.\n"
         f"Browse this catalog: lakehouse --warehouse {settings.warehouse} serve"

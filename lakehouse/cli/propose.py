@@ -57,7 +57,7 @@ def propose(context: Context, /, sources: tuple[str, ...], **flags: Any) -> int:
     them; nothing is published without --accept.
     """
     from lakehouse.cli.beforehand import check_sources
-    from lakehouse.propose.proposalruns import run_propose, watch_proposals, write_proposals
+    from lakehouse.propose.proposalruns import run_propose, watch_proposals
     from lakehouse.store.localpaths import check_target
 
     watched = flags["watch"] or flags["available_now"]
@@ -71,11 +71,9 @@ def propose(context: Context, /, sources: tuple[str, ...], **flags: Any) -> int:
 
         def report(summary: ProposeSummary) -> None:
             nonlocal code
-            write_proposals(summary, flags["out"], options.thresholds)
-            context.run.result = summary.as_json()
-            _show(context, summary.as_json())
+            write_and_show(context, summary, flags["out"], options)
             if flags["accept"] and summary.files:
-                code = _accept(context, spark, settings, watcher, summary)
+                code = accept(context, spark, settings, watcher, summary)
 
         if watched:
             every = None if flags["available_now"] else flags["every"]
@@ -97,7 +95,16 @@ def _options(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) 
     return ProposeOptions(sources, form, mapping, protocol, registry, thresholds, not flags["no_values"])
 
 
-def _accept(context: Context, spark: Any, settings: Any, watcher: Any, summary: ProposeSummary) -> int:
+def write_and_show(context: Context, summary: ProposeSummary, out: str, options: ProposeOptions) -> None:
+    """Write the documents and pages of a run, and print what they are."""
+    from lakehouse.propose.proposalruns import write_proposals
+
+    write_proposals(summary, out, options.thresholds)
+    context.run.result = summary.as_json()
+    _show(context, summary.as_json())
+
+
+def accept(context: Context, spark: Any, settings: Any, watcher: Any, summary: ProposeSummary) -> int:
     """Load the documents into the registry of proposals."""
     from lakehouse.cli.printing import show_summary
     from lakehouse.ingest.pipeline import ingest

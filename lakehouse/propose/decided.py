@@ -117,10 +117,21 @@ class Observed:
         days = [day for day in self.days.get((parent(path), "object"), ()) if day]
         return Presence(self.events(path), above.events if above else 0, len(days))
 
+    def evidence(self, path: str) -> dict[str, str]:
+        """Return how often a member was there, as its description; nothing where it was counted as one of a map."""
+        seen = self.presence(path)
+        return {"description": f"In {share(seen.events, seen.parents)} of {seen.parents:,}."} if seen.parents else {}
+
     def is_required(self, path: str, thresholds: Thresholds) -> bool:
         """Return whether a member was in all of enough objects over enough days."""
         seen = self.presence(path)
         return seen.events == seen.parents >= thresholds.required_events and seen.days >= thresholds.required_days
+
+
+def share(part: int, whole: int) -> str:
+    """Return a share in percent; 100% is written for all alone."""
+    percent = 100 * part / whole if whole else 0.0
+    return "100%" if part == whole else f"{min(percent, 99.99):.2f}%"
 
 
 _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null", "binary")

@@ -7,13 +7,16 @@ look like ids are members of a map (`{}`), and so are those of an object that ha
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.propose.pathcounts import (
@@ -25,6 +28,7 @@ from lakehouse.propose.pathcounts import (
     PathCounts,
     child,
     formats_of,
+    formats_of_column,
     looks_like_id,
     name_in,
     parent,
@@ -70,20 +74,34 @@ class KindCounts:
 
     def count_texts(self, path: str, texts: Mapping[str, int]) -> None:
         """Count texts at a path, each with how often it was there."""
-        counts = self._at(path, "string")
+        counts = self.at(path, "string")
         counts.events += sum(texts.values())
-        self._keep(path, counts, texts)
-        _add_lengths(counts, list(map(len, texts)))
+        self.keep(path, counts, texts)
+        add_lengths(counts, list(map(len, texts)))
         if counts.formats is None or counts.formats:
             counts.formats = formats_of(texts, counts.formats)
 
+    def count_text_column(self, path: str, texts: pa.StringArray) -> None:
+        """Count texts at a path, each as often as it is there; none is null."""
+        counts = self.at(path, "string")
+        distinct = texts.value_counts() if counts.values is not None else None
+        if distinct is not None and len(distinct) <= MOST_VALUES:
+            self.count_texts(path, dict(zip(distinct.field(0).to_pylist(), distinct.field(1).to_pylist(), strict=True)))
+            return
+        counts.events += len(texts)
+        counts.add_texts(texts)
+        self._hide(path, counts)
+        add_lengths(counts, pc.min_max(pc.utf8_length(texts)).as_py().values())
+        if counts.formats is None or counts.formats:
+            counts.formats = formats_of_column(texts, counts.formats)
+
     def add_events(self, path: str, kind: str, events: int) -> None:
         """Count values of which nothing else is known."""
-        self._at(path, kind).events += events
+        self.at(path, kind).events += events
 
     def add_equals(self, path: str, others: Iterable[str]) -> None:
         """Count one text of the sample, and the paths that held the same text."""
-        counts = self._at(path, "string")
+        counts = self.at(path, "string")
         counts.compared += 1
         for other in others:
             counts.equals[other] = counts.equals.get(other, 0) + 1
@@ -94,9 +112,13 @@ class KindCounts:
         for source, names, types in sent:
             for name, one in zip(names, types, strict=True):
                 sources[child(path, name), _NAMES[one]].add(source)
-        for key, producers in sources.items():
-            if key in self.counts:  # else it is a key of a map
-                self.counts[key].add_producers(frozenset(producers))
+        for (place, kind), producers in sources.items():
+            self.add_producer(place, kind, producers)
+
+    def add_producer(self, path: str, kind: str, sources: Iterable[str]) -> None:
+        """Add sources that sent values of a type at a path; what has no counts is a key of a map."""
+        if (path, kind) in self.counts:
+            self.counts[path, kind].add_producers(frozenset(sources))
 
     def drop_producers(self) -> None:
         """Keep no sources: they are too many, or may not be kept."""
@@ -106,9 +128,10 @@ class KindCounts:
     def add(self, other: Mapping[PathType, PathCounts]) -> None:
         """Add counts of other events of the kind."""
         for (path, kind), counts in other.items():
-            self._at(path, kind).add(counts)
+            self.at(path, kind).add(counts)
 
-    def _at(self, path: str, kind: str) -> PathCounts:
+    def at(self, path: str, kind: str) -> PathCounts:
+        """Return the counts of a JSON type at a path, new ones where there were none."""
         key = (path, kind)
         if key not in self.counts:
             self.counts[key] = PathCounts()
@@ -118,32 +141,41 @@ class KindCounts:
         if kind is str:
             self.count_texts(path, Counter(values))
             return
-        counts = self._at(path, _NAMES[kind])
+        counts = self.at(path, _NAMES[kind])
         counts.events += len(values)
         if kind is dict:
-            _add_lengths(counts, list(map(len, values)))
+            add_lengths(counts, list(map(len, values)))
             self._objects(path, values)
         elif kind is list:
-            _add_lengths(counts, list(map(len, values)))
+            add_lengths(counts, list(map(len, values)))
             items = list(chain.from_iterable(values))
             if items and path.count("/") < MOST_DEPTH:
                 self.count(f"{path}/{ITEM}", items)
         elif kind is bool:
-            self._keep(path, counts, Counter(map(as_text, values)))
+            self.keep(path, counts, Counter(map(as_text, values)))
         elif kind is not type(None):
             self._numbers(path, counts, values)
 
     def _numbers(self, path: str, counts: PathCounts, values: Sequence[Any]) -> None:
-        numbers = np.array(values, np.float64)
-        counts.add_range(float(numbers.min()), float(numbers.max()))
-        distinct = Counter(values) if counts.values is not None else {}
-        if counts.values is None or len(distinct) > MOST_VALUES:
-            counts.add_numbers(numbers)
-        else:
-            self._keep(path, counts, {as_text(value): times for value, times in distinct.items()})
+        self.keep_numbers(path, counts, np.array(values, np.float64), Counter(values) if counts.values is not None else None)
 
-    def _keep(self, path: str, counts: PathCounts, texts: Mapping[str, int]) -> None:
+    def keep_numbers(
+        self, path: str, counts: PathCounts, numbers: npt.NDArray[np.float64], distinct: Mapping[int | float, int] | None
+    ) -> None:
+        """Add numbers, and how often each of few was there; None: they are many, or values were dropped before."""
+        counts.add_range(float(numbers.min()), float(numbers.max()))
+        if distinct is not None and len(distinct) <= MOST_VALUES:
+            self.keep(path, counts, {as_text(value): times for value, times in distinct.items()})
+        else:
+            counts.add_numbers(numbers)
+            self._hide(path, counts)
+
+    def keep(self, path: str, counts: PathCounts, texts: Mapping[str, int]) -> None:
+        """Add values by their text, unless values may not be kept at the path."""
         counts.add_values(texts)
+        self._hide(path, counts)
+
+    def _hide(self, path: str, counts: PathCounts) -> None:
         if not self.keeps_values or is_secret(path):
             counts.hide_values()
 
@@ -151,23 +183,20 @@ class KindCounts:
         if path.count("/") >= MOST_DEPTH:
             return
         columns: defaultdict[str, list[Any]] = defaultdict(list)
-        in_payload = path.startswith(DATA)
-        known = self._keys[path]
         for shape, cells in columns_of_shapes(objects):
             for name, column in zip(shape, cells, strict=True):
-                if name not in known and not self._is_named(known, name, in_payload):
-                    columns[MEMBER].extend(column)
-                else:
-                    columns[child("", name)].extend(column)
+                columns[self.place(path, name)].extend(column)
         for place, values in columns.items():
-            self.count(f"{path}/{MEMBER}" if place == MEMBER else path + place, values)
+            self.count(place, values)
 
-    def _is_named(self, known: set[str], name: str, in_payload: bool) -> bool:
-        """Return whether a key names a member, which from now on has its own path; else it is a key of a map."""
-        if (in_payload and looks_like_id(name)) or len(known) > MOST_KEYS:
-            return False
-        known.add(name)
-        return True
+    def place(self, path: str, name: str) -> str:
+        """Return the path of a member of an object: its own, which it has from now on, or that of the keys of a map."""
+        known = self._keys[path]
+        if name not in known:
+            if (path.startswith(DATA) and looks_like_id(name)) or len(known) > MOST_KEYS:
+                return f"{path}/{MEMBER}"
+            known.add(name)
+        return child(path, name)
 
 
 def columns_of_shapes(objects: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], list[list[Any]]]]:
@@ -212,7 +241,8 @@ def fold(counts: Counts, path: str) -> Counts:
     return folded.counts
 
 
-def _add_lengths(counts: PathCounts, lengths: list[int]) -> None:
+def add_lengths(counts: PathCounts, lengths: Collection[int]) -> None:
+    """Add lengths of texts, arrays or objects, or the least and the greatest of them."""
     shortest, longest = min(lengths), max(lengths)
     counts.shortest = shortest if counts.shortest is None else min(counts.shortest, shortest)
     counts.longest = longest if counts.longest is None else max(counts.longest, longest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lakehouse.propose.decided import Observed, Thresholds
+from lakehouse.propose.decided import Observed, Thresholds, share
 from lakehouse.propose.pathcounts import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
 from lakehouse.propose.payloadschema import examples_of
 from lakehouse.propose.proposals import ProposedGroup, ProposedKind
@@ -50,12 +50,6 @@ def _widened(one: WidenedVersion) -> Iterator[str]:
         yield f"| {' | '.join(map(_text, cells))} |"
     for left in one.widened.undecided:
         yield f"\nCounts do not show whether events break this: {_plain(left)}."
-
-
-def share(part: int, whole: int) -> str:
-    """Return a share in percent; 100% is written for all alone."""
-    percent = 100 * part / whole if whole else 0.0
-    return "100%" if part == whole else f"{min(percent, 99.99):.2f}%"
 
 
 def _summary(kind: ProposedKind) -> str:

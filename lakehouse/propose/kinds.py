@@ -30,9 +30,10 @@ from lakehouse.propose.pathcounts import (
     may_be_kept,
     segment,
 )
+from lakehouse.text.objectcolumns import ObjectReader
 
 MODE, PROTOCOL = "/mode", "/protocol"
-_SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input
+SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input
 _MOST_SEGMENTS = 16
 SentEvent = tuple[Event, Any]  # with its payload
 _NOT_COMPARED = ("id", "time", "type", "specversion")
@@ -47,12 +48,14 @@ class EventCounter:
         discriminators: for addresses that several kinds share.
         kinds: the counts; the day is empty where nobody knows it.
         shared: shapes of events that only their address gives a kind.
+        readers: what is known of the payloads of each kind.
     """
 
     keeps_values: bool = True
     discriminators: Discriminators = field(default_factory=dict)
     kinds: dict[tuple[str, str], KindCounts] = field(default_factory=dict)
     shared: SharedAddresses = field(default_factory=SharedAddresses)
+    readers: defaultdict[str, ObjectReader] = field(default_factory=lambda: defaultdict(ObjectReader))
 
     def add(self, events: Iterable[tuple[Event, str]]) -> None:
         """Count events, each with its day; one without a day has that of its `time`."""
@@ -159,7 +162,7 @@ def _count(counts: KindCounts, same: list[SentEvent]) -> None:
         counts.count(DATA, texts)
     if len(texts) < len(payloads):
         counts.add_events(DATA, "binary", len(payloads) - len(texts))
-    for event, payload in same[: max(0, _SAMPLE - counts.compared)]:
+    for event, payload in same[: max(0, SAMPLE - counts.compared)]:
         _compare(counts, event, payload)
 
 
@@ -200,8 +203,13 @@ def _count_segments(counts: KindCounts, path: str, members: Iterable[dict[str, A
             if may_be_template(path, name):
                 columns[name].update(text for text in values if isinstance(text, str) and separator in text)
     for name, texts in columns.items():
-        for place, parts in _segments(texts, child(path, name), separator):
-            counts.count_texts(place, parts)
+        count_segments(counts, child(path, name), texts, separator)
+
+
+def count_segments(counts: KindCounts, path: str, texts: Mapping[str, int], separator: str) -> None:
+    """Count the segments of the texts at a path."""
+    for place, parts in _segments(texts, path, separator):
+        counts.count_texts(place, parts)
 
 
 @lru_cache(10_000)

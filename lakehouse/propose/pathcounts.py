@@ -12,21 +12,21 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import log
 from operator import methodcaller
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse.match.definition.valuetypes import is_timestamp
 from lakehouse.text.blanking import blank_text
+from lakehouse.text.sketches import REGISTERS, estimated, registers_of
 
 MOST_VALUES = 32
 LONGEST_VALUE = 256
-_REGISTERS = 256  # of a sketch: HyperLogLog with one byte each, 6.5 % of error
-_ALPHA = 0.7213 / (1 + 1.079 / _REGISTERS)
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class PathCounts:
         self.add_range(other.least, other.greatest)
         if other.values is None:
             self._drop_values()
-            self._add_registers(np.frombuffer(other.sketch or bytes(_REGISTERS), np.uint8))
+            self._add_registers(np.frombuffer(other.sketch or bytes(REGISTERS), np.uint8))
         else:
             self.add_values(other.values)
         self.shortest, self.longest = _least(self.shortest, other.shortest), _greatest(self.longest, other.longest)
@@ -105,7 +105,13 @@ class PathCounts:
     def add_numbers(self, numbers: npt.NDArray[np.float64]) -> None:
         """Add numbers of a field with many values."""
         self._drop_values()
-        self._add_registers(_registers(numbers.view(np.uint64)))
+        self._add_registers(registers_of(numbers.view(np.uint64)))
+
+    def add_texts(self, texts: pa.StringArray) -> None:
+        """Add texts of a field with many values."""
+        self._drop_values()
+        encoded = texts.cast(pa.binary()).to_numpy(zero_copy_only=False)
+        self._add_registers(registers_of(np.fromiter(map(crc32, encoded), np.uint64, len(encoded))))
 
     @property
     def distinct(self) -> int:
@@ -124,35 +130,11 @@ class PathCounts:
 
     def _registers_of(self, texts: Iterable[str]) -> npt.NDArray[np.uint8]:
         if self.least is not None:
-            return _registers(np.fromiter(map(float, texts), np.float64).view(np.uint64))
-        return _registers(np.fromiter(map(crc32, map(_encoded, texts)), np.uint64))
+            return registers_of(np.fromiter(map(float, texts), np.float64).view(np.uint64))
+        return registers_of(np.fromiter(map(crc32, map(_encoded, texts)), np.uint64))
 
     def _add_registers(self, registers: npt.NDArray[np.uint8]) -> None:
-        self.sketch = np.maximum(np.frombuffer(self.sketch or bytes(_REGISTERS), np.uint8), registers).tobytes()
-
-
-def estimated(sketch: bytes | None) -> int:
-    """Return how many distinct values a sketch saw."""
-    registers = np.frombuffer(sketch or bytes(_REGISTERS), np.uint8)
-    estimate = _ALPHA * _REGISTERS**2 / float(np.exp2(-registers.astype(np.float64)).sum())
-    empty = int((registers == 0).sum())
-    return round(_REGISTERS * log(_REGISTERS / empty) if empty and estimate <= 2.5 * _REGISTERS else estimate)
-
-
-def _registers(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """Fill registers: the low byte of each hash says which, the leading zeros of the rest how high; MurmurHash3 mixes."""
-    registers = np.zeros(_REGISTERS, np.uint8)
-    if not len(hashes):
-        return registers
-    mixed = hashes ^ np.uint64(0x9E3779B97F4A7C15)  # zero would stay zero
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        mixed ^= mixed >> np.uint64(33)
-        mixed *= np.uint64(factor)
-    mixed ^= mixed >> np.uint64(33)
-    rest = (mixed >> np.uint64(12)).astype(np.float64)  # 52 bits, which a float holds exactly
-    ranks = 53 - np.frexp(rest)[1]
-    np.maximum.at(registers, (mixed & np.uint64(_REGISTERS - 1)).astype(np.intp), ranks.astype(np.uint8))
-    return registers
+        self.sketch = np.maximum(np.frombuffer(self.sketch or bytes(REGISTERS), np.uint8), registers).tobytes()
 
 
 @lru_cache(10_000)
@@ -187,6 +169,8 @@ FORMATS: dict[str, Callable[[str], object]] = {
     **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
 }
 
+_GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {name: rf"\A(?:{one})\z" for name, one in _PATTERNS.items()}
+
 
 def formats_of(texts: Collection[str], among: Iterable[str] | None = None) -> frozenset[str]:
     """Return the formats that all texts have.
@@ -198,6 +182,13 @@ def formats_of(texts: Collection[str], among: Iterable[str] | None = None) -> fr
     possible = FORMATS.keys() if among is None else among
     first = next(iter(texts))
     return frozenset(name for name in possible if FORMATS[name](first) and all(map(FORMATS[name], texts)))
+
+
+def formats_of_column(texts: pa.StringArray, among: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the formats that all texts of a column have, as `formats_of` does: most at a glance, by RE2."""
+    possible = formats_of([texts[0].as_py()], among)
+    others = {name: texts.filter(pc.invert(pc.match_substring_regex(texts, _GLANCES[name]))) for name in possible}
+    return frozenset(name for name, left in others.items() if all(map(FORMATS[name], left.to_pylist())))
 
 
 ITEM, MEMBER = "*", "{}"

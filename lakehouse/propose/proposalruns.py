@@ -17,6 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import SparkFiles, StorageLevel
@@ -34,7 +35,9 @@ from lakehouse.match.matcher import Matcher, MatchRequest
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.runs import MatchOptions, land, read_landed
 from lakehouse.match.vectorized.batch import landed_of_row, match_batch, not_collecting
+from lakehouse.match.vectorized.columns import columns_of
 from lakehouse.progress import Clock, Watcher
+from lakehouse.propose.columnevents import count_records
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, discriminator_of
 from lakehouse.propose.eventcounts import Counts, KindCounts, settle
@@ -48,6 +51,7 @@ from lakehouse.store.files import exists
 from lakehouse.store.microbatches import run_stream
 from lakehouse.store.session import absolute_location
 from lakehouse.text.names import RegistryId
+from lakehouse.text.objectcolumns import Flags
 
 INVALID = ("invalid", "undecodable")
 _COUNTED = ("matched", "invalid", "unmatched", "unreadable")
@@ -218,7 +222,7 @@ def _counted(
     discriminators = known_discriminators(spark, settings)
     with large_batches(landed.sparkSession, landed), ExitStack() as persisted:
         while True:  # once more where a discriminator is new: its kinds are counted apart
-            run = _pass(opened.name if opened else None, options.keeps_values, sources, discriminators)
+            run = counting(opened.name if opened else None, options.keeps_values, sources, discriminators)
             rows = landed.select(*LANDED).mapInArrow(run, COLUMNS).persist(StorageLevel.MEMORY_AND_DISK)
             persisted.callback(rows.unpersist)
             of_all = rows.filter("kind IS NULL").select("path", "source", "events", "sketch").collect()
@@ -245,9 +249,11 @@ def known_discriminators(spark: SparkSession, settings: Settings) -> dict[str, s
     return {one.address: one.path for one in found if one is not None}
 
 
-def _pass(
+def counting(
     index: str | None, keeps_values: bool, sources: list[str], discriminators: Discriminators
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what counts landed rows, given to `mapInArrow`: a row of `COLUMNS` for each kind, path, type and day of a task."""
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = None if index is None else open_store(SparkFiles.get(index), MatchRequest(with_values=False))
         counters: Counters = defaultdict(lambda: EventCounter(keeps_values, discriminators))
@@ -268,19 +274,23 @@ def _pass(
 
 def _observe(matcher: Matcher | None, batch: pa.RecordBatch, counters: Counters, statuses: Counter[str]) -> None:
     """Count the events of landed rows that no definition describes, or whose payload breaks the schema of theirs."""
-    wanted = None if matcher is None else _described(matcher, batch, statuses)
-    rows = batch if wanted is None else batch.take(pa.array(sorted({row for row, _ in wanted}), pa.int64()))
-    numbers = range(batch.num_rows) if wanted is None else sorted({row for row, _ in wanted})
+    unlike = np.ones(batch.num_rows, bool) if matcher is None else _unlike(matcher, batch)
+    done = np.zeros(batch.num_rows, bool)
+    done[unlike] = count_records(batch.filter(pa.array(unlike)), lambda ordinal: counters[ordinal, ""])
+    statuses[UNMATCHED] += int(done.sum())
+    left, unlike = batch.filter(pa.array(~done)), unlike[~done]
+    wanted = {} if matcher is None else _described(matcher, left, ~unlike, statuses)
     schemas: dict[tuple[str, str], str | None] = {}
     chosen: defaultdict[tuple[int, str], list[tuple[Event, str]]] = defaultdict(list)
-    for number, row in zip(numbers, rows.to_pylist(), strict=True):
+    numbers = sorted({*np.nonzero(unlike)[0].tolist(), *(row for row, _ in wanted)})
+    for number, row in zip(numbers, left.take(pa.array(numbers, pa.int64())).to_pylist(), strict=True):
         day = row["landed_at"].date().isoformat() if row["landed_at"] else ""
         for event in (event for landed in landed_of_row(row) for event in events_of(landed)):
-            if wanted is None:
+            if unlike[number]:
                 statuses[UNREADABLE if event.problem else UNMATCHED] += 1
-            if event.problem or (wanted is not None and (number, event.item) not in wanted):
+            if event.problem or not (unlike[number] or (number, event.item) in wanted):
                 continue
-            definition = wanted[number, event.item] if wanted is not None else None
+            definition = wanted.get((number, event.item))
             if matcher is not None and definition is not None and definition not in schemas:
                 schemas[definition] = _broken_by(matcher, event)
             breaks = "" if definition is None else schemas[definition]
@@ -288,6 +298,21 @@ def _observe(matcher: Matcher | None, batch: pa.RecordBatch, counters: Counters,
                 chosen[row["ordinal"] or 0, breaks].append((event, day))
     for key, events in chosen.items():
         counters[key].add(events)
+
+
+def _unlike(matcher: Matcher, batch: pa.RecordBatch) -> Flags:
+    """Return which rows are of a type that no definition is a candidate for: they match nothing."""
+    unlike = np.zeros(batch.num_rows, bool)
+    for columns in columns_of(batch) if not matcher.index.always else ():
+        kinds, address = columns.attribute("type"), columns.option(columns.binding.discriminator)
+        codes = np.where(columns.is_ready, kinds.codes * (len(address.words) + 1) + address.codes, -1)
+        for code in np.unique(codes[codes >= 0]).tolist():
+            event = columns.event()
+            event.ce["type"] = kinds.distinct[code // (len(address.words) + 1)]
+            event.options[columns.binding.discriminator] = address.distinct[code % (len(address.words) + 1)]
+            if not matcher.index.candidates(event):
+                unlike[columns.numbers[codes == code]] = True
+    return unlike
 
 
 def _broken_by(matcher: Matcher, event: Event) -> str | None:
@@ -298,10 +323,13 @@ def _broken_by(matcher: Matcher, event: Event) -> str | None:
     return None if broken is None else broken.written
 
 
-def _described(matcher: Matcher, batch: pa.RecordBatch, statuses: Counter[str]) -> dict[EventPlace, tuple[str, str] | None]:
+def _described(
+    matcher: Matcher, batch: pa.RecordBatch, is_meant: Flags, statuses: Counter[str]
+) -> dict[EventPlace, tuple[str, str] | None]:
     """Match rows; return the events to count: None for one that matches nothing, else the definition whose schema it breaks."""
     at = batch.schema.get_field_index("row")
     numbered = batch.set_column(at, batch.schema.field(at), pa.array(range(batch.num_rows), pa.int64()))
+    numbered = numbered.filter(pa.array(is_meant))
     wanted: dict[EventPlace, tuple[str, str] | None] = {}
     for results in match_batch(matcher, numbered):
         status = results.column("status")
@@ -364,6 +392,7 @@ def rows_of(counter: EventCounter, source: str, breaks: str) -> Iterator[dict[st
 
 
 def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iterator[dict[str, Any]]:
+    is_hidden = ("", "object") in counts and counts["", "object"].producers is None
     for (path, name), one in counts.items():
         yield {
             "source": source, "kind": kind, "path": path, "type": name, "day": day, "events": one.events,
@@ -372,7 +401,7 @@ def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iter
             "formats": None if one.formats is None else sorted(one.formats),
             "compared": one.compared, "equals": sorted(one.equals.items()),
             "breaks": breaks or None,
-            "producers": None if one.producers is None else sorted(one.producers),
+            "producers": None if is_hidden or one.producers is None else sorted(one.producers),
         }  # fmt: skip
 
 

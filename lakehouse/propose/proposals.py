@@ -21,7 +21,7 @@ from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.propose.decided import Observed, Thresholds, names_below
 from lakehouse.propose.discriminators import discriminator_of
 from lakehouse.propose.kinds import MODE, PROTOCOL
-from lakehouse.propose.pathcounts import CONTENT_TYPE, ENVELOPE, OPTIONS, child, name_in
+from lakehouse.propose.pathcounts import CONTENT_TYPE, DATA, ENVELOPE, ITEM, OPTIONS, child, name_in
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
 from lakehouse.propose.valuetemplates import AlignedText, aligned, written
 from lakehouse.propose.widenedversions import PROPOSED, Json, WidenedVersion
@@ -134,7 +134,8 @@ def _document(group: str, kinds: list[ProposedKind]) -> Json:
             of_family["messages"][kind.messageid] = variant
             modes[within] |= set(kind.observed.counts[MODE, "string"].values or ()) if kind.message is not None else set()
         if kind.payload.schema is not None:
-            version = {"schemaid": kind.messageid, "versionid": "1", "format": FORMAT, "schema": kind.payload.schema}
+            schema = _with_evidence(kind.payload.schema, kind.observed, DATA)
+            version = {"schemaid": kind.messageid, "versionid": "1", "labels": PROPOSED, "format": FORMAT, "schema": schema}
             schemas[kind.messageid] = {"schemaid": kind.messageid, "format": FORMAT, "versions": {"1": version}}
     document: Json = {"specversion": SPECVERSION}
     endpoints = {within: _endpoint(within, of, modes[within]) for within, of in messagegroups.items() if "protocol" in of}
@@ -144,6 +145,22 @@ def _document(group: str, kinds: list[ProposedKind]) -> Json:
     if schemas:
         document["schemagroups"] = {group: {"schemagroupid": group, "schemas": schemas}}
     return document
+
+
+def _with_evidence(schema: Json, observed: Observed, path: str) -> Json:
+    """Return a schema whose members say how often they were there."""
+    shown = dict(schema)
+    if "anyOf" in schema:
+        shown["anyOf"] = [_with_evidence(one, observed, path) for one in schema["anyOf"]]
+    if "items" in schema:
+        shown["items"] = _with_evidence(schema["items"], observed, f"{path}/{ITEM}")
+    if "properties" in schema:
+        places = {name: child(path, name) for name in schema["properties"]}
+        shown["properties"] = {
+            name: _with_evidence(one, observed, places[name]) | observed.evidence(places[name])
+            for name, one in schema["properties"].items()
+        }
+    return shown
 
 
 def _endpoint(within: str, group: Json, modes: set[str]) -> Json:
@@ -266,7 +283,7 @@ class _ProposedParts:
             declared["value"] = text
         if self.observed.is_required(path, self.thresholds):
             declared["required"] = True
-        return declared
+        return declared | self.observed.evidence(path)
 
     def _protocol(self, family: str) -> str:
         """Return the protocol with its version, if all events had one."""

@@ -27,7 +27,7 @@ _DEFINITIONS = 1_000  # each stands twice: for any protocol, and for Kafka
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _PLACE = pa.struct([("file", pa.string()), ("block", pa.int64()), ("position", pa.int64())])
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_COLUMNS = pa.schema(
+COLUMNS = pa.schema(
     [("ordinal", pa.int32()), ("place", _PLACE), ("source", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()),
      ("row", pa.int64()), ("landed_at", pa.timestamp("us", "UTC")), ("protocol", pa.string()), ("ce", _PAIRS),
      ("options", _PAIRS), ("headers", _HEADERS), ("key", pa.binary()), ("captured", pa.list_(pa.string())),
@@ -52,7 +52,7 @@ def kafka_batch(start: int, count: int, types: int, mode: str) -> pa.RecordBatch
              "options": options, "key": attributes["subject"].encode(), "captured": known,
              "payload": body}
         )  # fmt: skip
-    return pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
+    return pa.RecordBatch.from_pylist(rows, schema=COLUMNS)
 
 
 def _events(start: int, count: int, types: int) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:

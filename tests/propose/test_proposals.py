@@ -52,20 +52,22 @@ def test_constants_are_values_and_segments_that_vary_are_placeholders():
     (document,) = documents_of(proposed(map(kafka, range(40)))).values()
     base = document["messagegroups"]["shop.orders"]["messages"]["shop.orders.OrderPlaced"]
     variant = document["messagegroups"]["shop.orders.kafka"]["messages"]["shop.orders.OrderPlaced"]
+    always = {"description": "In 100% of 40."}
     assert base["envelopemetadata"] == {
         "type": {"value": "shop.orders.OrderPlaced"},
-        "source": {"type": "uritemplate", "value": "https://shop.example.com/{region}/orders", "required": True},
-        "subject": {"type": "string", "value": "{orderid}", "required": True},
-        "time": {"type": "timestamp", "required": True},
+        "source": {"type": "uritemplate", "value": "https://shop.example.com/{region}/orders", "required": True} | always,
+        "subject": {"type": "string", "value": "{orderid}", "required": True} | always,
+        "time": {"type": "timestamp", "required": True} | always,
     }
     assert variant["protocoloptions"] == {
         "topic": "harbour.orders", "key": "{orderid}",
-        "headers": {"region": {"type": "string", "value": "{region}", "required": True}},
+        "headers": {"region": {"type": "string", "value": "{region}", "required": True} | always},
     }  # fmt: skip
     assert base["labels"] == {"proposed": "true", "observed.events": "40", "observed.from": "2026-03-01",
                               "observed.until": "2026-03-02"}  # fmt: skip
     schema = document["schemagroups"]["shop.orders"]["schemas"]["shop.orders.OrderPlaced"]["versions"]["1"]["schema"]
     assert schema["required"] == ["orderid", "total"]
+    assert schema["properties"]["note"] == {"type": "string", "examples": ["x"], "description": "In 65.00% of 40."}
     assert document["endpoints"]["shop.orders.kafka"]["protocoloptions"]["topic"] == "harbour.orders"
 
 

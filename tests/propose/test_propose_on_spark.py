@@ -12,7 +12,16 @@ from pyspark.sql import functions as F
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.match.runs import MatchOptions, run_match
 from lakehouse.propose.decided import Thresholds
-from lakehouse.propose.proposalruns import ProposeOptions, location_of, run_propose, watch_proposals, write_proposals
+from lakehouse.propose.proposalruns import (
+    TABLE,
+    ProposeOptions,
+    location_of,
+    read_observed,
+    run_propose,
+    watch_proposals,
+    write_proposals,
+)
+from lakehouse.settings import data_folder
 from propose.test_proposals import kafka
 from propose.test_widenedversions import declared
 
@@ -116,6 +125,28 @@ def test_a_schema_that_payloads_break_gets_a_new_version_which_takes_them(catalo
     ingest(catalog.spark, catalog.settings, [str(document)])
     after = run_propose(catalog.spark, catalog.settings, options)
     assert (after.events["matched"], after.widened) == (40, [])
+
+
+def test_parents_and_nulls_are_those_that_decide(catalog, landed):
+    def sent(number):
+        message = kafka(number)
+        message["payload"] |= {"note": None} if number % 4 == 0 else {}
+        message["payload"] |= {"lines": [{"sku": "a"} | ({"gift": True} if number % 2 else {})] * 2}
+        return message
+
+    run_propose(catalog.spark, catalog.settings, ProposeOptions((landed("one.jsonl", map(sent, range(40))),), thresholds=FEW))
+    catalog.spark.read.format("delta").load(location_of(catalog.settings)).createOrReplaceTempView(TABLE)
+    catalog.spark.sql((data_folder("ddl") / "propose" / "observed_members.sql").read_text().rstrip().removesuffix(";"))
+    shown = {row["path"]: row for row in catalog.spark.table("observed_members").collect()}
+    (observed,) = read_observed(catalog.spark, catalog.settings)
+    assert shown.keys() == {path for path, _ in observed.counts}
+    for path, row in shown.items():
+        seen = observed.presence(path)
+        nulls = observed.types(path)["null"].events if "null" in observed.types(path) else 0
+        assert (row["events"], row["parents"] or 0, row["days"] or 0, row["nulls"]) == (*seen, nulls), path
+    note, gift = shown["/data/note"], shown["/data/lines/*/gift"]
+    assert (note["parents"], note["events"], note["nulls"], note["types"]) == (40, 30, 10, ["null", "string"])
+    assert (gift["parents"], gift["events"], gift["first_seen"], gift["last_seen"]) == (80, 40, "2026-03-02", "2026-03-02")
 
 
 def test_no_value_is_stored_where_none_may_be(catalog, landed):

@@ -11,6 +11,7 @@ from lakehouse.propose.proposals import as_bytes, groups_of, propose_kinds
 from propose.test_discriminators import counted, events
 
 ORDER = "shop.orders.OrderPlaced"
+ALWAYS = {"description": "In 100% of 40."}
 
 
 def attributes(number):
@@ -57,8 +58,8 @@ def proposals(messages):
 @pytest.mark.parametrize(
     ("sent", "kind", "options"),
     [
-        (amqp, ORDER, {"properties": {"subject": {"type": "string", "value": ORDER, "required": True}},
-                       "application-properties": {"region": {"type": "string", "value": "{region}", "required": True}}}),
+        (amqp, ORDER, {"properties": {"subject": {"type": "string", "value": ORDER, "required": True} | ALWAYS},
+                       "application-properties": {"region": {"type": "string", "value": "{region}", "required": True} | ALWAYS}}),
         (binary, ORDER, {"method": "POST", "path": "/hooks/{path_3}/orders"}),
         (structured, ORDER, {"method": "POST", "path": "/hooks/{path_3}/orders"}),
         (batch, ORDER, {"method": "POST", "path": "/hooks/{path_3}/orders"}),

@@ -6,6 +6,7 @@ schemas with versions, an older dialect, and one message that is refused.
 
 from __future__ import annotations
 
+PROPOSALS = "demo-proposals"  # folder of what is proposed for the topic without definitions
 QUERIES = (
     ("Registries", "SELECT registryid, specversion, name, epoch, snapshot_id FROM registries LIMIT 3"),
     ("Groups of messages and schemas", "SELECT xid, grouptype, envelope, protocol FROM groups ORDER BY xid LIMIT 5"),

@@ -95,6 +95,7 @@ def _message_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[st
         "detail": definition["address"] or definition["ce_type"],
         "family": book.overview.family(registryid, xid),
         "deprecated": own.get("deprecated") is not None,
+        "labels": definition.get("labels"),
         "is_refused": book.overview.is_refused(registryid, xid),
         "alias": own.get("xref"),
     }
@@ -112,6 +113,7 @@ def _schema_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str
         "detail": details.get("format"),
         "family": "",
         "deprecated": own.get("deprecated") is not None,
+        "labels": details.get("labels"),
         "is_refused": book.overview.is_refused(registryid, xid),
         "alias": own.get("xref"),
     }
