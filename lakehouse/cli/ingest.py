@@ -284,7 +284,7 @@ def _demo_propose(context: Context, spark: Any, settings: Any, watcher: Any) -> 
 @with_globals
 @click.pass_obj
 def demo(context: Context) -> int:
-    """Load sample documents, query them, match events, and propose what is not defined.
+    """Load sample documents, match events, propose definitions.
 
     The catalog of an online shop is created in ./demo-warehouse, proposals in ./demo-proposals.
     """
