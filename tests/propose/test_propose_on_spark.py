@@ -140,6 +140,7 @@ def test_parents_and_nulls_are_those_that_decide(catalog, landed):
     shown = {row["path"]: row for row in catalog.spark.table("observed_members").collect()}
     (observed,) = read_observed(catalog.spark, catalog.settings)
     assert shown.keys() == {path for path, _ in observed.counts}
+    assert shown.pop("")["parents"] is None
     for path, row in shown.items():
         seen = observed.presence(path)
         nulls = observed.types(path)["null"].events if "null" in observed.types(path) else 0
