@@ -14,6 +14,7 @@ from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_ASCII_WORDS = bytes(ord(chr(one).lower()) if chr(one).isalnum() and one < 128 else 32 for one in range(256))
 # A part of what is searched: a column's prefix, if it has one, and the text up to the next blank.
 _PART = re.compile(r"(?:(field|attr|topic):)?(\S+)", re.IGNORECASE)
 _OF_PREFIX = {"field": "fields", "attr": "names", "topic": "address"}
@@ -158,9 +159,11 @@ def _words(text: str) -> list[tuple[str, str]]:
 def words_in(columns: Iterable[str | None]) -> Iterator[str]:
     """Yield the words of an entity, each once, as the index has them: in lower case, without accents."""
     text = " ".join(column for column in columns if column)
-    if not text.isascii():
-        text = "".join(one for one in normalize("NFD", text) if category(one)[0] != "M")
-    return islice(dict.fromkeys(_WORD.findall(text.lower())), _MOST_WORDS)
+    if text.isascii():
+        words = text.encode().translate(_ASCII_WORDS).decode().split()  # what the pattern finds, in a fraction of the time
+    else:
+        words = _WORD.findall("".join(one for one in normalize("NFD", text) if category(one)[0] != "M").lower())
+    return islice(dict.fromkeys(words), _MOST_WORDS)
 
 
 def holds_words(words: Words, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a second run of the written site makes again: pages of messages and schemas that may differ since the run before.
+"""What a second run of the written site makes again: pages that may differ since the run before.
 
 The change log names what changed. A page shows more than its entity: bases, variants, schemas, endpoints, findings, and links in
 texts. So everything that may show a changed entity is made again; a change of an endpoint, group or registry concerns all.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from importlib.metadata import distributions
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ import orjson
 from lakehouse.domain.versionchanges import VERSION_KINDS
 from lakehouse.readmodel.queries import extending, mentioning, with_schema
 from lakehouse.readmodel.snapshotview import View
-from lakehouse.site.addresses import path_of, read_path
+from lakehouse.site.addresses import path_of, path_of_snapshot, read_path
 from lakehouse.site.overview import Key
 from lakehouse.site.pagecontext import PageContext
+from lakehouse.site.pages.contents import numbered, paths_of_group
+from lakehouse.site.pages.map import all_neighbours
+from lakehouse.site.pages.snapshotpages import LAST_COMPARED
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
@@ -62,7 +66,8 @@ def _product() -> list[str]:
     """Return names and versions of all that is installed, and when a file of this package was written last."""
     package = Path(__file__).parents[1]
     newest = max(path.stat().st_mtime_ns for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file())
-    return [*sorted(f"{one.metadata['Name']} {one.version}" for one in distributions()), str(newest)]
+    installed = (one.metadata for one in distributions())  # read once each: what `version` returns is in it
+    return [*sorted(f"{one['Name']} {one['Version']}" for one in installed), str(newest)]
 
 
 def _digest(value: Any) -> str:
@@ -97,6 +102,32 @@ def members_to_make(book: PageContext, before: State, now: State) -> set[Key] | 
         if book.overview.has(registryid, Xid(xid))
     }
     return results if len(results) <= _MOST_MADE else None
+
+
+def pages_to_keep(book: PageContext, before: State, now: State, wanted: set[Key]) -> set[str]:
+    """Return the paths of pages about the catalog that are as they were: of groups, endpoints, and of what old snapshots changed.
+
+    Args:
+        book: of the snapshot that is written.
+        before: state of the earlier run.
+        now: state of this one.
+        wanted: of `members_to_make`.
+    """
+    view, earlier, overview = book.view, book.view.at(before["snapshot_id"]), book.overview
+    moved = ((view.entity(*key) is None) != (earlier.entity(*key) is None) for key in wanted)
+    if before["findings"] != now["findings"] or any(moved):  # lists get longer, links lead elsewhere
+        return set()
+    changed = {(registryid, xid) for registryid, kind, xid in view.may_differ(earlier) if kind in ("group", "endpoint")}
+    neighbours = all_neighbours(book)
+    results: set[str] = set()
+    for key, group in overview.groups.items():
+        shown = ((key[0], xid) for one in (key, *neighbours.get(key, ())) for xid in overview.members.get(one, ()))
+        if key not in changed and wanted.isdisjoint(shown):
+            results.update(paths_of_group(overview, group))
+    for number in range(1, before["snapshot_id"] + 1):
+        if number == 1 or number <= before["snapshot_id"] - LAST_COMPARED:
+            results.update(islice(numbered(path_of_snapshot(number), sum(book.changes_of(number).values())), 1, None))
+    return results
 
 
 def _differing(before: dict[str, str], now: dict[str, str]) -> set[str]:

@@ -25,7 +25,7 @@ from lakehouse.settings import Settings
 from lakehouse.site.overview import Key, Overview, overview_of
 from lakehouse.site.pagecontext import PageContext, PageStyle
 from lakehouse.site.pages.contents import all_paths, beside, find_page, paths_of_member
-from lakehouse.site.refresh import State, members_to_make, owner_of, owning_path, state_of
+from lakehouse.site.refresh import State, members_to_make, owner_of, owning_path, pages_to_keep, state_of
 
 MANIFEST = "site.json"
 _FORMAT = 2
@@ -93,9 +93,11 @@ def write_site(
             wanted = members_to_make(book, before, now) if is_whole and before else None
             if wanted is not None:
                 writer.keep({owning_path(key) for key in members if key not in wanted})
+                writer.keep_pages(pages_to_keep(book, before, now, wanted))
                 members = [key for key in members if key in wanted]
             for path in all_paths(book):
-                writer.write(book, path)
+                if path not in writer.found:
+                    writer.write(book, path)
             _write_members(writer, book, model.settings, members, progress or (lambda done, total: None), processes)
         except OSError as error:
             raise SettingsError(f"{error.filename or folder}: cannot be written ({error.strerror}).") from error
@@ -119,6 +121,11 @@ class Writer:
             owners: as `owner_of` returns them.
         """
         self.found |= {path: digest for path, digest in self.known.items() if owner_of(path) in owners}
+
+    def keep_pages(self, paths: set[str]) -> None:
+        """Keep pages, and their Markdown, as they are, where the earlier run wrote them."""
+        every = (one for path in paths for one in (path, f"{path.removesuffix('html')}md"))
+        self.found |= {path: self.known[path] for path in every if path in self.known}
 
     def write(self, book: PageContext, path: str) -> None:
         """Make a page, and write it and its Markdown when they are other ones than before."""

@@ -11,7 +11,8 @@ from matchresults import at, event, write_events
 from shortform import first_of
 from sitecatalogs import Catalog, opened
 
-from lakehouse.site import static, write_site
+from lakehouse.site import pagecontext, static, write_site
+from lakehouse.site.pages import contents, snapshotpages
 
 URI = "file:/catalog.json"
 SCHEMAS = "/schemagroups/s/schemas"
@@ -35,6 +36,7 @@ def start() -> dict[str, Any]:
                 one |= {"protocol": f"{group.upper()}", "basemessage": f"/messagegroups/base/messages/m{number // 2}"}
             messages[f"m{number}"] = one
         groups[group] = {"messages": messages}
+    groups["aside"] = {"messages": {f"z{number}": message(f"z{number}") for number in range(6)}}  # that nothing else names
     endpoints = {
         name: {"usage": [usage], "messagegroups": [f"/messagegroups/{group}"]}
         for name, usage, group in (("in", "consumer", "kafka"), ("out", "producer", "http"))
@@ -85,7 +87,8 @@ def files_of(folder) -> dict[str, bytes]:
 @pytest.mark.parametrize("seed", first_of(range(2), 1))
 def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
     made: list[int | None] = []
-    decide = static.members_to_make
+    kept: list[set[str]] = []
+    decide, keep = static.members_to_make, static.pages_to_keep
 
     def counting(*args: Any) -> Any:
         result = decide(*args)
@@ -93,6 +96,10 @@ def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
         return result
 
     monkeypatch.setattr(static, "members_to_make", counting)
+    monkeypatch.setattr(static, "pages_to_keep", lambda *args: kept.append(keep(*args)) or kept[-1])
+    for module in (pagecontext, contents, snapshotpages):  # so that lists have several pages
+        monkeypatch.setattr(module, "PER_PAGE", 4)
+    monkeypatch.setattr(contents.numbered, "__defaults__", (4,))
     random = Random(seed)
     document = start()
     catalog = Catalog(tmp_path / "warehouse")
@@ -110,6 +117,8 @@ def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
         assert [path for path in new if again[path] != new[path]] == [], kind
     assert made.count(None) == 2  # of an owner and an endpoint: all
     assert 0 < min(one for one in made if one is not None) < 15
+    assert set() in kept  # something came, or went
+    assert {path.partition("/")[0] for one in kept for path in one} == {"reg-default", "snapshots"}
 
 
 def test_events_that_were_matched_meanwhile_are_on_the_pages_that_show_them(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes"
 _HOLDER = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DECLARED = re.compile(
-    r'"/(envelopemetadata|protocoloptions)/([^"]*?)(?:/(value|type|required|description|specurl))?":"((?:[^"\\]|\\.)*)"'
+    r'"/(envelopemetadata|protocoloptions)/([^"]*?)(?:/(value|type|required|description|specurl))?":"([^"\\]*(?:\\.[^"\\]*)*)"'
 )
 _MOST = 20_000  # characters of one entity's attributes: a schema that is in the definition may be as long as a book
 
@@ -168,7 +169,8 @@ def words_of_message(xid: Xid, row: Sequence[Any] | None, fields: Sequence[str] 
     )
 
 
-def declared_in(attributes: str) -> list[tuple[str, str, bool]]:
+@lru_cache(4)  # a message is asked for twice in a row
+def declared_in(attributes: str) -> tuple[tuple[str, str, bool], ...]:
     """Return the declarations of a message: `envelopemetadata` or `protocoloptions`, name, and whether it is required.
 
     Args:
@@ -178,7 +180,7 @@ def declared_in(attributes: str) -> list[tuple[str, str, bool]]:
     for section, name, part, value in _DECLARED.findall(attributes[:_MOST]):
         key = (section, name)
         results[key] = results.get(key, False) or (part == "required" and value == "true")
-    return [(section, name, is_required) for (section, name), is_required in results.items()]
+    return tuple((section, name, is_required) for (section, name), is_required in results.items())
 
 
 def _with_words(paths: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from lakehouse.site.addresses import (
     read_path,
 )
 from lakehouse.site.markdown import markdown_of
+from lakehouse.site.overview import Overview
 from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
 from lakehouse.site.pages import (
     consequences,
@@ -223,32 +224,38 @@ def all_paths(book: PageContext) -> Iterator[str]:
     overview = book.overview
     yield from (f"assets/{name}" for name in ASSETS)
     yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
-    yield from _numbered(addresses.MAP, map.count_pages(book), 1)
-    yield from _numbered(addresses.NAMES, nameindex.count_names(book))
-    yield from _numbered(addresses.FINDINGS, len(overview.findings_by_rule))
-    yield from _numbered(addresses.DOCUMENTS, len(overview.documents))
+    yield from numbered(addresses.MAP, map.count_pages(book), 1)
+    yield from numbered(addresses.NAMES, nameindex.count_names(book))
+    yield from numbered(addresses.FINDINGS, len(overview.findings_by_rule))
+    yield from numbered(addresses.DOCUMENTS, len(overview.documents))
     upto = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id]
-    yield from _numbered(addresses.SNAPSHOTS, len(upto))
+    yield from numbered(addresses.SNAPSHOTS, len(upto))
     yield from (path_of_document(*key) for key in overview.documents)
     for rule_id, findings in overview.findings_by_rule.items():
-        yield from _numbered(path_of_rule(rule_id), len(findings))
+        yield from numbered(path_of_rule(rule_id), len(findings))
     for one in upto:
         number = one.snapshot_id
-        yield from _numbered(path_of_snapshot(number), snapshotpages.count_rows(book, (number - 1, number)))
+        yield from numbered(path_of_snapshot(number), snapshotpages.count_rows(book, (number - 1, number)))
     yield from consequences.FEEDS
     yield addresses.COMPARE
     for before, after in snapshotpages.ready_pairs(book):
         path = f"{addresses.path_of_differences(before, after).removesuffix('json')}html"
-        yield from _numbered(path, snapshotpages.count_rows(book, (before, after)) if after > before + 1 else 1)
+        yield from numbered(path, snapshotpages.count_rows(book, (before, after)) if after > before + 1 else 1)
         yield addresses.path_of_differences(before, after)
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
-        yield from _numbered(path_of(registryid, REGISTRY), groups)
+        yield from numbered(path_of(registryid, REGISTRY), groups)
         yield path_of(registryid, REGISTRY, ending="json")
     for (registryid, xid), group in overview.groups.items():
-        members = endpointview.carried_xids(overview, group) if group.kind == "endpoint" else overview.members[registryid, xid]
-        yield from _numbered(path_of(registryid, xid), len(members))
+        yield from paths_of_group(overview, group)
         yield path_of(registryid, xid, ending="json")
+
+
+def paths_of_group(overview: Overview, group: Entity) -> Iterator[str]:
+    """Return the paths of the pages of a group or endpoint."""
+    key = (group.registryid, group.xid)
+    members = endpointview.carried_xids(overview, group) if group.kind == "endpoint" else overview.members[key]
+    return numbered(path_of(*key), len(members))
 
 
 def paths_of_member(book: PageContext, registryid: RegistryId, xid: Xid) -> Iterator[str]:
@@ -275,6 +282,7 @@ def paths_of_member(book: PageContext, registryid: RegistryId, xid: Xid) -> Iter
     yield from ready
 
 
-def _numbered(path: str, count: int, per_page: int = PER_PAGE) -> Iterator[str]:
+def numbered(path: str, count: int, per_page: int = PER_PAGE) -> Iterator[str]:
+    """Yield the paths of the pages of a list; path: of the first."""
     for number in range(1, max(1, -(-count // per_page)) + 1):
         yield addresses.page_of_list(path, number)

@@ -106,7 +106,7 @@ def map_page(book: PageContext, number: int) -> Page | None:
 
 def _row(book: PageContext, group: Entity) -> MapRow:
     key = (group.registryid, group.xid)
-    carriers = [book.overview.groups[one] for one in sorted(_all_neighbours(book).get(key, ()))]
+    carriers = [book.overview.groups[one] for one in sorted(all_neighbours(book).get(key, ()))]
     sent_to, received_from = ([one for one in carriers if is_endpoint_of(one, who)] for who in ("producers", "consumers"))
     return MapRow(group, len(book.overview.members[key]), sent_to, received_from)
 
@@ -119,7 +119,7 @@ def count_pages(book: PageContext) -> int:
 def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
     """Draw what is around a group or an endpoint; None: there is nothing around it."""
     registryid = entity.registryid
-    neighbours = _all_neighbours(book)
+    neighbours = all_neighbours(book)
     key = (registryid, entity.xid)
     near = [book.overview.groups[one] for one in sorted(neighbours.get(key, ()))][:20]
     if not near:
@@ -130,7 +130,8 @@ def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
     return _drawn(book, endpoints, groups, 60)
 
 
-def _all_neighbours(book: PageContext) -> dict[Key, set[Key]]:
+def all_neighbours(book: PageContext) -> dict[Key, set[Key]]:
+    """Return which groups each endpoint carries, and by which endpoints each group is carried."""
     return book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
 
 
@@ -147,7 +148,7 @@ def _neighbours(book: PageContext) -> dict[Key, set[Key]]:
 
 def _pages(book: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
     """Share the catalog out to pages: what hangs together on one page, as far as it fits; the most connected first."""
-    neighbours = _all_neighbours(book)
+    neighbours = all_neighbours(book)
     seen: set[Key] = set()
     parts: list[list[Key]] = []
     every = sorted(key for key in book.overview.groups if not key[1].startswith("/schemagroups/"))
@@ -199,7 +200,7 @@ def _cut_to_fit(book: PageContext, part: list[Key]) -> list[list[Key]]:
 
 def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
     """Lay a picture out."""
-    neighbours = _all_neighbours(book)
+    neighbours = all_neighbours(book)
     limit = _limit(book, [*endpoints, *groups], most)
     # Groups that the same endpoints carry are placed together, in the order of their first endpoint.
     order = {(one.registryid, one.xid): at for at, one in enumerate(endpoints)}
@@ -273,7 +274,7 @@ def _endpoint_boxes(
     book: PageContext, endpoints: list[Entity], placed: dict[Key, Box], x: int, limit: int
 ) -> tuple[list[Box], int]:
     """Place a column of endpoints next to the middle of what they carry, from top to bottom; return the height, too."""
-    neighbours = _all_neighbours(book)
+    neighbours = all_neighbours(book)
 
     def middle(one: Entity) -> float:
         near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]

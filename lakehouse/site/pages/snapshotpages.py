@@ -12,7 +12,7 @@ from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.readmodel.queries import ChangedRow, TooManyChanges, changed_in, diff_snapshots
-from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_differences
+from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_differences, path_of_snapshot
 from lakehouse.site.pagecontext import PER_PAGE, ListPage, Page, PageContext
 from lakehouse.site.pages.causes import Cause, causes_of
 from lakehouse.site.pages.consequences import broken_endpoints, feed_page
@@ -24,7 +24,7 @@ from lakehouse.text.xid import xid_of_resource
 
 MOST_CHANGED = 20_000  # entities that a page compares
 _MOST_TOLD = 5
-_LAST, _MOST_LABELS = 5, 5
+LAST_COMPARED, _MOST_LABELS = 5, 5  # of the snapshots by files, of the labels
 _MOST_BROKEN = 100
 _MOST_CHOICES = 100  # snapshots to choose from, next to those with labels
 _MOST_DOCUMENTS = 50
@@ -62,7 +62,7 @@ def _row(change: ChangedRow) -> SnapshotRow:
 def ready_pairs(book: PageContext) -> list[tuple[int, int]]:
     """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
     number = book.view.snapshot_id
-    results = [(one - 1, one) for one in range(number, max(1, number - _LAST), -1)]
+    results = [(one - 1, one) for one in range(number, max(1, number - LAST_COMPARED), -1)]
     results += [(one, other) for _, one, other in _presets(book)]
     return list(dict.fromkeys(results))
 
@@ -164,7 +164,8 @@ def _page(book: PageContext, changed: ChangesView, path: str) -> Page:
     if changed.pair is not None:
         first, last = sorted(changed.pair)
         between = upto[first:last]
-        documents = sorted(key for key, (at, _) in book.overview.documents.items() if at == last) if last == first + 1 else []
+        if last == first + 1 and path == path_of_snapshot(last):  # not on its later pages
+            documents = sorted(key for key, (at, _) in book.overview.documents.items() if at == last)
     chosen = {one.snapshot_id for one in upto[-_MOST_CHOICES:]} | set(changed.pair or ())
     details: dict[str, Any] = {
         "broken": broken_endpoints(book, changed.differences or [])[:_MOST_BROKEN],
