@@ -39,7 +39,7 @@ from lakehouse.operations.maintenance import maintain as run_maintenance
 from lakehouse.progress import Watcher
 from lakehouse.propose.decided import Thresholds
 from lakehouse.propose.proposalruns import ProposeOptions, ProposeSummary, run_propose, write_proposals
-from lakehouse.query.audit import Blame, Change, leaves, read_history
+from lakehouse.query.audit import Blame, Change, flat_attributes, read_history
 from lakehouse.query.audit import blame as blame_of
 from lakehouse.query.calls import for_python
 from lakehouse.query.records import Records
@@ -284,18 +284,18 @@ class CatalogReads:
             raise ValueError(f"{what} works on the catalog as it is now: call it on the catalog itself, not on `at(...)`.")
 
 
-def _attributes_of(one: Shown | ShownEntity | ShownDocument) -> list[dict[str, Any]]:
+def _attributes_of(shown: Shown | ShownEntity | ShownDocument) -> list[dict[str, Any]]:
     """Return a row for each attribute, its value as JSON text."""
-    if isinstance(one, Shown):
-        of_message = {"registryid": one.message["registryid"], "xid": one.message["xid"]}
-        return [of_message | row for row in one.attributes]
-    if isinstance(one, ShownDocument):
-        of_document = {"registryid": one.registryid, "xid": one.document_uri}
-        facts = {name: value for name, value in one.as_json().items() if name not in ("registryid", "document_uri")}
-        return [of_document | {"pointer": pointer, "value": as_written(value)} for pointer, value in leaves(facts)]
-    entity = one.entity
+    if isinstance(shown, Shown):
+        of_message = {"registryid": shown.message["registryid"], "xid": shown.message["xid"]}
+        return [of_message | row for row in shown.attributes]
+    if isinstance(shown, ShownDocument):
+        of_document = {"registryid": shown.registryid, "xid": shown.document_uri}
+        facts = {name: value for name, value in shown.as_json().items() if name not in ("registryid", "document_uri")}
+        return [of_document | {"pointer": pointer, "value": as_written(value)} for pointer, value in flat_attributes(facts)]
+    entity = shown.entity
     of_entity = {"registryid": entity.registryid, "xid": entity.xid}
-    return [of_entity | {"pointer": pointer, "value": as_written(value)} for pointer, value in leaves(entity.attributes)]
+    return [of_entity | {"pointer": pointer, "value": as_written(value)} for pointer, value in flat_attributes(entity.attributes)]
 
 
 class CatalogState(CatalogReads):
@@ -420,10 +420,10 @@ class CatalogState(CatalogReads):
             SettingsError: a column is called like nothing that is asked for, or an id is of several messages.
             MessageNotFound: there is no such message.
         """
-        asked = families_of(over, "captured")
+        families = families_of(over, "captured")
         chosen = None if group is None else Xid(group)
         selected = self._ask(lambda view: read_selected(view, xids, self._registryid, chosen))
-        return render_table(values, selected, style, asked)
+        return render_table(values, selected, style, families)
 
 
 class CatalogUpkeep(CatalogState):
@@ -622,8 +622,8 @@ class Catalog(CatalogUpkeep):
 
         self._refuse_the_past("pull")
         settings = self.settings if into is None else self.settings.model_copy(update={"registry": into})
-        asked = Pull(read_address(url, "SOURCE"), read_scope(groups), authority=authority, force=force, strict=strict)
-        return pull_once(self._opened.classic("pull"), settings, asked, watcher)
+        request = Pull(read_address(url, "SOURCE"), read_scope(groups), authority=authority, force=force, strict=strict)
+        return pull_once(self._opened.classic("pull"), settings, request, watcher)
 
     @as_method
     def snapshots(self) -> Records[Snapshot]:

@@ -64,9 +64,9 @@ def check_snapshots(context: Context, *snapshots: str | None) -> None:
     Raises:
         SnapshotNotFound: one names none.
     """
-    named = [one for one in snapshots if one is not None]
+    named = [snapshot for snapshot in snapshots if snapshot is not None]
     if named:
-        ask(context, lambda view: [view.resolve(one) for one in named])
+        ask(context, lambda view: [view.resolve(snapshot) for snapshot in named])
 
 
 def check_sources(context: Context, sources: Iterable[str]) -> None:
@@ -108,9 +108,9 @@ def check_export(context: Context, request: Any) -> None:
     from lakehouse.export.selection import choose_registry, refuse_unknown
 
     def choose(view: View) -> bool:
-        asked, is_selected = request.registry, bool(request.select)
-        known = view.registries()
-        chosen = choose_registry(known, asked, request.out, to_folder=request.to_folder, is_selected=is_selected)
+        registryid, is_selected = request.registry, bool(request.select)
+        registryids = view.registries()
+        chosen = choose_registry(registryids, registryid, request.out, to_folder=request.to_folder, is_selected=is_selected)
         refuse_unknown([xid for xid in request.select if not _is_unit(view, chosen.registryid, xid)])
         return chosen.to_folder
 
@@ -145,9 +145,9 @@ def check_match(context: Context, sources: Iterable[str], scope: Scope, at: str 
 def _check_scope(view: View, scope: Scope) -> None:
     from lakehouse.match.definition.scope import endpoint_row, in_scope
 
-    one = [row._asdict() for row in islice(view.discriminators(scope.registry, group_xid=scope.group), 1)]
+    discriminators = [row._asdict() for row in islice(view.discriminators(scope.registry, group_xid=scope.group), 1)]
     results = view.entities(scope.endpoint, scope.registry) if scope.endpoint else []
-    in_scope(one, [endpoint_row(entity) for entity in results], scope)
+    in_scope(discriminators, [endpoint_row(entity) for entity in results], scope)
 
 
 def check_backup(context: Context, folder: str) -> None:

@@ -84,7 +84,7 @@ def violations(context: Context, /, **options: Any) -> int:
         if context.as_json:
             click.echo(json.dumps([broken._asdict() for broken in results]))
         else:
-            show_broken(results, len({one["document_uri"] for one in findings}), with_consequences=bool(most or rules))
+            show_broken(results, len({finding["document_uri"] for finding in findings}), with_consequences=bool(most or rules))
     return 0
 
 
@@ -97,27 +97,28 @@ def _selected(context: Context, options: dict[str, Any]) -> tuple[list[dict[str,
         findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
     if options["ingest"]:
         _name_ingests(findings)
-    rules = _known({rule.strip().upper() for rule in options["rules"]}, findings)
+    rules = _existing({rule.strip().upper() for rule in options["rules"]}, findings)
     findings = [
-        one
-        for one in findings
-        if (not rules or one["rule_id"] in rules) and (not options["severities"] or one["severity"] in options["severities"])
+        finding
+        for finding in findings
+        if (not rules or finding["rule_id"] in rules)
+        and (not options["severities"] or finding["severity"] in options["severities"])
     ]
     return findings, rules
 
 
-def _known(rules: set[str], findings: list[dict[str, Any]]) -> set[str]:
+def _existing(rules: set[str], findings: list[dict[str, Any]]) -> set[str]:
     """Return the rules; one that neither exists nor has a finding is wrong usage."""
     from lakehouse.rules.declared import explain
 
-    for rule_id in sorted(rules - {one["rule_id"] for one in findings}):
+    for rule_id in sorted(rules - {finding["rule_id"] for finding in findings}):
         explain(rule_id)
     return rules
 
 
 def _name_ingests(findings: list[dict[str, Any]]) -> None:
     """Print on standard error which ingest was the first to report the findings, and where the others are listed."""
-    for ingest_id, found_at in {one["ingest_id"]: one["found_at"] for one in findings}.items():
+    for ingest_id, found_at in {finding["ingest_id"]: finding["found_at"] for finding in findings}.items():
         log_stderr(f"first reported by ingest {ingest_id} at {utc_seconds(rfc3339(found_at))}")
     log_stderr("findings that earlier ingests reported are not listed here; `lakehouse violations` lists all of them")
 
@@ -149,11 +150,13 @@ def show_broken(results: list[RuleFindings], documents: int, *, with_consequence
 
 def _show_rule(broken: RuleFindings, examples: list[dict[str, Any]]) -> None:
     click.echo(one_line(f"{broken.rule_id}  {broken.severity}  {broken.findings}  {broken.text}"))
-    hints = {one["hint"] for one in examples}
-    for one in examples:
-        click.echo(one_line(f"  {shortened(one['document_uri'])} {one['pointer'] or one['xid'] or ''}: {one['message']}"))
+    hints = {example["hint"] for example in examples}
+    for example in examples:
+        click.echo(
+            one_line(f"  {shortened(example['document_uri'])} {example['pointer'] or example['xid'] or ''}: {example['message']}")
+        )
         if len(hints) > 1:
-            click.echo(one_line(f"    fix: {one['hint']}"))
+            click.echo(one_line(f"    fix: {example['hint']}"))
     if broken.findings > len(examples):
         click.echo(f"  {broken.findings - len(examples):,} more: --rule {broken.rule_id} --all")
     if len(hints) == 1:
@@ -163,15 +166,15 @@ def _show_rule(broken: RuleFindings, examples: list[dict[str, Any]]) -> None:
 def _show_places(context: Context, findings: list[dict[str, Any]], by: str) -> None:
     """Print a line for each document or folder: its findings by severity, and the rules that they break most often."""
     places: dict[str, list[dict[str, Any]]] = {}
-    for one in findings:
-        uri = one["document_uri"]
-        places.setdefault(uri if by == "document" else uri.rpartition("/")[0], []).append(one)
+    for finding in findings:
+        uri = finding["document_uri"]
+        places.setdefault(uri if by == "document" else uri.rpartition("/")[0], []).append(finding)
     rows: list[dict[str, Any]] = []
-    for place, ones in places.items():
-        counts, rules = Counter(one["severity"] for one in ones), Counter(one["rule_id"] for one in ones)
+    for place, of_place in places.items():
+        counts, rules = Counter(finding["severity"] for finding in of_place), Counter(finding["rule_id"] for finding in of_place)
         rows.append(
             {by: place, **{name: counts[name] for name in _SEVERITIES}}
-            | ({} if by == "document" else {"documents": len({one["document_uri"] for one in ones})})
+            | ({} if by == "document" else {"documents": len({finding["document_uri"] for finding in of_place})})
             | {"rules": dict(rules.most_common())}
         )
     rows.sort(key=lambda row: (*(-row[name] for name in _SEVERITIES), row[by]))
@@ -200,20 +203,20 @@ def as_sarif(findings: list[dict[str, Any]]) -> str:
     Args:
         findings: rows, as from `find_violations`.
     """
-    rule_ids = list(dict.fromkeys(one["rule_id"] for one in findings))
+    rule_ids = list(dict.fromkeys(finding["rule_id"] for finding in findings))
     driver = {
         "name": "lakehouse",
         "version": VERSION,
         "rules": [_sarif_rule(rule_id, findings) for rule_id in rule_ids],
     }
     places = {rule_id: number for number, rule_id in enumerate(rule_ids)}
-    results = [_sarif_result(one, places[one["rule_id"]]) for one in findings]
+    results = [_sarif_result(finding, places[finding["rule_id"]]) for finding in findings]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
 
 
 def _sarif_rule(rule_id: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
-    first = next(one for one in findings if one["rule_id"] == rule_id)
+    first = next(finding for finding in findings if finding["rule_id"] == rule_id)
     if rule_id not in TOLD:  # an expectation of the user's own suites
         return {"id": rule_id, "shortDescription": {"text": rule_id}, "help": {"text": first["hint"] or first["message"]}}
     rule = TOLD[rule_id]
@@ -226,18 +229,18 @@ def _sarif_rule(rule_id: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _sarif_result(one: dict[str, Any], index: int) -> dict[str, Any]:
-    pointer = one["pointer"] or ""
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(one["document_uri"])}}
+def _sarif_result(finding: dict[str, Any], index: int) -> dict[str, Any]:
+    pointer = finding["pointer"] or ""
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(finding["document_uri"])}}
     location["logicalLocations"] = [{"fullyQualifiedName": pointer or "/", "name": pointer.rpartition("/")[2] or "/"}]
     return {
-        "ruleId": one["rule_id"],
+        "ruleId": finding["rule_id"],
         "ruleIndex": index,
-        "level": _LEVELS[one["severity"]],
-        "message": {"text": f"{one['message']}. {one['hint']}" if one["hint"] else one["message"]},
+        "level": _LEVELS[finding["severity"]],
+        "message": {"text": f"{finding['message']}. {finding['hint']}" if finding["hint"] else finding["message"]},
         "locations": [location],
-        "partialFingerprints": {"violationId": one["violation_id"]},
-        "properties": {name: one[name] for name in ("action", "registryid", "xid", "ingest_id")},
+        "partialFingerprints": {"violationId": finding["violation_id"]},
+        "properties": {name: finding[name] for name in ("action", "registryid", "xid", "ingest_id")},
     }
 
 
@@ -256,10 +259,10 @@ def as_junit(findings: list[dict[str, Any]]) -> str:
         findings: rows, as from `find_violations`.
     """
     suites = ET.Element("testsuites", name="lakehouse violations")
-    by_document = sorted(findings, key=lambda one: str(one["document_uri"]))  # stable: the order of rules stays
-    for uri, ones in groupby(by_document, key=lambda one: str(one["document_uri"])):
+    by_document = sorted(findings, key=lambda finding: str(finding["document_uri"]))  # stable: the order of rules stays
+    for uri, of_document in groupby(by_document, key=lambda finding: str(finding["document_uri"])):
         suite = ET.SubElement(suites, "testsuite", name=printable(shortened(uri)))
-        cases = groupby(ones, key=lambda one: (one["rule_id"], one["severity"]))
+        cases = groupby(of_document, key=lambda finding: (finding["rule_id"], finding["severity"]))
         for (rule_id, severity), group in cases:
             _junit_case(suite, rule_id, severity, list(group))
         _count(suite)
@@ -270,7 +273,10 @@ def as_junit(findings: list[dict[str, Any]]) -> str:
 
 def _junit_case(suite: ET.Element, rule_id: str, severity: str, findings: list[dict[str, Any]]) -> None:
     case = ET.SubElement(suite, "testcase", name=rule_id, classname=suite.attrib["name"])
-    places = [printable(f"{one['pointer'] or one['xid'] or '/'}: {one['message']}\n  fix: {one['hint']}") for one in findings]
+    places = [
+        printable(f"{finding['pointer'] or finding['xid'] or '/'}: {finding['message']}\n  fix: {finding['hint']}")
+        for finding in findings
+    ]
     if severity == "error":
         text = TOLD[rule_id].text if rule_id in TOLD else findings[0]["message"]
         problem = ET.SubElement(case, "failure", type=rule_id, message=printable(text))

@@ -21,12 +21,12 @@ _WORDS = {"no": "are not broken", "yes": "are broken", "unknown": "may be broken
 
 
 class _Side(NamedTuple):
-    """A schema or a Version of a message: what it is called, the format and document of a schema, the leaves of a message."""
+    """A schema or a Version of a message: its name, format and document of a schema, flat attributes of a message."""
 
     name: str
     format: str
     document: Any
-    leaves: Any = None
+    flat_attributes: Any = None
 
 
 @command(
@@ -51,10 +51,10 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
     from lakehouse.domain.versionchanges import judge_leaves
 
     old, new = _sides(context, before, after, at)
-    if (old.leaves is None) != (new.leaves is None):
+    if (old.flat_attributes is None) != (new.flat_attributes is None):
         raise click.UsageError("A and B must both be schemas, or both messages.")
-    if old.leaves is not None:
-        judgement = judge_leaves(old.leaves, new.leaves or {})
+    if old.flat_attributes is not None:
+        judgement = judge_leaves(old.flat_attributes, new.flat_attributes or {})
     else:
         named = format_ or new.format or old.format
         if family_of_format(named, new.document) == "unknown":
@@ -63,7 +63,11 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
     breaks = judgement.strictly if strict else judgement.breaks
     if context.as_json:
         details = {"before": old.name, "after": new.name, "breaks": breaks.as_json(), "strictly": judgement.strictly.as_json()}
-        click.echo(json.dumps(details | {"differences": [one.as_json() for one in judgement.differences]}, ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                details | {"differences": [difference.as_json() for difference in judgement.differences]}, ensure_ascii=False
+            )
+        )
     else:
         _print(judgement, strict=strict)
     return BREAKING if breaks.worst == Answer.YES else 0
@@ -71,8 +75,8 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
 
 def _print(judgement: Judgement, *, strict: bool) -> None:
     breaks = judgement.strictly if strict else judgement.breaks
-    for one in judgement.differences:
-        click.echo(printable(f"{(one.strictly if strict else one.breaks).worst_word:<10} {one.sentence}"))
+    for difference in judgement.differences:
+        click.echo(printable(f"{(difference.strictly if strict else difference.breaks).worst_word:<10} {difference.sentence}"))
     if not judgement.differences:
         click.echo("No difference that matters.")
     click.echo(f"Readers that stay with A {_WORDS[breaks.readers.word]}.")
@@ -83,7 +87,7 @@ def _print(judgement: Judgement, *, strict: bool) -> None:
 
 def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_Side, _Side]:
     """Read both schemas: files first, else the catalog."""
-    files = [Path(one) if Path(one).is_file() else None for one in (before, after)]
+    files = [Path(name) if Path(name).is_file() else None for name in (before, after)]
     if files[0] is not None and files[1] is not None:
         return _of_file(files[0]), _of_file(files[1])
     with read_model(context) as (model, _):
@@ -136,7 +140,7 @@ def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
         return _Side(xid, "", None, dict(leaves_of_body(result[0].body)))
     if result[0].kind != "schemaversion":
         raise click.UsageError(f"{xid} is no schema and no message")
-    known = json.loads(result[0].body)
-    if "schema" not in known:
+    attributes = json.loads(result[0].body)
+    if "schema" not in attributes:
         raise click.UsageError(f"{xid} has no document in the catalog that is text")
-    return _Side(xid, str(known.get("format") or ""), known["schema"])
+    return _Side(xid, str(attributes.get("format") or ""), attributes["schema"])

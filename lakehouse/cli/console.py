@@ -123,8 +123,8 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         context = click.get_current_context().ensure_object(Context)
-        given = {key: kwargs.pop(key) for key in GLOBALS}
-        context.options |= {key: value for key, value in given.items() if value is not None}
+        options = {key: kwargs.pop(key) for key in GLOBALS}
+        context.options |= {key: value for key, value in options.items() if value is not None}
         return command(*args, **kwargs)
 
     return run

@@ -108,7 +108,7 @@ def group(*examples: str, places: dict[str, str] | None = None) -> Callable[[Cal
 
 def _with_help(made: T, examples: tuple[str, ...], sections: dict[str, tuple[str, ...]] | None) -> T:
     made.sections = sections or {}
-    made.epilog = "\b\nExample" + "s" * (len(examples) > 1) + ":\n" + "\n".join(f"  {one}" for one in examples)
+    made.epilog = "\b\nExample" + "s" * (len(examples) > 1) + ":\n" + "\n".join(f"  {example}" for example in examples)
     return made
 
 
@@ -142,13 +142,13 @@ def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[t
     from lakehouse.readmodel.file.sqliteschema import connect
     from lakehouse.settings import read_settings
 
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     above: click.Context | None = context
     while above is not None:
-        given = {name: value for name, value in above.params.items() if value is not None} | given
+        options = {name: value for name, value in above.params.items() if value is not None} | options
         above = above.parent
     try:
-        settings = read_settings(given.get("conf"), warehouse=given.get("warehouse"))
+        settings = read_settings(options.get("conf"), warehouse=options.get("warehouse"))
         file = ModelFiles(location_of(settings.warehouse), settings.readmodel_dir).current()
         if file is None:
             return []

@@ -37,16 +37,17 @@ def snapshots(context: Context, everything: bool) -> int:
     Prints when each was committed, by whom, how many entities changed, and its labels.
     """
     with read_model(context) as (model, _):
-        results = [one.as_json() for one in model.answer(lambda view: view.snapshots())]
-    results = [one for one in results if everything or one["command"] != "label"]
+        results = [entry.as_json() for entry in model.answer(lambda view: view.snapshots())]
+    results = [entry for entry in results if everything or entry["command"] != "label"]
     if context.as_json:
         click.echo(json.dumps(results))
     else:
         columns = ["snapshot_id", "committed_at", "committed_by", "command", "inserted", "updated", "deleted", "labels"]
         results = [
-            one | {"committed_at": utc_seconds(one["committed_at"]), "labels": ", ".join(one["labels"])} for one in results
+            entry | {"committed_at": utc_seconds(entry["committed_at"]), "labels": ", ".join(entry["labels"])}
+            for entry in results
         ]
-        rows = ([str(one[name]) for name in columns] for one in results)
+        rows = ([str(row[name]) for name in columns] for row in results)
         show_table(columns, rows)
     return 0
 
@@ -68,11 +69,10 @@ def label(context: Context, snapshot: str, name: str, why: str | None, move: boo
 
     check_label(name)
     with read_model(context) as (model, _):
-        known = model.answer(lambda view: (view.resolve(snapshot), view.labels().get(name)))
-    taken = known[1]
-    if taken is not None and taken == (known[0], taken[1] if why is None else why):
-        snapshot_id = known[0]
-    elif taken is not None and taken[0] != known[0] and not move:
+        resolved, taken = model.answer(lambda view: (view.resolve(snapshot), view.labels().get(name)))
+    if taken is not None and taken == (resolved, taken[1] if why is None else why):
+        snapshot_id = resolved
+    elif taken is not None and taken[0] != resolved and not move:
         raise LabelTaken(name, taken[0])
     else:
         snapshot_id = _label(context, snapshot, name, why, move=move)
@@ -102,12 +102,16 @@ def log(context: Context, xid: str, at: str | None, below: bool) -> int:
     """
     changes = _read_history(context, xid, at, below=below)
     if context.as_json:
-        click.echo(json.dumps([one.as_json() for one in changes], ensure_ascii=False))
+        click.echo(json.dumps([change.as_json() for change in changes], ensure_ascii=False))
         return 0
-    for one in changes:
-        click.echo(printable(f"snapshot {one.snapshot_id}  {utc_seconds(one.committed_at)}  {one.committed_by}  {one.command}"))
-        click.echo(printable(f"  {one.op} {one.kind} {one.xid}  (registry {one.registryid})"))
-        for members in one.told():
+    for change in changes:
+        click.echo(
+            printable(
+                f"snapshot {change.snapshot_id}  {utc_seconds(change.committed_at)}  {change.committed_by}  {change.command}"
+            )
+        )
+        click.echo(printable(f"  {change.op} {change.kind} {change.xid}  (registry {change.registryid})"))
+        for members in change.described():
             click.echo(printable(f"    {members}"))
     return 0
 
@@ -121,7 +125,7 @@ def blame(context: Context, xid: str, at: str | None) -> int:
     """Show which snapshot set each attribute of an entity."""
     from lakehouse.query.audit import blame as blame_of
 
-    lines = [one.as_json() for one in blame_of(_read_history(context, xid, at))]
+    lines = [blamed.as_json() for blamed in blame_of(_read_history(context, xid, at))]
     if context.as_json:
         click.echo(json.dumps(lines, ensure_ascii=False))
         return 0
@@ -130,14 +134,14 @@ def blame(context: Context, xid: str, at: str | None) -> int:
         click.echo(printable(f"{entity}  (registry {registryid})"))
         rows = (
             {
-                **one,
-                "committed_at": utc_seconds(one["committed_at"]),
-                "document_uris": ", ".join(map(shortened, one["document_uris"])),
-                "value": json.dumps(one["value"], ensure_ascii=False),
+                **blamed,
+                "committed_at": utc_seconds(blamed["committed_at"]),
+                "document_uris": ", ".join(map(shortened, blamed["document_uris"])),
+                "value": json.dumps(blamed["value"], ensure_ascii=False),
             }
-            for one in attributes
+            for blamed in attributes
         )
-        show_table(columns, ([printable(str(one[name])) for name in columns] for one in rows))
+        show_table(columns, ([printable(str(row[name])) for name in columns] for row in rows))
     return 0
 
 
@@ -183,33 +187,33 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
         raise click.UsageError("A and B must both be snapshots, or both files or folders.")
     results = _diff_documents(context, before, after) if all(are_documents) else _diff_snapshots(context, before, after)
     several = not context.as_json and _of_several_registries(context, results, are_documents=all(are_documents))
-    breaks = any(one.class_ == "breaking" for one in results)
-    shown = [one for one in results if one.class_ in ("breaking", "unknown")] if breaking else results
+    breaks = any(difference.class_ == "breaking" for difference in results)
+    shown = [difference for difference in results if difference.class_ in ("breaking", "unknown")] if breaking else results
     if context.as_json:
-        click.echo(json.dumps([one.as_json() for one in shown], ensure_ascii=False))
+        click.echo(json.dumps([difference.as_json() for difference in shown], ensure_ascii=False))
     elif markdown:
         click.echo(printable(as_markdown(shown, before, after, with_registry=several)), nl=False)
     else:
         registry = ["registryid"] if several else []
         columns = ["class", *registry, "kind", "xid", "change", "pointer", "before", "after", "rule"]
-        show_table(columns, (_cells(one, columns) for one in shown))
-        for one in shown:
-            if one.is_about_schema:
-                click.echo(printable(f"{one.xid}{one.pointer}: {one.told}"))
+        show_table(columns, (_cells(difference, columns) for difference in shown))
+        for difference in shown:
+            if difference.is_about_schema:
+                click.echo(printable(f"{difference.xid}{difference.pointer}: {difference.told}"))
     return BREAKING if breaking and breaks else 0
 
 
-def _cells(one: Difference, columns: list[str]) -> list[str]:
+def _cells(difference: Difference, columns: list[str]) -> list[str]:
     """Return a row of `lakehouse diff`; what is in the document of a schema is printed below the table."""
-    values = one.as_json()
-    if one.is_about_schema and one.pointer not in ("/dataschemauri", "/dataschemaxid", "/defaultversionid"):
+    values = difference.as_json()
+    if difference.is_about_schema and difference.pointer not in ("/dataschemauri", "/dataschemaxid", "/defaultversionid"):
         values |= {"before": "(below)", "after": "(below)"}
     return [printable(str(values[name] or "")) for name in columns]
 
 
 def _of_several_registries(context: Context, results: list[Any], *, are_documents: bool) -> bool:
     """Return whether an XID alone leaves open which entity is meant: the catalog, or the documents, have several registries."""
-    registries = {one.registryid for one in results}
+    registries = {difference.registryid for difference in results}
     if len(registries) == 1 and not are_documents:
         with read_model(context) as (model, _):
             registries |= set(model.answer(lambda view: view.registries()))
@@ -314,11 +318,11 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str, *, w
     """
     every = list(differences)
     columns = ["registry"] * with_registry + ["entity", "change", "attribute", "before", "after", "meaning"]
-    numbers = {name: sum(one.class_ == name for one in every) for name in CLASSES}
+    numbers = {name: sum(difference.class_ == name for difference in every) for name in CLASSES}
     counts = ", ".join(f"{number} {name}" for name, number in numbers.items() if number or name != "unknown")
     lines = [f"### Catalog changes from {_cell(before)} to {_cell(after)}", "", f"{counts}.", ""]
     for name in CLASSES:
-        rows = [one for one in every if one.class_ == name]
+        rows = [difference for difference in every if difference.class_ == name]
         if rows:
             is_folded = name not in ("breaking", "unknown")
             lines += [f"<details><summary>{len(rows)} {name}</summary>", ""] if is_folded else [f"**{len(rows)} {name}**", ""]
@@ -329,13 +333,22 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str, *, w
 
 
 def _markdown_rows(rows: Iterable[Difference], *, with_registry: bool) -> Iterator[str]:
-    for one in rows:
+    for difference in rows:
         hurt = " and ".join(
-            who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"
+            who
+            for who, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
+            if effect == "breaking"
         )
-        meaning = one.told + (f" (breaks {hurt})" if hurt else "")
-        registry = [f"`{one.registryid}`"] if with_registry else []
-        cells = [*registry, f"{one.kind} `{one.xid}`", one.change, one.pointer, one.before or "", one.after or ""]
+        meaning = difference.told + (f" (breaks {hurt})" if hurt else "")
+        registry = [f"`{difference.registryid}`"] if with_registry else []
+        cells = [
+            *registry,
+            f"{difference.kind} `{difference.xid}`",
+            difference.change,
+            difference.pointer,
+            difference.before or "",
+            difference.after or "",
+        ]
         yield "| " + " | ".join([*(_cell(cell) for cell in cells), _cell(meaning, most=_MAX_MEANING)]) + " |"
 
 

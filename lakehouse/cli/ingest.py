@@ -165,8 +165,8 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
             show_summary(summary.as_json())
 
     with session(context, makes_catalog=True) as (spark, settings, watcher):
-        asked = {"registry_from": registry_from, "request": request, "watcher": watcher}
-        watch(spark, settings, landing, report, stop_signals(), **asked)
+        arguments = {"registry_from": registry_from, "request": request, "watcher": watcher}
+        watch(spark, settings, landing, report, stop_signals(), **arguments)
     return REFUSED if any(refused) and not flags["exit_zero"] else 0
 
 

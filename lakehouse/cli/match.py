@@ -42,7 +42,7 @@ _FAILURES = {
     "lakehouse match events.jsonl --fail-on unmatched,invalid",
     "lakehouse match --one event.json --explain",
     sections={
-        "The events": ("form", "mapping", "protocol", "since", "one"),
+        "The events": ("form", "mapping", "protocol", "since", "event_file"),
         "The definitions": ("endpoint", "group", "versions", "at"),
         "What is compared": ("payload", "placeholders", "level", "native"),
         "The results": ("explain", "into", "results", "again", "samples", "no_values"),
@@ -51,7 +51,7 @@ _FAILURES = {
     },
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
-@click.option("--one", metavar="FILE", help="Match one event, without Spark; - is standard input.")
+@click.option("--one", "event_file", metavar="FILE", help="Match one event, without Spark; - is standard input.")
 @click.option("--explain", is_flag=True, help="With --one: show for each candidate definition which attributes match.")
 @reading_options
 @click.option(
@@ -102,7 +102,7 @@ _FAILURES = {
 @click.option("--max-unmatched", metavar="N%", help="Exit with 3 if a larger share of the events is unmatched or incomplete.")
 @with_globals
 @click.pass_obj
-def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flags: Any) -> int:
+def match(context: Context, /, sources: tuple[str, ...], event_file: str | None, **flags: Any) -> int:
     """Check captured events against message definitions.
 
     SOURCE is a file or folder (JSON lines, Parquet, Avro, Delta) or the name of a table. Payloads are validated against
@@ -110,14 +110,14 @@ def match(context: Context, /, sources: tuple[str, ...], one: str | None, **flag
     """
     fails = _fail_on(flags["fail_on"])
     share = _percent(flags["max_unmatched"], "--max-unmatched") if flags["max_unmatched"] else None
-    if bool(one) == bool(sources):
+    if bool(event_file) == bool(sources):
         raise click.UsageError("Name at least one SOURCE, or one event with --one FILE.")
-    if flags["explain"] and not one:
+    if flags["explain"] and not event_file:
         raise click.UsageError("--explain needs --one FILE.")
     if flags["endpoint"] and flags["group"]:
         raise click.UsageError("--endpoint and --group exclude each other.")
-    if one:
-        return _match_one(context, one, flags, fails)
+    if event_file:
+        return _match_one(context, event_file, flags, fails)
     summary = _watch(context, sources, flags) if flags["watch"] or flags["available_now"] else _match_all(context, sources, flags)
     failed = any(summary[name] for name in fails) or (
         share is not None and summary["read"] > 0 and (summary["unmatched"] + summary["incomplete"]) / summary["read"] > share
@@ -132,7 +132,7 @@ def _match_all(context: Context, sources: tuple[str, ...], flags: dict[str, Any]
     with session(context) as (spark, settings, watcher):
         context.run.endpoint = options.scope.endpoint or ""
         summary = run_match(spark, settings, options, watcher).as_json()
-    return _told(context, summary)
+    return _reported(context, summary)
 
 
 def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
@@ -148,9 +148,9 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     total: dict[str, Any] = {}
 
     def report(summary: Any) -> None:
-        one = summary.as_json()
-        _told(context, one)
-        total.update(_added(total, one))
+        counts = summary.as_json()
+        _reported(context, counts)
+        total.update(_added(total, counts))
         context.run.result = total
 
     every = None if flags["available_now"] else flags["every"]
@@ -161,18 +161,18 @@ def _watch(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) ->
     return _counted(total) if total else dict.fromkeys(("read", *_FAILURES), 0)
 
 
-def _added(total: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    """Add the counts of a micro-batch to those before it; what is no count is that of the last one."""
+def _added(total: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+    """Add the counts of a micro-batch to those before it; what is no count is that of the last batch."""
     if not total:
-        return one
+        return batch
     from lakehouse.match.evaluation import STATUSES
 
     counts = ("read", *STATUSES, "deviating")
-    payloads = Counter(total["payloads"]) + Counter(one["payloads"])
-    return one | {name: total[name] + one[name] for name in counts} | {"payloads": dict(sorted(payloads.items()))}
+    payloads = Counter(total["payloads"]) + Counter(batch["payloads"])
+    return batch | {name: total[name] + batch[name] for name in counts} | {"payloads": dict(sorted(payloads.items()))}
 
 
-def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
+def _match_one(context: Context, event_file: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
     from lakehouse.errors import SourceNotFound
     from lakehouse.match.definition.scope import Scope
     from lakehouse.match.explain import match_text
@@ -184,9 +184,9 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
     if refused:
         raise click.UsageError(f"--one prints the result of one JSON event: it excludes {', '.join(refused)}.")
     try:
-        text = sys.stdin.buffer.read() if one == "-" else Path(one).read_bytes()
+        text = sys.stdin.buffer.read() if event_file == "-" else Path(event_file).read_bytes()
     except OSError as error:
-        raise SourceNotFound(one, f"cannot be read ({error.strerror}).") from error
+        raise SourceNotFound(event_file, f"cannot be read ({error.strerror}).") from error
     with read_model(context) as (model, settings):
         scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
         request = _request(flags, settings)
@@ -197,7 +197,7 @@ def _match_one(context: Context, one: str, flags: dict[str, Any], fails: tuple[s
             flags["at"],
         )
     if context.as_json:
-        click.echo(json.dumps([one.as_json() for one in results], ensure_ascii=False))
+        click.echo(json.dumps([event.as_json() for event in results], ensure_ascii=False))
     else:
         for number, event in enumerate(results):
             click.echo("" if number else None, nl=bool(number))
@@ -248,7 +248,7 @@ def _request(flags: dict[str, Any], settings: Any) -> MatchRequest:
     )
 
 
-def _told(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+def _reported(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
     context.run.result = summary
     if context.as_json:
         click.echo(json.dumps(summary, ensure_ascii=False))
@@ -284,18 +284,18 @@ def show_matches(summary: dict[str, Any]) -> None:
 
     shown = (name for name in ("read", *STATUSES) if name != INCOMPLETE or summary[name])
     counts = ", ".join(f"{summary[name]:,} {name}" for name in shown)
-    valid_first = sorted(summary["payloads"].items(), key=lambda one: (one[0] != "valid", one[0]))
+    valid_first = sorted(summary["payloads"].items(), key=lambda entry: (entry[0] != "valid", entry[0]))
     payloads = ", ".join(f"{count:,} {name}" for name, count in valid_first) or "none"
     click.echo(f"Events: {counts}. Payloads of the matched events: {payloads}. Catalog: snapshot {summary['catalog_snapshot']}.")
     if summary["deviating"]:
         click.echo(f"{summary['deviating']:,} matched events differ in details that matching ignores.")
     if summary["why"]:
-        rows = [[one["why"], f"{one['events']:,}", _short(one["nearest"]), one["producer"]] for one in summary["why"]]
+        rows = [[cause["why"], f"{cause['events']:,}", _short(cause["nearest"]), cause["producer"]] for cause in summary["why"]]
         show_table(["why", "events", "nearest", "producer"], rows)
-        for one in summary["why"]:
-            for sample in one.get("samples", ()):
+        for cause in summary["why"]:
+            for sample in cause.get("samples", ()):
                 place = ", ".join(f"{name} {text}" for name, text in sample.items() if text is not None)
-                click.echo(printable(f"  {one['why']}: {place}"))
+                click.echo(printable(f"  {cause['why']}: {place}"))
     click.echo(f"Definitions that are the best match of no event: {summary['unseen']:,} of {summary['definitions']:,}.")
 
 
@@ -303,12 +303,12 @@ def show_explained(event: Explained) -> None:
     """Print the result of one event, and its candidates."""
     row = event.row
     first = [row["status"], row["ce_type"], row["protocol"]]
-    click.echo("  ".join(printable(one) for one in first if one))
-    for one in row["best"]:
-        click.echo(printable(f"  best {one['xid']}  (registry {one['registryid']})"))
-    further = [one for one in row["matches"] if one not in row["best"]]
-    for one in further:
-        click.echo(printable(f"  matches {one['xid']}  (registry {one['registryid']})"))
+    click.echo("  ".join(printable(text) for text in first if text))
+    for definition in row["best"]:
+        click.echo(printable(f"  best {definition['xid']}  (registry {definition['registryid']})"))
+    further = [definition for definition in row["matches"] if definition not in row["best"]]
+    for definition in further:
+        click.echo(printable(f"  matches {definition['xid']}  (registry {definition['registryid']})"))
     for name, text in row["variables"].items():
         click.echo(printable(f"  {{{name}}} = {text}"))
     if row["nearest_xid"]:
@@ -328,9 +328,9 @@ def show_explained(event: Explained) -> None:
 
 
 def _show_reasons(name: str, reasons: list[dict[str, Any]]) -> None:
-    for one in reasons:
-        values = [f"{what} {one[what]}" for what in ("expected", "actual") if one[what] is not None]
-        click.echo(printable(f"  {name} {one['pointer']}: {one['reason']}{': ' if values else ''}{', '.join(values)}"))
+    for reason in reasons:
+        values = [f"{what} {reason[what]}" for what in ("expected", "actual") if reason[what] is not None]
+        click.echo(printable(f"  {name} {reason['pointer']}: {reason['reason']}{': ' if values else ''}{', '.join(values)}"))
 
 
 def _show_candidate(candidate: dict[str, Any]) -> None:
@@ -341,7 +341,7 @@ def _show_candidate(candidate: dict[str, Any]) -> None:
         click.echo("  declares nothing to compare with, except the schema of its payload")
         return
     columns = ["pointer", "declared", "actual", "verdict"]
-    show_table(columns, ([one[column] or "" for column in columns] for one in candidate["attributes"]))
+    show_table(columns, ([attribute[column] or "" for column in columns] for attribute in candidate["attributes"]))
 
 
 def _short(xid: str | None) -> str:

@@ -29,13 +29,13 @@ def doctor(context: Context, deep: bool) -> int:
     from lakehouse.operations.doctor import diagnose
 
     with session(context) as (spark, settings, watcher), watcher.stage("doctor", "reading all tables"):
-        results = [one.as_json() for one in diagnose(spark, settings, deep=deep)]
+        results = [check.as_json() for check in diagnose(spark, settings, deep=deep)]
     if context.as_json:
         click.echo(json.dumps(results))
     else:
         columns = ["state", "check", "table", "found", "fix"]
-        show_table(columns, ([one[name] for name in columns] for one in results))
-    return 1 if any(one["state"] == "error" for one in results) else 0
+        show_table(columns, ([check[name] for name in columns] for check in results))
+    return 1 if any(check["state"] == "error" for check in results) else 0
 
 
 @command("lakehouse rebuild")

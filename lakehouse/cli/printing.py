@@ -107,19 +107,30 @@ def show_validation(validation: dict[str, Any]) -> None:
     """Print what a validation found: suites, rules with an example each, expectations of tables that do not hold."""
     severities = ("error", "warning", "info")
     suites = validation["suites"].items()
-    rows = [[name, str(one["expectations"]), *(str(one["failed"][severity]) for severity in severities)] for name, one in suites]
+    rows = [
+        [name, str(suite["expectations"]), *(str(suite["failed"][severity]) for severity in severities)] for name, suite in suites
+    ]
     show_table(["suite", "expectations", *severities], rows, numbers=True)
     if validation["rules"]:
         click.echo("\nBroken rules, with an example each:")
         cells = [
-            [one["rule_id"], one["severity"], str(one["n"]), *(one["examples"][0][key] for key in ("xid", "message"))]
-            for one in validation["rules"]
+            [rule["rule_id"], rule["severity"], str(rule["n"]), *(rule["examples"][0][key] for key in ("xid", "message"))]
+            for rule in validation["rules"]
         ]
         show_table(["rule_id", "severity", "findings", "xid", "message"], cells)
-    failed = [one for one in validation["failed"] if one["suite"] != "specification"]
+    failed = [expectation for expectation in validation["failed"] if expectation["suite"] != "specification"]
     if failed:
         click.echo("\nFailed expectations on tables:")
-        cells = [[one["suite"], one["name"], one["severity"], _outcome(one), one["description"]] for one in failed]
+        cells = [
+            [
+                expectation["suite"],
+                expectation["name"],
+                expectation["severity"],
+                _outcome(expectation),
+                expectation["description"],
+            ]
+            for expectation in failed
+        ]
         show_table(["suite", "name", "severity", "found", "description"], cells)
     for name in validation["skipped"]:
         click.echo(f"Suite {name} was skipped: its table is not in {validation['schema']}.")
@@ -162,10 +173,14 @@ def show_one_message(shown: Any) -> None:
 def _show_change(change: dict[str, Any]) -> None:
     """Print what differs between a Version and the one that it was made from, and at which endpoints that breaks someone."""
     click.echo(printable(f"\n{change['version']}, compared with Version {last_id(change['comparedwith'])}:"))
-    for one in change["differences"]:
-        answers = one["breaks"].values()
+    for difference in change["differences"]:
+        answers = difference["breaks"].values()
         word = "breaking" if "yes" in answers else "unknown" if "unknown" in answers else "compatible"
-        click.echo(printable(f"  {word:<10} {one['pointer'] or 'the whole'}: {one['what']}. {one['reason']}".rstrip()))
+        click.echo(
+            printable(
+                f"  {word:<10} {difference['pointer'] or 'the whole'}: {difference['what']}. {difference['reason']}".rstrip()
+            )
+        )
     if change.get("more"):
         click.echo(f"  and {change['more']} more")
     for who, xids in change["endpoints"].items():
@@ -175,11 +190,11 @@ def _show_change(change: dict[str, Any]) -> None:
 def _show_attributes(attributes: list[dict[str, Any]]) -> None:
     """Print a line for each attribute and origin; what an attribute holds (`required`, `type`, `value`) is in one line."""
     lines: dict[tuple[str, str, str], list[str]] = {}
-    for one in attributes:
-        parent, _, name = one["pointer"].rpartition("/")
-        origin = f"base {one['depth']}" if one["origin"] == "inherited" else one["origin"]
-        key = (parent or one["pointer"], origin, "" if parent else name)
-        lines.setdefault(key, []).append(f"{name}={one['value']}" if parent else one["value"])
+    for attribute in attributes:
+        parent, _, name = attribute["pointer"].rpartition("/")
+        origin = f"base {attribute['depth']}" if attribute["origin"] == "inherited" else attribute["origin"]
+        key = (parent or attribute["pointer"], origin, "" if parent else name)
+        lines.setdefault(key, []).append(f"{name}={attribute['value']}" if parent else attribute["value"])
     show_table(
         ["attribute", "origin", "value"], ([pointer, origin, ", ".join(line)] for (pointer, origin, _), line in lines.items())
     )
@@ -207,10 +222,12 @@ def _show_other(members: dict[str, Any]) -> None:
             f"held by {', '.join(map(shortened, members['document_uris']))}"
         )
     )
-    for one in members["references"]:
-        click.echo(printable(f"  {one['relation']} {one['target_xid'] or one['target']}  ({one['status']})"))
-    for one in members["referred_by"]:
-        click.echo(printable(f"  {one['relation']} of {one['source_xid']}"))
+    for reference in members["references"]:
+        click.echo(
+            printable(f"  {reference['relation']} {reference['target_xid'] or reference['target']}  ({reference['status']})")
+        )
+    for reference in members["referred_by"]:
+        click.echo(printable(f"  {reference['relation']} of {reference['source_xid']}"))
     if members["attributes"]:
         click.echo("")
         show_table(["attribute", "value"], ([name, _as_text(value)] for name, value in members["attributes"].items()))
@@ -230,9 +247,10 @@ def _show_document(shown: Any) -> None:
         if members[name]:
             click.echo(printable(f"  {name} {_as_text(members[name])}"))
     click.echo(f"  in snapshot {members['snapshot_id']}")
-    for one in members["findings"]:
-        click.echo(one_line(f"  {one['rule_id']}  {one['severity']}  {one['action']}  {one['pointer'] or one['xid'] or ''}"))
-        click.echo(one_line(f"    {one['message']}"))
+    for finding in members["findings"]:
+        place = finding["pointer"] or finding["xid"] or ""
+        click.echo(one_line(f"  {finding['rule_id']}  {finding['severity']}  {finding['action']}  {place}"))
+        click.echo(one_line(f"    {finding['message']}"))
 
 
 def lag_of(view: Any) -> dict[str, int]:
@@ -260,13 +278,13 @@ def show_examples(shown: Any, examples: list[dict[str, Any]], *, everything: boo
     """
     used = [shown.message["protocol"], *(row["protocol"] for row in shown.endpoints), "cloudevents"]
     families = [protocol.split("/")[0].lower() for protocol in used if protocol]
-    ordered = sorted(examples, key=lambda one: families.index(one["as"]) if one["as"] in families else len(families))
-    for one in examples if everything else ordered[:1]:
-        text = one.get("error") or json.dumps(one["example"], ensure_ascii=False)
-        click.echo(f"\nExample{' as ' + one['as'] if one['as'] else ''}:")
+    ordered = sorted(examples, key=lambda example: families.index(example["as"]) if example["as"] in families else len(families))
+    for example in examples if everything else ordered[:1]:
+        text = example.get("error") or json.dumps(example["example"], ensure_ascii=False)
+        click.echo(f"\nExample{' as ' + example['as'] if example['as'] else ''}:")
         click.echo("\n".join(printable(line) for line in text.split("\n")))
     if not everything and len(examples) > 1:
-        click.echo(f"\nMore with --examples: {', '.join(one['as'] for one in ordered[1:])}.")
+        click.echo(f"\nMore with --examples: {', '.join(example['as'] for example in ordered[1:])}.")
 
 
 def _as_text(value: Any) -> str | None:
@@ -300,8 +318,12 @@ def show_maintained(maintained: dict[str, Any]) -> None:
         _show_what_would_be_done(maintained, counted, done)
         return
     rows = [
-        [one["table"], *(f"{one['before'][name]} → {one['after'][name]}" for name in counted), *(str(one[name]) for name in done)]
-        for one in maintained["tables"]
+        [
+            table["table"],
+            *(f"{table['before'][name]} → {table['after'][name]}" for name in counted),
+            *(str(table[name]) for name in done),
+        ]
+        for table in maintained["tables"]
     ]
     show_table(["table", *counted, *done], rows, numbers=True)
     click.echo(f"{len(maintained['stages'])} stages of dead runs removed, in {maintained['seconds']:.1f} s.")
@@ -309,11 +331,12 @@ def show_maintained(maintained: dict[str, Any]) -> None:
 
 def _show_what_would_be_done(maintained: dict[str, Any], counted: tuple[str, ...], done: tuple[str, ...]) -> None:
     """Print the tables that a dry run would change, as they are, with the files that would be compacted, removed, measured."""
-    changed = [one for one in maintained["tables"] if any(one[name] for name in done)]
+    changed = [table for table in maintained["tables"] if any(table[name] for name in done)]
     if changed:
         columns = ["table", *counted, *(f"would be {name}" for name in done)]
         rows = (
-            [one["table"], *(str(one["before"][name]) for name in counted), *(str(one[name]) for name in done)] for one in changed
+            [table["table"], *(str(table["before"][name]) for name in counted), *(str(table[name]) for name in done)]
+            for table in changed
         )
         show_table(columns, rows, numbers=True)
     line = f"{len(changed)} of {len(maintained['tables'])} tables would be changed"

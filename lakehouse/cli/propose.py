@@ -123,11 +123,13 @@ def _show(context: Context, summary: dict[str, Any]) -> None:
     counts = ", ".join(f"{summary[name]:,} {name}" for name in ("read", "matched", "invalid", "unmatched", "unreadable"))
     click.echo(f"Events: {counts}.")
     if summary["kinds"]:
-        show_table(["kind", "events", "group"], [[one["kind"], f"{one['events']:,}", one["group"]] for one in summary["kinds"]])
+        show_table(
+            ["kind", "events", "group"], [[kind["kind"], f"{kind['events']:,}", kind["group"]] for kind in summary["kinds"]]
+        )
     if summary["schemas"]:
         rows = [
-            [f"{one['registryid']}{one['comparedwith']}", f"{one['events']:,}", one["versionid"] or ""]
-            for one in summary["schemas"]
+            [f"{schema['registryid']}{schema['comparedwith']}", f"{schema['events']:,}", schema["versionid"] or ""]
+            for schema in summary["schemas"]
         ]
         show_table(["schema that events break", "events", "proposed"], rows)
     for file in summary["files"]:

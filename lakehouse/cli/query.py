@@ -144,11 +144,11 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
             results: list[tuple[Any, list[dict[str, Any]] | None]] = []
             with with_reasons(view, registryid):
                 shown = show_one(view, xid, registryid, depth)
-            for one in shown:
-                if isinstance(one, Shown):
-                    results.append((one, examples_in(view, one.message["registryid"], one.message["xid"])))
+            for entity in shown:
+                if isinstance(entity, Shown):
+                    results.append((entity, examples_in(view, entity.message["registryid"], entity.message["xid"])))
                 else:
-                    results.append((one, None))
+                    results.append((entity, None))
             return results, lag_of(view), notes_on(view, xid, registryid, of_message=isinstance(shown[0], Shown))
 
         matches, lag, notes = model.answer(ask, at)
@@ -272,12 +272,12 @@ def export(context: Context, /, out: str, split: str | None, dbt: str | None, **
     style = WriteStyle(
         flags["base_url"], flags["source"], split == "group", flags["dialect"], flags["examples"], flags["perspective"]
     )
-    select = tuple(xid for given in flags["select"] for xid in given.replace(",", " ").split())
+    select = tuple(xid for xids in flags["select"] for xid in xids.replace(",", " ").split())
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
-        ways = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
-        request = ExportRequest(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **ways)
+        options = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
+        request = ExportRequest(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **options)
         if flags["dialect"] != DBT:
             check_export(context, request)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):

@@ -108,7 +108,7 @@ def _note_unchecked(settings: Settings) -> None:
     """List the expectations that stop an ingest but no request: they are about tables, which requests do not wait for."""
     from lakehouse.expectations.suites import read_stopping
 
-    left = [f"{suite.name}: {one.name}" for suite in read_stopping(settings) for one in suite.expectations]
+    left = [f"{suite.name}: {expectation.name}" for suite in read_stopping(settings) for expectation in suite.expectations]
     if left:
         note = f"note: writes over HTTP do not check these expectations, ingests and `lakehouse validate` do: {', '.join(left)}."
         click.echo(printable(note), err=True)

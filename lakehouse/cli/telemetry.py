@@ -151,7 +151,9 @@ def _of_validate(result: dict[str, Any], _: CommandRun) -> Iterator[_Gauge]:
 def _of_maintain(result: dict[str, Any], _: CommandRun) -> Iterator[_Gauge]:
     for what in ("files", "bytes", "files_on_disk", "bytes_on_disk"):
         rows: _Rows = [
-            ({"table": one["table"], "when": when}, one[when][what]) for one in result["tables"] for when in ("before", "after")
+            ({"table": table["table"], "when": when}, table[when][what])
+            for table in result["tables"]
+            for when in ("before", "after")
         ]
         yield f"table_{what}", f"{what.replace('_', ' ').capitalize()} of each table.", rows
 
@@ -221,14 +223,14 @@ def _report_lineage(run: CommandRun, state: str) -> None:
 def datasets(run: CommandRun) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return what a run reads and writes, as namespace and name of each: files and folders, and the tables of the warehouse."""
     tables = {name: _dataset(f"{run.warehouse}/{name}") for name in ("changes", *(table.name for table in ENTITY_TABLES))}
-    given = [_dataset(one) for one in run.inputs]
+    inputs = [_dataset(source) for source in run.inputs]
     if run.command == "ingest":
         changed = {
             name
             for name, counts in run.result.get("entities", {}).items()
             if any(counts[outcome] for outcome in ("inserted", "updated", "deleted"))
         }
-        return given, [place for name, place in tables.items() if name in changed or (changed and name == "changes")]
+        return inputs, [place for name, place in tables.items() if name in changed or (changed and name == "changes")]
     if run.command == "export":
         return [tables["changes"]], [_dataset(run.result["out"])] if run.result.get("out") else []
     return list(tables.values()), []

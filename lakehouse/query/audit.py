@@ -57,13 +57,13 @@ class Change:
         """Return an item of `lakehouse log --json`."""
         return {name: value for name, value in vars(self).items() if name not in ("state", "documents_before")}
 
-    def told(self) -> Iterator[str]:
+    def described(self) -> Iterator[str]:
         """Yield each operation in words, without epoch and dates if there are others."""
-        essential = [one for one in self.patch if one["path"] not in _BOOKKEEPING]
-        for one in essential or self.patch:
-            value = f" {json.dumps(one['value'], ensure_ascii=False)}" if "value" in one else ""
-            moved = f" from {one['from']}" if "from" in one else ""
-            yield f"{one['op']} {one['path'] or '(all)'}{moved}{value}"
+        essential = [operation for operation in self.patch if operation["path"] not in _BOOKKEEPING]
+        for operation in essential or self.patch:
+            value = f" {json.dumps(operation['value'], ensure_ascii=False)}" if "value" in operation else ""
+            moved = f" from {operation['from']}" if "from" in operation else ""
+            yield f"{operation['op']} {operation['path'] or '(all)'}{moved}{value}"
         for uri in sorted(set(self.document_uris) - set(self.documents_before)):
             yield f"held by {uri}"
         for uri in sorted(set(self.documents_before) - set(self.document_uris)):
@@ -127,7 +127,7 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
         commits: facts of the snapshots, by number.
     """
     states: dict[tuple[str, str], dict[str, Any] | None] = {}
-    holders: dict[tuple[str, str], list[str]] = {}
+    uris_of: dict[tuple[str, str], list[str]] = {}
     changes = []
     for row in sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"])):
         key = (row["registryid"], row["xid"])
@@ -144,12 +144,12 @@ def history(rows: Iterable[Row | dict[str, Any]], commits: dict[int, dict[str, A
                 row["xid"],
                 row["op"],
                 uris,
-                holders.get(key, []),
+                uris_of.get(key, []),
                 _patch(before, after),
                 after,
             )
         )
-        states[key], holders[key] = after, [] if after is None else uris
+        states[key], uris_of[key] = after, [] if after is None else uris
     return changes
 
 
@@ -176,23 +176,23 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
         key = (change.registryid, change.xid)
         before = set_by.get(key, {})
         after: dict[Pointer, tuple[Any, Change]] = {}
-        for pointer, value in leaves(change.state) if change.state is not None else ():
+        for pointer, value in flat_attributes(change.state) if change.state is not None else ():
             is_same = pointer in before and _same(before[pointer][0], value)
             after[pointer] = before[pointer] if is_same else (value, change)
         set_by[key] = after
     return [
-        Blame(*key, pointer, value, one.snapshot_id, one.committed_at, one.committed_by, one.document_uris)
+        Blame(*key, pointer, value, change.snapshot_id, change.committed_at, change.committed_by, change.document_uris)
         for key, attributes in sorted(set_by.items())
-        for pointer, (value, one) in sorted(attributes.items())
+        for pointer, (value, change) in sorted(attributes.items())
     ]
 
 
-def leaves(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
+def flat_attributes(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
     """Yield the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
     for key, member in value.items():
         place = below(pointer, key)
         if isinstance(member, dict) and member:
-            yield from leaves(member, place)
+            yield from flat_attributes(member, place)
         else:
             yield place, member
 
@@ -214,6 +214,6 @@ def _patch(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[
     return operations
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Compare as JSON: 1 and true differ."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)

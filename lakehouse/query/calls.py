@@ -21,8 +21,8 @@ def for_python(text: str, methods: type) -> str:
     flags = {
         name
         for _, method in inspect.getmembers(methods, inspect.isfunction)
-        for name, one in inspect.signature(method).parameters.items()
-        if one.default is False
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.default is False
     }
 
     def call(rows: re.Match[str]) -> str:
@@ -39,18 +39,18 @@ def _argument(option: str, flags: set[str]) -> str:
 
 def _call(command: str, rest: str, flags: set[str]) -> str:
     """Write a command line as a call: `show /x --at 3` is `catalog.at(3).show('/x')`."""
-    words, given, past = shlex.split(rest.replace("'", "\\'")), [], ""
+    words, arguments, past = shlex.split(rest.replace("'", "\\'")), [], ""
     while words:
         word = words.pop(0)
         name = word.removeprefix("--").replace("-", "_")
         if not word.startswith("--"):
-            given.append(_value(word))
+            arguments.append(_value(word))
         elif name in flags:
-            given.append(f"{name}=True")
+            arguments.append(f"{name}=True")
         else:
             value = _value(words.pop(0)) if words else "..."
-            past, given = (f".at({value})", given) if name == "at" else (past, [*given, f"{name}={value}"])
-    return f"`catalog{past}.{command}({', '.join(given)})`"
+            past, arguments = (f".at({value})", arguments) if name == "at" else (past, [*arguments, f"{name}={value}"])
+    return f"`catalog{past}.{command}({', '.join(arguments)})`"
 
 
 def _value(word: str) -> str:

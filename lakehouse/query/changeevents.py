@@ -136,10 +136,10 @@ def _broken_endpoints(log: DataFrame, changed: DataFrame) -> _BrokenAt:
     results: _BrokenAt = {}
     for snapshot_id in sorted({row["snapshot_id"] for row in rows}):
         events = [event_of([SubjectChange(*row[1:])]) for row in rows if row["snapshot_id"] == snapshot_id]
-        references = ReferringBodies(_references_at(log, snapshot_id, {one.registryid for one in events}))
-        for one in events:
-            endpoints = endpoints_broken_by(references, one.registryid, Xid(one.subject), one.broken)
-            results[snapshot_id, one.registryid, one.subject] = endpoints
+        references = ReferringBodies(_references_at(log, snapshot_id, {event.registryid for event in events}))
+        for event in events:
+            endpoints = endpoints_broken_by(references, event.registryid, Xid(event.subject), event.broken)
+            results[snapshot_id, event.registryid, event.subject] = endpoints
     return results
 
 

@@ -45,7 +45,7 @@ def diff_files(settings: Settings, before: str, after: str) -> list[Difference]:
     Raises:
         SourceNotFound: one of them may not be read.
     """
-    return _compared(settings, *(_read_here(settings, source) for source in (before, after)))
+    return _differences(settings, *(_read_here(settings, source) for source in (before, after)))
 
 
 def diff_documents(spark: SparkSession, settings: Settings, before: list[str], after: list[str]) -> DataFrame:
@@ -61,11 +61,11 @@ def diff_documents(spark: SparkSession, settings: Settings, before: list[str], a
         SourceNotFound: one of them names nothing.
     """
     sides = (_read_by_spark(spark, settings, sources) for sources in (before, after))
-    rows = [tuple(one.as_json().values()) for one in _compared(settings, *sides)]
+    rows = [tuple(difference.as_json().values()) for difference in _differences(settings, *sides)]
     return spark.createDataFrame(rows, ", ".join(f"{name} string" for name in COLUMNS))
 
 
-def _compared(settings: Settings, before: Iterable[_Row], after: Iterable[_Row]) -> list[Difference]:
+def _differences(settings: Settings, before: Iterable[_Row], after: Iterable[_Row]) -> list[Difference]:
     """Compare entities, and say at which endpoints of the later state they break; of several for one entity the first counts."""
     keys: set[Key] = set()
     sides: list[EntityBodies] = []
@@ -78,7 +78,7 @@ def _compared(settings: Settings, before: Iterable[_Row], after: Iterable[_Row])
         sides.append(EntityBodies(partial(_find, bodies), settings.max_chain_depth))
     differences = compared_bodies(sides[0], sides[1], keys)
     references = ReferringBodies(rows)
-    return [with_endpoints(references, one) for one in differences]
+    return [with_endpoints(references, difference) for difference in differences]
 
 
 def _find(bodies: dict[tuple[RegistryId, Xid], JsonText], registryid: RegistryId, xid: Xid) -> JsonText | None:
@@ -87,11 +87,11 @@ def _find(bodies: dict[tuple[RegistryId, Xid], JsonText], registryid: RegistryId
 
 def _read_here(settings: Settings, source: str) -> Iterator[_Row]:
     read = parser(limits_of(settings))
-    known = {**_UNKNOWN, "registry": settings.registry or None}
+    declared = {**_UNKNOWN, "registry": settings.registry or None}
     for path in sorted(_files_of(source)):
         size = path.stat().st_size
         content = path.read_bytes() if size <= settings.stream_bytes else None
-        row = {**known, "document_uri": f"file:{path}", "size": size, "content": content}
+        row = {**declared, "document_uri": f"file:{path}", "size": size, "content": content}
         for batch in read([pa.RecordBatch.from_pylist([row], DOCUMENTS)]):
             entities = batch.filter(pc.equal(batch["row"], "entity"))
             yield from zip(*(entities[name].to_pylist() for name in _ROW), strict=True)
@@ -112,8 +112,8 @@ def _files_of(source: str) -> Iterable[Path]:
 
 def _read_by_spark(spark: SparkSession, settings: Settings, sources: list[str]) -> Iterator[_Row]:
     documents = read_documents(spark, find_sources(spark, sources), settings.stream_bytes)
-    known = {**_UNKNOWN, "registry": settings.registry or None}
-    columns = {name: F.lit(value).cast(_TYPES[DOCUMENTS.field(name).type]) for name, value in known.items()}
+    declared = {**_UNKNOWN, "registry": settings.registry or None}
+    columns = {name: F.lit(value).cast(_TYPES[DOCUMENTS.field(name).type]) for name, value in declared.items()}
     stage = parse_documents(documents.withColumns(columns), limits_of(settings)).filter(F.col("row") == "entity")
     for row in stage.orderBy("document_uri").select(*_ROW).toLocalIterator():
         yield tuple(row)

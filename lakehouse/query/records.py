@@ -17,11 +17,11 @@ _PLAIN: tuple[set[type], ...] = ({str}, {bool}, {int}, {float}, {int, float})
 _INT64 = 2**63
 
 
-def fields_of(one: Any) -> list[dict[str, Any]]:
+def fields_of(result: Any) -> list[dict[str, Any]]:
     """Return the fields of a result as one row, named as the command names them with `--json`."""
-    if isinstance(one, dict):
-        return [one]
-    return [one.as_json() if hasattr(one, "as_json") else one._asdict()]
+    if isinstance(result, dict):
+        return [result]
+    return [result.as_json() if hasattr(result, "as_json") else result._asdict()]
 
 
 class Records(list[T]):
@@ -82,7 +82,7 @@ class Records(list[T]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [row for one in self for row in self.rows_of(one)]
+        return [row for result in self for row in self.rows_of(result)]
 
     def _names(self, rows: list[dict[str, Any]]) -> list[str]:
         return list(dict.fromkeys(name for row in rows for name in row)) or list(self.columns)
@@ -96,7 +96,7 @@ class Records(list[T]):
 
 def _cell(value: Any) -> str:
     text = "" if value is None else value if isinstance(value, str) else _as_json(value)
-    text = "".join(one if one.isprintable() else " " for one in text)
+    text = "".join(character if character.isprintable() else " " for character in text)
     is_name = isinstance(value, str) and " " not in value  # XIDs and times are never cut
     return text if is_name or len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 

@@ -33,7 +33,7 @@ from lakehouse.store.session import open_sibling
 from lakehouse.store.views import create_views
 from lakehouse.store.xids import message_of
 
-COMPARED = "comparable_definitions"
+_COMPARABLE = "comparable_definitions"
 DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
 _SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
@@ -54,8 +54,8 @@ def open_diff(spark: SparkSession, settings: Settings, before: int, after: int) 
     schema = f"{SCHEMA}_diff_{before}_{after}"
     create_view_schema(spark, schema)
     for name, snapshot_id in zip(_SIDES, (before, after), strict=True):
-        source = open_snapshot(spark, settings, snapshot_id, [COMPARED])
-        spark.sql(_SIDE.substitute(schema=schema, name=name, source=f"{source}.{COMPARED}"))
+        source = open_snapshot(spark, settings, snapshot_id, [_COMPARABLE])
+        spark.sql(_SIDE.substitute(schema=schema, name=name, source=f"{source}.{_COMPARABLE}"))
     create_views(spark, settings, schema, ["compatibility_rules"])
     session = open_sibling(spark, schema)
     session.sql(_statement())
@@ -68,8 +68,8 @@ def diff_snapshots(spark: SparkSession, settings: Settings, before: int, after: 
     Raises:
         SnapshotNotFound: one of them is not there.
     """
-    schemas = [open_snapshot(spark, settings, snapshot_id, [COMPARED]) for snapshot_id in (before, after)]
-    return compare(*(spark.table(f"{schema}.{COMPARED}") for schema in schemas))
+    schemas = [open_snapshot(spark, settings, snapshot_id, [_COMPARABLE]) for snapshot_id in (before, after)]
+    return compare(*(spark.table(f"{schema}.{_COMPARABLE}") for schema in schemas))
 
 
 def compare(before: DataFrame, after: DataFrame) -> DataFrame:
@@ -80,15 +80,15 @@ def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     with ThreadPoolExecutor(2) as pool:
         sides = list(pool.map(lambda side: side.localCheckpoint(), (before, after)))
     # Maps cannot be compared, their sorted entries can.
-    leaves = F.sort_array(F.map_entries("leaves"))
-    one, other = (side.select(*_KEY, leaves.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
-    changed = one.join(other, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
+    flat_attributes = F.sort_array(F.map_entries("leaves"))
+    left, right = (side.select(*_KEY, flat_attributes.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
+    changed = left.join(right, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
     rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
-    result = map_few(changed, _compared, _TYPES).localCheckpoint()
+    result = map_few(changed, _batches_of_differences, _TYPES).localCheckpoint()
     is_other = F.col("rule").isin(*OF_OTHER_SCHEMA)
     judged = _with_other_schemas(read_differences(result.filter(is_other)), sides)
     if judged:
-        rows = [tuple(one.as_json().values()) for one in judged]
+        rows = [tuple(difference.as_json().values()) for difference in judged]
         result = result.filter(~is_other).unionByName(before.sparkSession.createDataFrame(rows, _TYPES))
     return result.orderBy(rank, "registryid", "xid", "pointer")
 
@@ -100,7 +100,7 @@ def read_differences(rows: DataFrame) -> list[Difference]:
 
 def _with_other_schemas(results: list[Difference], sides: list[DataFrame]) -> list[Difference]:
     """Judge differences that lead to other schemas; the documents are few, and looked up at once."""
-    named = sorted({xid for one in results for xid in schemas_named(one)})
+    named = sorted({xid for difference in results for xid in schemas_named(difference)})
     if not named:
         return results
     of_schema = F.col("kind").isin("schema", "schemaversion") & message_of("xid").isin(*named)
@@ -108,24 +108,24 @@ def _with_other_schemas(results: list[Difference], sides: list[DataFrame]) -> li
         {(row["registryid"], row["kind"], row["xid"]): row["leaves"] for row in side.filter(of_schema).collect()}
         for side in sides
     ]
-    return [with_other_schema(one, states[0].get, states[1].get) for one in results]
+    return [with_other_schema(difference, states[0].get, states[1].get) for difference in results]
 
 
-def _compared(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _batches_of_differences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return the differences of entities, of which each batch has key, entries before and entries after."""
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     for batch in batches:
         rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
         results = [
-            one
+            difference
             for registryid, kind, xid, was, now in rows
-            for one in differences_of((registryid, kind, xid), _leaves(was), _leaves(now))
+            for difference in differences_of((registryid, kind, xid), _flat_attributes(was), _flat_attributes(now))
         ]
-        yield pa.RecordBatch.from_pylist([one.as_json() for one in results], schema)
+        yield pa.RecordBatch.from_pylist([difference.as_json() for difference in results], schema)
 
 
-def _leaves(entries: list[dict[str, Any]] | None) -> Leaves | None:
-    return None if entries is None else {one["key"]: one["value"] for one in entries}
+def _flat_attributes(entries: list[dict[str, Any]] | None) -> Leaves | None:
+    return None if entries is None else {entry["key"]: entry["value"] for entry in entries}
 
 
 def _statement() -> str:

@@ -96,7 +96,7 @@ class QueryResult:
     def text_rows(self) -> Iterator[list[str | None]]:
         """Yield each row as text, spelled as by Spark's own `show`."""
         named = self.frame.toDF(*(f"c{index}" for index in range(len(self.columns))))
-        with _told():
+        with _plain_errors():
             for row in named.select(*(F.col(name).cast("string") for name in named.columns)).toLocalIterator():
                 yield list(row)
 
@@ -105,9 +105,9 @@ class QueryResult:
         row = F.to_json(
             F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in self.columns)), {"ignoreNullFields": "false"}
         )
-        with _told():
-            for one in self.frame.select(row).toLocalIterator():
-                yield one[0]
+        with _plain_errors():
+            for json_row in self.frame.select(row).toLocalIterator():
+                yield json_row[0]
 
 
 def run_query(
@@ -136,20 +136,20 @@ def run_query(
     """
     if diff is not None:
         attach_tables(spark, settings, ["changes"])
-        schema = open_diff(spark, settings, *(resolve_snapshot(spark, one) for one in diff))
+        schema = open_diff(spark, settings, *(resolve_snapshot(spark, name) for name in diff))
     else:
         schema = open_relations(spark, settings, views_named_in(query), tables_named_in(query), at)
     session = spark if allowed is Allowed.ALL else open_guarded(spark, allowed)
     session.catalog.setCurrentDatabase(schema)
     try:
-        with _told():
+        with _plain_errors():
             return QueryResult(bound_names(session.sql(query)))
     finally:
         session.catalog.setCurrentDatabase(SCHEMA)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     """Raise what is wrong with a query in Spark's words, without the plan of all views that it reads.
 
     Raises:

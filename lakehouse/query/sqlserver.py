@@ -175,7 +175,9 @@ def write_user(file: str, name: str, password: str) -> None:
     """Write a user into a users file, which nobody else may read; it is read at each log-in, so a server need not start again."""
     line = hash_password(name, password)
     path = Path(file)
-    others = [one for one in path.read_text(encoding="utf-8").splitlines() if one.split(":")[0] != name] if path.exists() else []
+    others = (
+        [line for line in path.read_text(encoding="utf-8").splitlines() if line.split(":")[0] != name] if path.exists() else []
+    )
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     fresh.touch(mode=0o600)
     fresh.write_text("\n".join([*others, line]) + "\n", encoding="utf-8")

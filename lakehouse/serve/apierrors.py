@@ -13,7 +13,7 @@ RC2, RC4 = "1.0-rc2", "1.0-rc4"
 _CORE = "https://github.com/xregistry/spec/blob/main/core/spec.md#"
 _HTTP = "https://github.com/xregistry/spec/blob/main/core/http.md#"
 _ARGUMENT = re.compile(r"<([a-z_]+)>")
-_MOST_TOLD = 20
+_MOST_DETAILS = 20
 
 
 class Kind(NamedTuple):
@@ -203,8 +203,8 @@ class ProblemFound(Exception):
         """Return the title with its arguments."""
         if not self.name:
             return f"{HTTPStatus(self.status).phrase}."
-        known = self.args_of_title | {"subject": self.subject}
-        return _ARGUMENT.sub(lambda result: known.get(result[1], result[0]), KINDS[self.name].title)
+        arguments = self.args_of_title | {"subject": self.subject}
+        return _ARGUMENT.sub(lambda result: arguments.get(result[1], result[0]), KINDS[self.name].title)
 
     def as_json(self, dialect: str, base: str) -> bytes:
         """Write it for a client.
@@ -248,7 +248,7 @@ def raise_problems(results: Iterable[ProblemFound]) -> None:
         return
     first, *others = problems
     if others:
-        details = [f"{one.title.removesuffix('.')}. {one.detail or ''}".rstrip() for one in others[:_MOST_TOLD]]
-        more = [f"and {len(others) - _MOST_TOLD} more"] if len(others) > _MOST_TOLD else []
+        details = [f"{problem.title.removesuffix('.')}. {problem.detail or ''}".rstrip() for problem in others[:_MOST_DETAILS]]
+        more = [f"and {len(others) - _MOST_DETAILS} more"] if len(others) > _MOST_DETAILS else []
         first.detail = "\n".join([first.detail or first.title, f"{len(others)} more:", *details, *more])
     raise first

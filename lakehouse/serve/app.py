@@ -99,8 +99,8 @@ def as_ready(answer: ApiAnswer, api_request: ApiRequest) -> CachedResponse:
 def as_sent(ready: CachedResponse, headers: dict[bytes, bytes]) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Return status, headers and body for one client: 304 where it holds the answer already, compressed where it takes that."""
     if headers.get(b"if-none-match") and ready.status == 200 and matches(headers[b"if-none-match"], ready.etag):
-        kept = [one for one in ready.headers if one[0] not in (b"content-type", b"content-disposition")]
-        return 304, kept, b""
+        unmodified = [header for header in ready.headers if header[0] not in (b"content-type", b"content-disposition")]
+        return 304, unmodified, b""
     body, more = ready.body, list(ready.headers)
     if ready.packed is not None and b"gzip" in headers.get(b"accept-encoding", b"") and takes_gzip(headers):
         body = ready.packed
@@ -110,16 +110,16 @@ def as_sent(ready: CachedResponse, headers: dict[bytes, bytes]) -> tuple[int, li
     return ready.status, more, body
 
 
-def matches(given: bytes, etag: bytes) -> bool:
+def matches(header: bytes, etag: bytes) -> bool:
     """Return whether a client holds what it would be sent (weakly compared, RFC 9110)."""
     plain = etag.strip(b'"')
-    return any(one.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip") in (plain, b"*") for one in given.split(b","))
+    return any(tag.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip") in (plain, b"*") for tag in header.split(b","))
 
 
 def takes_gzip(headers: dict[bytes, bytes]) -> bool:
     """Return whether a client takes a compressed body."""
-    for one in headers[b"accept-encoding"].split(b","):
-        name, _, quality = one.partition(b";")
+    for coding in headers[b"accept-encoding"].split(b","):
+        name, _, quality = coding.partition(b";")
         if name.strip() == b"gzip":
             return quality.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
     return False
@@ -189,6 +189,7 @@ class App:
         self,
         live: SnapshotWatcher,
         options: Options,
+        *,
         pages: ReadHandler,
         guard: Guard,
         metrics: Metrics,
@@ -260,8 +261,8 @@ class App:
     async def _answered_by_body(self, method: str, api_request: ApiRequest, receive: Receive, client: str) -> CachedResponse:
         """Answer a request that reads, and says in its body what."""
         async with self.bodies.read(receive, client) as body:
-            asked = replace(api_request, method=method, body=body, arrived=time.monotonic())
-            return await self.shares.run(client, lambda: self._made(asked))
+            query = replace(api_request, method=method, body=body, arrived=time.monotonic())
+            return await self.shares.run(client, lambda: self._made(query))
 
     async def _streamed(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> CachedResponse | None:
         """Stream events; None when that is done, else what is sent instead."""
@@ -295,7 +296,7 @@ class App:
         key = (scope["raw_path"], scope["query_string"], origin)
         ready = self.ready.find(key, head)
         if ready is not None:
-            self.metrics.found_ready()
+            self.metrics.count_ready()
             return ready
         api_request = self._api_request(scope, origin)
         ready = await self.shares.run(client, lambda: self._made(api_request))
@@ -428,7 +429,16 @@ def make_app(
         from lakehouse.serve import writeendpoint
 
         writes, methods_of_path = writeendpoint.Writes(live, options, pages, writer, bodies), writeendpoint.methods_of_path
-    app = App(live, options, pages, guard, metrics, closing or threading.Event(), bodies, writes)
+    app = App(
+        live,
+        options,
+        pages=pages,
+        guard=guard,
+        metrics=metrics,
+        closing=closing or threading.Event(),
+        bodies=bodies,
+        writes=writes,
+    )
 
     subscriptions, agents = _subscriptions(app, settings), _agents(app, settings)
 

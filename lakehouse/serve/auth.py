@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 Stamp = tuple[int, ...]
 _MOST_BYTES_OF_FILE = 8 << 20  # some 80,000 users
 _MOST_ITERATIONS = 10_000_000
-_MOST_KEPT = 10_000
+_MOST_COUNTED = 10_000
 _SECONDS_REMEMBERED = 300.0
 _MOST_REMEMBERED = 1000
 _PARALLEL = 2
@@ -56,7 +56,7 @@ class Accounts:
     def __init__(self, path: str) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._told: str | None = None  # to the log: why the file cannot be read
+        self._logged: str | None = None  # to the log: why the file cannot be read
         self._read: tuple[Stamp | None, dict[bytes, Account]] = (None, {})
 
     def stamp(self) -> Stamp | None:
@@ -92,7 +92,7 @@ class Accounts:
             os.close(opened)
 
     def _users(self, text: bytes) -> dict[bytes, Account]:
-        self._told = None
+        self._logged = None
         users: dict[bytes, Account] = {}
         wrong = []
         for number, line in enumerate(text.splitlines(), 1):
@@ -111,9 +111,9 @@ class Accounts:
         return users
 
     def _unusable(self, stamp: Stamp | None, why: str | None) -> tuple[Stamp | None, dict[bytes, Account]]:
-        if why != self._told:  # once, and not for each request
+        if why != self._logged:  # once, and not for each request
             logger.error("%s: the users cannot be read, so nobody gets in: %s.", self.path, why)
-        self._told = why
+        self._logged = why
         return stamp, {}
 
 
@@ -154,7 +154,7 @@ class Tries:
         with self._lock:
             self._wrong[who] = (self._left(who) + 1, time.monotonic())
             self._wrong.move_to_end(who)
-            if len(self._wrong) > _MOST_KEPT:
+            if len(self._wrong) > _MOST_COUNTED:
                 self._wrong.popitem(last=False)
 
     def _left(self, who: Hashable) -> float:
@@ -171,7 +171,7 @@ class Guard:
     def __init__(self, users: str | None) -> None:
         self.accounts = None if users is None else Accounts(users)
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._admitted: OrderedDict[bytes, float] = OrderedDict()
         self._stamp: Stamp | None = None
         self._checks: dict[bytes, asyncio.Task[bool]] = {}  # of pairs that are being checked
         self._threads = ThreadPoolExecutor(_PARALLEL, "lakehouse-password")
@@ -197,12 +197,12 @@ class Guard:
         name, password = _pair(headers.get(b"authorization", b""))
         stamp = self.accounts.stamp()
         if stamp != self._stamp or stamp is None:
-            self._known.clear()
+            self._admitted.clear()
             self._stamp = stamp
         mark = hmac.digest(self._key, name + b":" + password, "sha256")
-        if self._known.get(mark, 0.0) <= time.monotonic() and not await self._is_right(mark, client, name, password):
+        if self._admitted.get(mark, 0.0) <= time.monotonic() and not await self._is_right(mark, client, name, password):
             raise _denied()
-        if mark in self._known:
+        if mark in self._admitted:
             self._remember(mark)
         return name.decode()
 
@@ -242,10 +242,10 @@ class Guard:
         return is_right
 
     def _remember(self, mark: bytes) -> None:
-        self._known[mark] = time.monotonic() + _SECONDS_REMEMBERED
-        self._known.move_to_end(mark)
-        if len(self._known) > _MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        self._admitted[mark] = time.monotonic() + _SECONDS_REMEMBERED
+        self._admitted.move_to_end(mark)
+        if len(self._admitted) > _MOST_REMEMBERED:
+            self._admitted.popitem(last=False)
 
     def _refuse_who_was_wrong_often(self, client: str, name: bytes) -> None:
         seconds = self._of_name.wait((client, name)) or self._of_address.wait(client)
@@ -254,16 +254,16 @@ class Guard:
             raise ProblemFound("", status=429, detail="Too many wrong passwords came from this address.", headers=headers)
 
 
-def _pair(given: bytes) -> tuple[bytes, bytes]:
+def _pair(header: bytes) -> tuple[bytes, bytes]:
     """Read the name and the password that a header gives.
 
     Raises:
         ProblemFound: it gives none.
     """
-    if len(given) > _MOST_BYTES_OF_HEADER or given[:6].lower() != b"basic ":
+    if len(header) > _MOST_BYTES_OF_HEADER or header[:6].lower() != b"basic ":
         raise _denied()
     try:
-        pair = base64.b64decode(given[6:].strip(), validate=True).decode()
+        pair = base64.b64decode(header[6:].strip(), validate=True).decode()
     except ValueError:
         raise _denied() from None
     name, colon, password = pair.partition(":")

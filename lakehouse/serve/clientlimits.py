@@ -52,8 +52,8 @@ class Bodies:
         self.most_together = most_together
         self.seconds = seconds
         self.part_seconds = part_seconds
-        self._of_one = max(most_together // 2, self.most)
-        self._held: Counter[str] = Counter()  # by client
+        self._most_of_client = max(most_together // 2, self.most)
+        self._reading: Counter[str] = Counter()  # by client
 
     @asynccontextmanager
     async def read(self, receive: Receive, client: str) -> AsyncIterator[bytes]:
@@ -67,16 +67,16 @@ class Bodies:
         try:
             async for part in self._parts(receive):
                 self._check(size + len(part), len(part), client)
-                self._held[client] += len(part)
+                self._reading[client] += len(part)
                 size += len(part)
                 parts.append(part)
             whole = b"".join(parts)
             parts.clear()
             yield whole
         finally:
-            self._held[client] -= size
-            if not self._held[client]:
-                del self._held[client]
+            self._reading[client] -= size
+            if not self._reading[client]:
+                del self._reading[client]
 
     async def _parts(self, receive: Receive) -> AsyncIterator[bytes]:
         until = time.monotonic() + self.seconds
@@ -98,9 +98,9 @@ class Bodies:
         """Check that there is room for more of a body, which has a size then."""
         if size > self.most:
             raise ProblemFound("", status=413, detail=f"The body is larger than {self.most} bytes.")
-        if self._held[client] + more > self._of_one:
+        if self._reading[client] + more > self._most_of_client:
             raise ProblemFound("", status=429, detail="Too many of your bodies are on their way.", headers=_LATER)
-        if self._held.total() + more > self.most_together:
+        if self._reading.total() + more > self.most_together:
             raise ProblemFound("", status=503, detail="Too many bodies are on their way.", headers=_LATER)
 
 
@@ -117,7 +117,7 @@ class Shares:
         self.threads = threads
         self.most_waiting = most_waiting
         self.waiting = 0
-        self._of_one = max(1, workers // 2)
+        self._most_of_client = max(1, workers // 2)
         self._free = workers
         self._working: Counter[str] = Counter()
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next comes first
@@ -128,7 +128,7 @@ class Shares:
         Raises:
             ProblemFound: the queue is full, and nobody waits with more than the client.
         """
-        if self._free and self._working[client] < self._of_one:  # nobody waits who could begin
+        if self._free and self._working[client] < self._most_of_client:  # nobody waits who could begin
             self._begin(client)
         else:
             await self._turn(client)
@@ -161,7 +161,7 @@ class Shares:
             ProblemFound: that is the client that comes.
         """
         mine = len(self._queues.get(client, ())) + 1
-        longest = max(self._queues, key=lambda one: len(self._queues[one]), default=client)
+        longest = max(self._queues, key=lambda waiting_client: len(self._queues[waiting_client]), default=client)
         if longest == client or len(self._queues[longest]) <= mine:
             raise self._refusal(mine)
         refusal, turn = self._refusal(len(self._queues[longest])), self._queues[longest][-1]
@@ -201,7 +201,7 @@ class Shares:
 
     def _next(self) -> str | None:
         """Return whose turn it is; None: all that wait have their share of the workers."""
-        return next((client for client in self._queues if self._working[client] < self._of_one), None)
+        return next((client for client in self._queues if self._working[client] < self._most_of_client), None)
 
 
 class LimitedProtocol(HttpToolsProtocol):

@@ -153,8 +153,8 @@ class Options:
         if not is_led or self.users or self.allow_anonymous_writes:
             return
         named = "--behind-proxy" if self.behind_proxy else f"--base-url {self.base_url}"
-        for option, is_given in (("--writable", self.writable), ("--subscriptions", self.subscriptions is not None)):
-            if is_given:
+        for option, is_set in (("--writable", self.writable), ("--subscriptions", self.subscriptions is not None)):
+            if is_set:
                 raise SettingsError(
                     f"{option} with {named}: others reach this server, and all of them could write. Name who may with --users "
                     "FILE (`lakehouse sql-user` writes it), or let everybody with --allow-anonymous-writes."

@@ -47,7 +47,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     # Its names may hold what the keys of a map hold, as `message-id` does (core/model.md, `namecharset`).
     "object": _OBJECT | {"namecharset": "extended"},
 }  # what else there is, is any value
-_GIVEN = {"readonly": True, "immutable": True, "required": True}
+_FIXED = {"readonly": True, "immutable": True, "required": True}
 _COUNTED = {"readonly": True, "required": True}
 _NOT_OWN = ("entities", "computed")
 _MORE: dict[str, dict[str, Any]] = {  # what rules say of an attribute, and its type does not
@@ -182,8 +182,8 @@ def _common(singular: str) -> dict[str, dict[str, Any]]:
     """Return the attributes of all entities."""
     return {
         f"{singular}id": {"type": "string", "immutable": True, "required": True},
-        "self": {"type": "url"} | _GIVEN,
-        "xid": {"type": "xid"} | _GIVEN,
+        "self": {"type": "url"} | _FIXED,
+        "xid": {"type": "xid"} | _FIXED,
         "epoch": {"type": "uinteger"} | _COUNTED,
         "name": {"type": "string"},
         "description": {"type": "string"},
@@ -197,7 +197,7 @@ def _common(singular: str) -> dict[str, dict[str, Any]]:
 
 def _collection(name: str) -> dict[str, dict[str, Any]]:
     return {
-        f"{name}url": {"type": "url"} | _GIVEN,
+        f"{name}url": {"type": "url"} | _FIXED,
         f"{name}count": {"type": "uinteger"} | _COUNTED,
         name: {"type": "map", "item": {"type": "object", "attributes": _ANYTHING}},
     }
@@ -264,7 +264,7 @@ def _resource(members: str, dialect: str) -> dict[str, Any]:
             version |= {name: {"type": "boolean", "readonly": True}, f"{name}reason": {"type": "string", "readonly": True}}
     if has_document:
         version |= {"schema": {"type": "any"}, "schemaurl": {"type": "url"}, "schemabase64": {"type": "string"}}
-    resource = ids | {"metaurl": {"type": "url"} | _GIVEN, "meta": _OBJECT} | _collection("versions")
+    resource = ids | {"metaurl": {"type": "url"} | _FIXED, "meta": _OBJECT} | _collection("versions")
     meta = ids | {"xref": {"type": "url"}} | life
     meta |= {
         "readonly": {"type": "boolean", "readonly": True, "required": True, "default": False},
@@ -356,7 +356,7 @@ def as_page(document: Document) -> str:
     for path, item in sorted(document["paths"].items()):
         for method in ("get", "put", "patch", "post", "delete"):
             if (operation := item.get(method)) is not None:
-                flags = ", ".join(f"?{one['name']}" for one in operation["parameters"])
+                flags = ", ".join(f"?{parameter['name']}" for parameter in operation["parameters"])
                 row = f"<code>{method.upper()} {escape(path)}</code><td>{escape(operation['summary'])}"
                 rows.append(f"<tr><td>{row}<td><code>{escape(flags)}</code>")
     return (

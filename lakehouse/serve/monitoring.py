@@ -54,7 +54,7 @@ class Metrics:
         counter.inc()
         self._seconds.observe(seconds)
 
-    def found_ready(self) -> None:
+    def count_ready(self) -> None:
         """Count an answer that was ready."""
         self._ready.inc()
 

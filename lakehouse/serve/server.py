@@ -137,18 +137,18 @@ def _run_workers(
     for sent in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sent, lambda *_: stopped.set())
     processes = [start() for _ in range(options.workers)]
-    is_told = False
+    is_announced = False
     while not stopped.wait(_SECONDS_BETWEEN_LOOKS):
         for index, process in enumerate(processes):
             if not process.is_alive():
-                if not is_told:
+                if not is_announced:
                     _end(processes)
                     raise LakehouseError("a process of the server did not start; see its error above.")
                 logger.error("a process of the server died (exit code %s); another one takes its place", process.exitcode)
                 mark_process_dead(process.pid, str(figures))  # type: ignore[no-untyped-call]
                 processes[index] = start()
-        if not is_told and sum(1 for _ in ready.iterdir()) >= options.workers:
-            is_told = True
+        if not is_announced and sum(1 for _ in ready.iterdir()) >= options.workers:
+            is_announced = True
             say()
     _end(processes)
     del os.environ["PROMETHEUS_MULTIPROC_DIR"]

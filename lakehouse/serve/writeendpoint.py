@@ -94,21 +94,21 @@ def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xid
     """Write the members of a collection that were processed."""
     wanted = {last_id(xid) for xid in xids}
     if len(parts) == 1:
-        return answers.groups(parts[0], lambda results: [one for one in results if one.entity.id in wanted])
-    holder = xid_of(*parts[:-1])
+        return answers.groups(parts[0], lambda results: [result for result in results if result.entity.id in wanted])
+    parent = xid_of(*parts[:-1])
     if len(parts) == 3:
-        group = request.catalog.group(holder)
+        group = request.catalog.group(parent)
         if group is None:
-            raise ProblemFound("not_found", holder)
+            raise ProblemFound("not_found", parent)
 
         def of_entries(entries: list[Any]) -> list[Any]:
             return [entry for entry in entries if entry.id in wanted]
 
         return answers.resources(group, of_entries)
-    resource = request.catalog.resource(holder)
+    resource = request.catalog.resource(parent)
     if resource is None:
-        raise ProblemFound("not_found", holder)
-    return answers.versions(resource, lambda results: [one for one in results if one.entity["versionid"] in wanted])
+        raise ProblemFound("not_found", parent)
+    return answers.versions(resource, lambda results: [result for result in results if result.entity["versionid"] in wanted])
 
 
 def _json(request: ReadRequest, text: bytes) -> ApiAnswer:

@@ -6,7 +6,7 @@ import json
 
 from pyspark.sql import Row
 
-from lakehouse.query.audit import blame, history, leaves
+from lakehouse.query.audit import blame, flat_attributes, history
 
 XID = "/messagegroups/g/messages/m/versions/1"
 COMMITS = {n: {"committed_at": f"2026-03-0{n}", "committed_by": "u", "command": "ingest"} for n in range(1, 6)}
@@ -43,11 +43,11 @@ def test_a_change_is_a_patch_from_the_state_before():
 
 
 def test_a_change_is_told_without_epoch_and_dates_and_with_the_documents():
-    told = [list(change.told()) for change in history(ROWS, COMMITS)]
-    assert "replace /house 1" in told[1]
-    assert not any("/epoch" in line for line in told[1])
-    assert told[1][-2:] == ["held by b.json", "no longer held by a.json"]
-    assert told[3] == ["remove (all)", "no longer held by a.json", "no longer held by b.json"]
+    described = [list(change.described()) for change in history(ROWS, COMMITS)]
+    assert "replace /house 1" in described[1]
+    assert not any("/epoch" in line for line in described[1])
+    assert described[1][-2:] == ["held by b.json", "no longer held by a.json"]
+    assert described[3] == ["remove (all)", "no longer held by a.json", "no longer held by b.json"]
 
 
 def test_blame_names_the_snapshot_that_set_the_value():
@@ -63,4 +63,4 @@ def test_blame_of_what_was_deleted_is_empty_and_starts_anew_when_it_comes_back()
 
 
 def test_leaves_are_scalars_arrays_and_empty_objects():
-    assert dict(leaves({"a": {"b/c": 1, "d": {}}, "e": [{"f": 1}]})) == {"/a/b~1c": 1, "/a/d": {}, "/e": [{"f": 1}]}
+    assert dict(flat_attributes({"a": {"b/c": 1, "d": {}}, "e": [{"f": 1}]})) == {"/a/b~1c": 1, "/a/d": {}, "/e": [{"f": 1}]}

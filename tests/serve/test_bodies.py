@@ -97,7 +97,7 @@ def test_bytes_of_all_clients_are_counted_until_they_are_done():
             async with read(bodies, "d", b"x" * 40):
                 pass
         assert await refused(bodies, "a", b"x" * 41) == (413, None)
-        assert not bodies._held
+        assert not bodies._reading
 
     asyncio.run(run())
 
@@ -109,6 +109,6 @@ def test_a_body_has_a_time_for_all_of_it_and_for_each_part():
             with pytest.raises(ProblemFound) as found:
                 async with read(bodies, "a", b"x", more=True):
                     pass
-            assert (found.value.status, not bodies._held) == (408, True)
+            assert (found.value.status, not bodies._reading) == (408, True)
 
     asyncio.run(run())

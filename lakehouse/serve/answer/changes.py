@@ -44,7 +44,7 @@ def batch_answer(request: ReadRequest) -> ApiAnswer:
     if len(request.parts) > 1:
         raise ProblemFound("api_not_found", request.api_request.target.path)
     view = request.view
-    since, feeds = _told(request.flags.given, view)
+    since, feeds = _start_of(request.flags.parameters, view)
     if view is None:
         return ApiAnswer(body=b"[]", media_type=_BATCH)
     texts: list[bytes] = []
@@ -189,7 +189,7 @@ class EventStreams:
     def _since(self, parameters: list[tuple[str, str]]) -> tuple[int, tuple[str, ...]]:
         if self.live.is_empty:
             return 0, _feeds(parameters)
-        return self.live.model.answer(lambda view: _told(parameters, view))
+        return self.live.model.answer(lambda view: _start_of(parameters, view))
 
 
 async def _part(send: Send, body: bytes) -> None:
@@ -201,7 +201,7 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-def _told(parameters: list[tuple[str, str]], view: View | None) -> tuple[int, tuple[str, ...]]:
+def _start_of(parameters: list[tuple[str, str]], view: View | None) -> tuple[int, tuple[str, ...]]:
     """Read `?since` and `?feed`."""
     written = next((value for name, value in parameters if name == "since"), "0")
     if written == "0" or view is None:

@@ -166,7 +166,7 @@ class ResourceView:
         self._contents = contents or {}
         self.versions = {
             versionid: self._version(versionid, version, f"{here}/versions/{quoted(versionid)}{suffix}")
-            for versionid, version in sorted(view.get("versions", {}).items(), key=lambda one: natural_order(one[0]))
+            for versionid, version in sorted(view.get("versions", {}).items(), key=lambda pair: natural_order(pair[0]))
         }
         default = view.get("meta", {}).get("defaultversionid")
         self.default: str | None = default if default in self.versions else next(reversed(self.versions), None)
@@ -180,7 +180,11 @@ class ResourceView:
         if is_held and "readonly" in self.meta:
             self.meta["readonly"] = True
         if dialect == RC4:
-            texts = {versionid: one.value for versionid, one in self.documents.items() if not isinstance(one.value, bytes)}
+            texts = {
+                versionid: document.value
+                for versionid, document in self.documents.items()
+                if not isinstance(document.value, bytes)
+            }
             kind = "schemaversion" if collection == "schemas" else "version"
             add_validation(kind, self.meta.get("compatibility"), self.versions, texts)
         self.attributes = self._attributes(here)
@@ -247,7 +251,7 @@ def make_resource(
         target: of an alias: the row, the Versions and the group's protocol of what it stands for; None: there is none.
     """
     view = _written(xid, row, versions, protocol, dialect)
-    is_held = any(one is not None and one.is_held for one in (row, *versions))
+    is_held = any(stored is not None and stored.is_held for stored in (row, *versions))
     if target is None:
         return ResourceView(xid, view, dialect, is_held=is_held, contents=_contents_of(versions))
     aimed, its_versions, its_protocol = target
@@ -389,7 +393,9 @@ class Deadline:
 class SnapshotCatalog:
     """A registry at a snapshot, in a dialect."""
 
-    def __init__(self, view: View, key: str, registryid: RegistryId, dialect: str, kept: EntityCache, deadline: Deadline) -> None:
+    def __init__(
+        self, view: View, key: str, registryid: RegistryId, dialect: str, cache: EntityCache, deadline: Deadline
+    ) -> None:
         """Look at a registry.
 
         Args:
@@ -397,14 +403,14 @@ class SnapshotCatalog:
             key: what distinguishes the snapshot from all others that ever had its number.
             registryid: the registry.
             dialect: how entities are written.
-            kept: what is kept between requests.
+            cache: what is kept between requests.
             deadline: until when this may take.
         """
         self.view = view
         self.key = (key, registryid)
         self.registryid = registryid
         self.dialect = dialect
-        self.kept = kept
+        self.cache = cache
         self.deadline = deadline
         self._holds = f"snapshot_id <= {view.snapshot_id:d} AND until > {view.snapshot_id:d} AND op <> 'delete'"
 
@@ -431,21 +437,21 @@ class SnapshotCatalog:
 
     def groups(self, collection: str) -> list[GroupView]:
         """List the Groups of a type, by id."""
-        return self.kept.of((*self.key, self.dialect, collection), lambda: self._groups(collection), len)
+        return self.cache.of((*self.key, self.dialect, collection), lambda: self._groups(collection), len)
 
     def ids_of_groups(self, collection: str) -> list[str]:
         """List the ids of the Groups of a type: those that are there, and those of which members are."""
-        return self.kept.of((*self.key, "ids", collection), lambda: list(self._ids_of_groups(collection)), len)
+        return self.cache.of((*self.key, "ids", collection), lambda: list(self._ids_of_groups(collection)), len)
 
     def entries(self, group_xid: Xid) -> list[Entry]:
         """List the members of a Group, by id, without loading them."""
-        return self.kept.of((*self.key, group_xid), lambda: self._entries(group_xid), len)
+        return self.cache.of((*self.key, group_xid), lambda: self._entries(group_xid), len)
 
     def resource(self, xid: Xid) -> ResourceView | None:
         """Return a message or schema, or None."""
         members, _, resource_id = xid.rpartition("/")
         entries = self._entries_below(xid, members + "/")
-        entry = next((one for one in entries if one.id == resource_id), None)
+        entry = next((entry for entry in entries if entry.id == resource_id), None)
         if entry is None:
             return None
         group_row = self._row(Xid(members.rsplit("/", 1)[0]))
@@ -457,7 +463,7 @@ class SnapshotCatalog:
         if entries is not None:
             return self._load(prefix, entries, group.protocol)
         key = (*self.key, self.dialect, group.xid, "members")
-        return self.kept.of(key, lambda: self._load(prefix, self.entries(group.xid), group.protocol), len)
+        return self.cache.of(key, lambda: self._load(prefix, self.entries(group.xid), group.protocol), len)
 
     def _row(self, xid: Xid) -> Stored | None:
         rows = self.view.db.execute(
@@ -472,12 +478,12 @@ class SnapshotCatalog:
             f" AND {self._holds}",
             (self.registryid, f"/{collection}/", f"/{collection}0"),
         )
-        known = {row[3]: Stored(*row[1:]) for row in rows}
+        rows_by_xid = {row[3]: Stored(*row[1:]) for row in rows}
         results = []
-        for one in self.ids_of_groups(collection):
+        for groupid in self.ids_of_groups(collection):
             self.deadline.tick()
-            xid = xid_of(collection, one)
-            results.append(make_group(xid, known.get(xid), self.dialect))
+            xid = xid_of(collection, groupid)
+            results.append(make_group(xid, rows_by_xid.get(xid), self.dialect))
         return results
 
     def _ids_of_groups(self, collection: str) -> Iterator[str]:
@@ -493,10 +499,10 @@ class SnapshotCatalog:
             ).fetchone()
             if row is None:
                 break
-            one = row[0][len(prefix) :].split("/", 1)[0]
-            results.add(one)
+            groupid = row[0][len(prefix) :].split("/", 1)[0]
+            results.add(groupid)
             # A group's own row comes first; ids that begin with this one's may be between it and its members.
-            after = row[0] + "\x01" if row[0] == prefix + one else f"{prefix}{one}0"
+            after = row[0] + "\x01" if row[0] == prefix + groupid else f"{prefix}{groupid}0"
         yield from sorted(results)
 
     def _entries(self, group_xid: Xid) -> list[Entry]:
@@ -530,17 +536,17 @@ class SnapshotCatalog:
 
     def _load_some(self, prefix: str, entries: list[Entry], protocol: str | None) -> list[ResourceView]:
         keys = [(self.registryid, self.dialect, prefix + entry.id, protocol, entry.row, entry.versions) for entry in entries]
-        known = [self.kept.resources.get(key) for key in keys]
-        missing = [entry for entry, one in zip(entries, known, strict=True) if one is None]
+        cached = [self.cache.resources.get(key) for key in keys]
+        missing = [entry for entry, resource in zip(entries, cached, strict=True) if resource is None]
         rows = self._rows([number for entry in missing for number in (entry.row, *entry.versions) if number is not None])
         results = []
-        for entry, key, one in zip(entries, keys, known, strict=True):
+        for entry, key, cached_resource in zip(entries, keys, cached, strict=True):
             self.deadline.tick()
-            resource = one
+            resource = cached_resource
             if resource is None:
                 resource = self._made(Xid(prefix + entry.id), entry, rows, protocol)
                 if resource.xref is None:  # what an alias shows changes with what it stands for
-                    self.kept.resources[key] = resource
+                    self.cache.resources[key] = resource
             results.append(resource)
         return results
 
@@ -557,7 +563,7 @@ class SnapshotCatalog:
         if not isinstance(xref, str) or xref.count("/") != 4 or xref.split("/")[3] != xid.split("/")[3]:
             return None
         prefix, _, name = xref.rpartition("/")
-        entry = next((one for one in self._entries_below(xref, prefix + "/") if one.id == name), None)
+        entry = next((entry for entry in self._entries_below(xref, prefix + "/") if entry.id == name), None)
         if entry is None or entry.row is None or not entry.versions:
             return None
         rows = self._rows([entry.row, *entry.versions])
@@ -577,9 +583,9 @@ class SnapshotCatalog:
 class EmptyCatalog(SnapshotCatalog):
     """A registry without anything in it: the warehouse holds no catalog yet."""
 
-    def __init__(self, registryid: RegistryId, dialect: str, kept: EntityCache, deadline: Deadline) -> None:
+    def __init__(self, registryid: RegistryId, dialect: str, cache: EntityCache, deadline: Deadline) -> None:
         self.key = ("", registryid)
-        self.registryid, self.dialect, self.kept, self.deadline = registryid, dialect, kept, deadline
+        self.registryid, self.dialect, self.cache, self.deadline = registryid, dialect, cache, deadline
 
     def registry(self) -> dict[str, Any]:
         """Return attributes that every registry has."""
@@ -649,14 +655,14 @@ def _why_undecided(
     """Return by id why Versions were not compared with those before them; others keep what is promised."""
     if compatibility not in PROMISES:
         return dict.fromkeys(versions, f"the server does not compare Versions by `compatibility` {compatibility}")
-    compared = {
+    comparable = {
         versionid: compared_version(kind, version | ({"schema": documents[versionid]} if versionid in documents else {}))
         for versionid, version in versions.items()
     }
     ancestors = {versionid: str(version.get("ancestorid") or versionid) for versionid, version in versions.items()}
     reasons: dict[str, str] = {}
     for later, earlier in compared_pairs(ancestors, compatibility):
-        why = why_undecided(kind, compared[earlier], compared[later])
+        why = why_undecided(kind, comparable[earlier], comparable[later])
         if why is not None:
             reasons.setdefault(later, f"Version {earlier}: {why}")
     return reasons

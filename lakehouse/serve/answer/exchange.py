@@ -103,11 +103,11 @@ def page_of(request: ReadRequest, answer: ApiAnswer, results: list[Any]) -> list
         del offsets["next"]
     if not offset:
         del offsets["prev"]
-    given = [(name, value) for name, value in flags.given if name in NAMES and name != "page"]
+    other_parameters = [(name, value) for name, value in flags.parameters if name in NAMES and name != "page"]
     links = []
     for name, start in offsets.items():
         token = base64.urlsafe_b64encode(orjson.dumps([number, started, start])).decode().rstrip("=")
-        url = f"{request.api_request.origin}{request.api_request.raw_path}?{urlencode([*given, ('page', token)])}"
+        url = f"{request.api_request.origin}{request.api_request.raw_path}?{urlencode([*other_parameters, ('page', token)])}"
         links.append(f"<{url}>;rel={name};count={count}")
     answer.headers["Link"] = ", ".join(links)
     return results[offset : offset + limit]
@@ -173,7 +173,7 @@ class RequestResolver:
         if wanted is None:
             return self.specifications[0]
         named = _PATCH_NUMBER.sub(r"\1", wanted.lower())
-        result = next((one for one in self.specifications if one == named), None)
+        result = next((specification for specification in self.specifications if specification == named), None)
         if result is None:
             raise ProblemFound("unsupported_specversion", "/", specversion=wanted[:80], list=", ".join(self.specifications))
         return result
@@ -190,7 +190,7 @@ class RequestResolver:
                 raise ProblemFound("not_found", mount_of(named))
             return named
         if self.live.root is None:
-            mounts = ", ".join(f"{api_request.origin}{mount_of(one)}/" for one in head.registries[:100])
+            mounts = ", ".join(f"{api_request.origin}{mount_of(registryid)}/" for registryid in head.registries[:100])
             raise ProblemFound(
                 "not_found", api_request.target.path, f"The catalog holds several registries, and none is the default: {mounts}"
             )
@@ -233,7 +233,7 @@ class RequestResolver:
 def _redirection(api_request: ApiRequest, number: int) -> ApiAnswer:
     rest = api_request.raw_path.split("/", 3)[3:]
     query = f"?{api_request.query.decode('ascii', 'replace')}" if api_request.query else ""
-    location = f"{api_request.origin}/at/{number}{''.join('/' + one for one in rest)}{query}"
+    location = f"{api_request.origin}/at/{number}{''.join('/' + part for part in rest)}{query}"
     return ApiAnswer(307, {"Location": quote(location, safe=PRINTABLE + "%"), "Cache-Control": "no-cache"})
 
 

@@ -43,7 +43,7 @@ def catalog_answer(request: ReadRequest) -> ApiAnswer:
         return _json(_group_attributes(request, parts[1]))
     if len(parts) == 3:
         ids = [entry.id for entry in request.catalog.entries(xid_of("messagegroups", parts[1]))]
-        return _json([one for one in ids if _definition(request, group, parts[1], one) is not None])
+        return _json([versionid for versionid in ids if _definition(request, group, parts[1], versionid) is not None])
     definition = _definition(request, group, parts[1], parts[3])
     if definition is None:
         raise _not_found(request)
@@ -60,13 +60,13 @@ def lookup_answer(request: ReadRequest) -> ApiAnswer:
     """Answer `/messagedefinition?uri=`: the version that a URI names, in whichever group it is (CAT-168, CAT-173, CAT-174)."""
     if len(request.parts) > 1:
         raise ProblemFound("api_not_found", request.api_request.target.path)
-    uri = next((value for name, value in request.flags.given if name == "uri"), None)
+    uri = next((value for name, value in request.flags.parameters if name == "uri"), None)
     if not uri:
         raise ProblemFound("bad_request", "/messagedefinition", error_detail='The flag "uri" is missing')
     results = [] if request.view is None else request.view.by_version_uri(uri)
-    for one in results:
-        tokens = one.xid.split("/")
-        if one.registryid == request.catalog.registryid and tokens[1] == "messagegroups":
+    for result in results:
+        tokens = result.xid.split("/")
+        if result.registryid == request.catalog.registryid and tokens[1] == "messagegroups":
             definition = _definition(request, _group(request, tokens[2]), tokens[2], tokens[4])
             if definition is not None and tokens[6] in definition["versions"]:
                 return _json(_version(definition, tokens[6]))
@@ -109,7 +109,7 @@ def _write(request: ReadRequest, drafted: DraftGroup, groupid: str, messageid: s
     row = None if view is None else view.entity(registryid, xid)
     if view is None or row is None:
         return None
-    versions = [stored(one) for one in view.versions(registryid, xid)]
+    versions = [stored(row) for row in view.versions(registryid, xid)]
     return drafted.definition(messageid, resource_view(xid, stored(row), versions, None, Urls(), bare=False))
 
 

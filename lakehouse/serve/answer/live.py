@@ -109,8 +109,8 @@ class SnapshotWatcher:
         if head is not self.head and not self.is_empty:
             self._check_log()
         if self.head is None and self.root is None:
-            known = head.registries or (DEFAULT,)
-            self.root = known[0] if len(known) == 1 else DEFAULT if DEFAULT in known else None
+            registryids = head.registries or (DEFAULT,)
+            self.root = registryids[0] if len(registryids) == 1 else DEFAULT if DEFAULT in registryids else None
         with self._news:
             self.head = head
             self._news.notify_all()

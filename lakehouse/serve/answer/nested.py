@@ -70,7 +70,9 @@ def _headers(attributes: dict[str, Any], request: ReadRequest) -> dict[str, str]
     for name, value in attributes.items():
         if name == "labels" and isinstance(value, dict):
             joint = "." if request.dialect == RC4 else "-"
-            headers |= {f"xRegistry-labels{joint}{key}": header_value(one) for key, one in value.items() if _TOKEN.fullmatch(key)}
+            headers |= {
+                f"xRegistry-labels{joint}{key}": header_value(label) for key, label in value.items() if _TOKEN.fullmatch(key)
+            }
         elif name != "contenttype" and _TOKEN.fullmatch(name) and not isinstance(value, (dict, list)) and value is not None:
             text = as_text(value).replace(ABSOLUTE, request.api_request.base)
             headers[f"xRegistry-{name}"] = header_value(text.removesuffix(DETAILS) if name == "self" else text)
@@ -86,15 +88,15 @@ def _fitting(headers: dict[str, str]) -> dict[str, str]:
     for name in headers:
         parts.setdefault("xRegistry-labels" if name.startswith("xRegistry-labels") else name, []).append(name)
     sizes = {part: sum(len(name) + len(headers[name]) + 4 for name in names) for part, names in parts.items()}
-    kept: set[str] = set()
+    fitting: set[str] = set()
     count = size = 0
     for part in sorted(parts, key=sizes.__getitem__):
         count, size = count + len(parts[part]), size + sizes[part]
         if count > _MOST_HEADERS or size > _MOST_HEADER_BYTES:
             break
-        kept.add(part)
-    result = {name: headers[name] for part, names in parts.items() if part in kept for name in names}
-    omitted = [part.removeprefix("xRegistry-") for part in parts if part not in kept]
+        fitting.add(part)
+    result = {name: headers[name] for part, names in parts.items() if part in fitting for name in names}
+    omitted = [part.removeprefix("xRegistry-") for part in parts if part not in fitting]
     if omitted:
         more = [f"and {len(omitted) - _MOST_NAMED} more"] if len(omitted) > _MOST_NAMED else []
         result["Lakehouse-Omitted"] = ", ".join([*(name[:_LONGEST_NAME] for name in omitted[:_MOST_NAMED]), *more])
@@ -169,7 +171,7 @@ class Answers:
     def groups(self, collection: str, choose: Callable[[list[AdmittedEntity]], list[AdmittedEntity]]) -> bytes:
         """Answer with a collection of Groups; `choose` sorts and cuts out the page."""
         results = choose(self.selection.groups(collection, self.selection.filters))
-        return self._map((one.entity.id, self._group(one, self.flags.inline)) for one in results)
+        return self._map((group.entity.id, self._group(group, self.flags.inline)) for group in results)
 
     def group(self, group: GroupView) -> bytes:
         """Answer with a Group."""
@@ -181,10 +183,10 @@ class Answers:
         api_request = self.selection.filters
         if api_request is None and self.flags.sort is None:
             chosen = self.catalog.resources(group, choose(self.catalog.entries(group.xid)))
-            results = [AdmittedEntity(one, None) for one in chosen]
+            results = [AdmittedEntity(resource, None) for resource in chosen]
         else:
             results = choose(self.selection.resources(group, api_request))
-        return self._map((id_of(one.entity), self.resource_text(one, self.flags.inline)) for one in results)
+        return self._map((id_of(result.entity), self.resource_text(result, self.flags.inline)) for result in results)
 
     def resource(self, resource: ResourceView) -> bytes:
         """Answer with a Resource as metadata."""
@@ -201,7 +203,7 @@ class Answers:
         """Answer with the Versions of a Resource; `choose` sorts and cuts out the page."""
         results = choose(self.selection.versions(resource, self.selection.filters))
         inlined = _sub(self.flags.inline, "schema") is not None
-        return self._map((one.entity["versionid"], self._version(resource, one.entity, inlined)) for one in results)
+        return self._map((version.entity["versionid"], self._version(resource, version.entity, inlined)) for version in results)
 
     def version(self, resource: ResourceView, versionid: str) -> bytes:
         """Answer with a Version as metadata."""
@@ -212,13 +214,13 @@ class Answers:
     # Text
 
     def _collection_of_groups(self, collection: str, filters: Filters, inline: Inline | None) -> list[bytes]:
-        is_asked = filters is not None
-        results = self.selection.groups(collection, filters) if is_asked or inline is not None else None
+        is_filtered = filters is not None
+        results = self.selection.groups(collection, filters) if is_filtered or inline is not None else None
         count = len(self.catalog.ids_of_groups(collection)) if results is None else len(results)
         url = self._url(f"/{collection}", inline is not None)
-        if (is_asked or self.flags.filters) and not self._is_within(inline is not None):
+        if (is_filtered or self.flags.filters) and not self._is_within(inline is not None):
             url = self.selection.url_of(url, filters, f"{collection[:-1]}id", is_empty=not count)
-        texts = None if inline is None else ((one.entity.id, self._group(one, inline)) for one in results or [])
+        texts = None if inline is None else ((group.entity.id, self._group(group, inline)) for group in results or [])
         return self._collection(collection, url, count, texts, is_bare=self.flags.collections)
 
     def _group(self, result: AdmittedEntity, inline: Inline, *, is_top: bool = False) -> bytes:
@@ -237,7 +239,7 @@ class Answers:
         url = self._url(f"{group.xid}/{group.members}", inner is not None)
         if api_request is not None and not self._is_within(inner is not None):
             url = self.selection.url_of(url, api_request, f"{group.members[:-1]}id", is_empty=not count)
-        texts = None if inner is None else ((id_of(one.entity), self.resource_text(one, inner)) for one in members or [])
+        texts = None if inner is None else ((id_of(member.entity), self.resource_text(member, inner)) for member in members or [])
         return _object(parts + self._collection(group.members, url, count, texts, is_bare=is_bare))
 
     def resource_text(self, result: AdmittedEntity, inline: Inline) -> bytes:
@@ -246,7 +248,7 @@ class Answers:
         inlined = {name: _sub(inline, name) for name in ("meta", "versions", "schema")}
         inner = inlined["versions"]
         has_schema = inner is not None and _sub(inner, "schema") is not None
-        shape = (self.flags.doc, self.flags.binary, *(one is not None for one in inlined.values()), has_schema)
+        shape = (self.flags.doc, self.flags.binary, *(texts is not None for texts in inlined.values()), has_schema)
         if result.filters is not None:
             return self._resource(result, *shape[2:])
         text = resource.texts.get(shape)
@@ -268,13 +270,15 @@ class Answers:
                 attributes |= document_member(resource, resource.default, self.flags, self.catalog.dialect)
         parts = [in_order(attributes)[1:-1]]
         if meta:
-            included = [one.entity["versionid"] for one in members] if versions else []
+            included = [member.entity["versionid"] for member in members] if versions else []
             parts.append(keyed("meta") + in_order(self._meta(resource, included)))
         if "versionsurl" in resource.attributes and not (is_doc and resource.xref):
             url = self._url(resource.xid + "/versions", versions)
             if result.filters is not None and not self._is_within(versions):
                 url = self.selection.url_of(url, below(result.filters, "versions"), "versionid", is_empty=not members)
-            written = ((one.entity["versionid"], self._version(resource, one.entity, versions_schema)) for one in members)
+            written = (
+                (member.entity["versionid"], self._version(resource, member.entity, versions_schema)) for member in members
+            )
             parts += self._collection("versions", url, len(members), written if versions else None)
         return _object(parts)
 

@@ -81,8 +81,8 @@ def read_filter(written: str, holds: tuple[str, ...], subject: str) -> Filter:
 
 def below(filters: list[Filter], collection: str) -> list[Filter]:
     """Return what filters ask of the members of a collection; a filter that leads elsewhere too admits nothing there."""
-    leading = [one for one in filters if all(expression.path[:1] == (collection,) for expression in one)]
-    return [[expression._replace(path=expression.path[1:]) for expression in one] for one in leading]
+    leading = [expressions for expressions in filters if all(expression.path[:1] == (collection,) for expression in expressions)]
+    return [[expression._replace(path=expression.path[1:]) for expression in expressions] for expressions in leading]
 
 
 def admitted(entity: dict[str, Any], filters: list[Filter], as_shown: Callable[[Any], Any]) -> list[Filter]:
@@ -94,26 +94,26 @@ def admitted(entity: dict[str, Any], filters: list[Filter], as_shown: Callable[[
         as_shown: gives a value as clients see it.
     """
     return [
-        [expression for expression in one if expression.path]
-        for one in filters
+        [expression for expression in expressions if expression.path]
+        for expressions in filters
         if all(
             expression.path or expression.test([as_shown(value) for value in values_at(entity, expression.steps)])
-            for expression in one
+            for expression in expressions
         )
     ]
 
 
 def as_query(filters: list[Filter]) -> list[str]:
     """Write filters as values of `?filter`."""
-    return [",".join(".".join([*expression.path, expression.text]) for expression in one) for one in filters]
+    return [",".join(".".join([*expression.path, expression.text]) for expression in expressions) for expressions in filters]
 
 
 def values_at(value: Any, steps: tuple[Step, ...]) -> list[Any]:
     """Return the values that steps lead to, but for null; none: they lead nowhere."""
     results = [value]
     for step in steps:
-        results = [inner for one in results for inner in _inner(one, step)]
-    return [one for one in results if one is not None]
+        results = [inner for value in results for inner in _inner(value, step)]
+    return [result for result in results if result is not None]
 
 
 def _inner(value: Any, step: Step) -> Iterator[Any]:
@@ -209,7 +209,7 @@ def _test(operator: str, value: str) -> Callable[[list[Any]], bool]:
     if operator == "=" and value == "null":
         return lambda values: not values
     if operator in ("<", "<=", ">", ">="):
-        return lambda values: any(_compares(one, operator, value) for one in values)
+        return lambda values: any(_compares(attribute, operator, value) for attribute in values)
     if re.search(r"(?<!\\)\*", value):
         is_same = _anything if value == "*" else _likeness(value)
     else:
@@ -226,33 +226,33 @@ def _anything(_: Any) -> bool:
 def _sameness(wanted: str) -> Callable[[Any], bool]:
     folded, number = wanted.casefold(), _number(wanted)
 
-    def is_same(one: Any) -> bool:
-        if isinstance(one, str):
-            return one.casefold() == folded
-        if isinstance(one, bool):
-            return wanted == ("true" if one else "false")
-        if isinstance(one, (dict, list)):
+    def is_same(attribute: Any) -> bool:
+        if isinstance(attribute, str):
+            return attribute.casefold() == folded
+        if isinstance(attribute, bool):
+            return wanted == ("true" if attribute else "false")
+        if isinstance(attribute, (dict, list)):
             return False
-        return number is not None and _number(as_text(one)) == number
+        return number is not None and _number(as_text(attribute)) == number
 
     return is_same
 
 
-def _compares(one: Any, operator: str, value: str) -> bool:
-    if isinstance(one, (dict, list)):
+def _compares(attribute: Any, operator: str, value: str) -> bool:
+    if isinstance(attribute, (dict, list)):
         return False
     left: Any
     right: Any
-    if isinstance(one, bool):
+    if isinstance(attribute, bool):
         if value not in ("true", "false"):
             return False
-        left, right = one, value == "true"
-    elif isinstance(one, str):
-        left, right = _moment(one), _moment(value)
+        left, right = attribute, value == "true"
+    elif isinstance(attribute, str):
+        left, right = _moment(attribute), _moment(value)
         if left is None or right is None:
-            left, right = one.casefold(), value.casefold()
+            left, right = attribute.casefold(), value.casefold()
     else:
-        left, right = _number(as_text(one)), _number(value)
+        left, right = _number(as_text(attribute)), _number(value)
         if left is None or right is None:
             return False
     return bool({"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator])
@@ -262,10 +262,10 @@ def _likeness(value: str) -> Callable[[Any], bool]:
     """Compile a value with wildcards; a text is walked through once."""
     first, *middle, last = [part.replace("\\*", "*").casefold() for part in re.split(r"(?<!\\)\*", value)]
 
-    def is_like(one: Any) -> bool:
-        if isinstance(one, (dict, list)):
+    def is_like(attribute: Any) -> bool:
+        if isinstance(attribute, (dict, list)):
             return False
-        text = as_text(one).casefold()
+        text = as_text(attribute).casefold()
         at, end = len(first), len(text) - len(last)
         if at > end or not text.startswith(first) or not text.endswith(last):
             return False
@@ -319,7 +319,7 @@ class Flags:
         specversion: as given.
         limit: entities on a page.
         page: where a page begins, as a link of this server said.
-        given: all parameters, as written.
+        parameters: all parameters, as written.
     """
 
     inline: Inline = field(default_factory=dict)
@@ -332,7 +332,7 @@ class Flags:
     limit: int | None = None
     page: str | None = None
     excludes_all: bool = False
-    given: list[tuple[str, str]] = field(default_factory=list)
+    parameters: list[tuple[str, str]] = field(default_factory=list)
 
 
 def read_parameters(query: bytes) -> list[tuple[str, str]]:
@@ -342,10 +342,10 @@ def read_parameters(query: bytes) -> list[tuple[str, str]]:
         ProblemFound: it is no UTF-8, or holds control characters.
     """
     results = []
-    for one in query.split(b"&"):
-        if not one:
+    for pair_text in query.split(b"&"):
+        if not pair_text:
             continue
-        name, _, value = one.partition(b"=")
+        name, _, value = pair_text.partition(b"=")
         try:
             pair = unquote_plus(name.decode(), errors="strict"), unquote_plus(value.decode(), errors="strict")
         except UnicodeDecodeError as error:
@@ -367,12 +367,12 @@ def read_flags(parameters: list[tuple[str, str]], parts: tuple[str, ...], path: 
     Raises:
         ProblemFound: a flag is malformed, or does not go with this path.
     """
-    flags = Flags(given=parameters)
+    flags = Flags(parameters=parameters)
     kind = kind_of(parts)
     for name, value in parameters:
         if name == "inline":
-            for one in (value or "*").split(","):
-                _inline(flags.inline, one, kind, path)
+            for path_text in (value or "*").split(","):
+                _inline(flags.inline, path_text, kind, path)
         elif name == "filter":
             _filter(flags, value, kind, path)
         elif name in _FLAGS_WITHOUT_VALUE:
@@ -461,11 +461,11 @@ def _inline(tree: Inline, written: str, kind: str, path: str) -> None:
                 raise ProblemFound("bad_inline", path, value=written, error_detail="there is nothing below it")
             here["*"] = {}
             return
-        known = _inlineable(kind, resources)
-        if name not in known:
-            names = ", ".join(sorted(known)) or "nothing"
+        inlineable = _inlineable(kind, resources)
+        if name not in inlineable:
+            names = ", ".join(sorted(inlineable)) or "nothing"
             raise ProblemFound("bad_inline", path, value=written, error_detail=f"what can be inlined here is: {names}")
-        kind, resources = known[name]
+        kind, resources = inlineable[name]
         here = here.setdefault(name, {})
 
 
@@ -538,7 +538,7 @@ class MemberSelection:
 
     def groups(self, collection: str, filters: Filters) -> list[AdmittedEntity]:
         """Return the Groups of a type that filters admit, or of which members are admitted."""
-        return self._found(
+        return self._admitted(
             () if filters == [] else self.catalog.groups(collection),
             filters,
             lambda group, left: self.resources(group, below(left, group.members)),
@@ -546,7 +546,7 @@ class MemberSelection:
 
     def resources(self, group: GroupView, filters: Filters) -> list[AdmittedEntity]:
         """Return the members of a Group that filters admit, or of which Versions are admitted."""
-        return self._found(
+        return self._admitted(
             () if filters == [] else self.catalog.resources(group),
             filters,
             lambda resource, left: self.versions(resource, below(left, "versions")),
@@ -558,17 +558,17 @@ class MemberSelection:
             return []
         return [AdmittedEntity(version, None) for version in resource.versions.values() if self._ask(version, filters)[0]]
 
-    def _found(
-        self, entities: Iterable[Any], filters: Filters, held: Callable[[Any, list[Filter]], list[AdmittedEntity]]
+    def _admitted(
+        self, entities: Iterable[Any], filters: Filters, members_of: Callable[[Any, list[Filter]], list[AdmittedEntity]]
     ) -> list[AdmittedEntity]:
-        """Return the entities that filters admit, or of which something that they hold (`held`) is admitted."""
+        """Return the entities that filters admit, or of which of their members (`members_of`) some is admitted."""
         results = []
         for entity in entities:
             self.catalog.deadline.tick()
             is_admitted, left = self._ask(entity, filters)
             members = None
             if is_admitted and left is not None:
-                members = held(entity, left)
+                members = members_of(entity, left)
                 is_admitted = bool(members)
             if is_admitted:
                 results.append(AdmittedEntity(entity, left, members))
@@ -578,11 +578,11 @@ class MemberSelection:
         """Return whether an entity passes the filters, and what is required of its members (None: nothing more)."""
         if filters is None:
             return True, None
-        asked: set[Step] = set()
+        steps: set[Step] = set()
         if isinstance(entity, GroupView):
-            asked = {expression.steps[0] for one in filters for expression in one if not expression.path}
-        left = admitted(attributes_of(entity, asked, self.catalog), filters, self._as_shown)
-        if any(not one for one in left):
+            steps = {expression.steps[0] for expressions in filters for expression in expressions if not expression.path}
+        left = admitted(attributes_of(entity, steps, self.catalog), filters, self._as_shown)
+        if any(not remaining for remaining in left):
             return True, None
         return bool(left), left
 
@@ -596,10 +596,10 @@ class MemberSelection:
         if is_empty:
             if filters is None and not self.flags.filters:
                 return url
-            asked = ["excludeall" if self.catalog.dialect == RC4 else f"{key}=null"]
+            parameters = ["excludeall" if self.catalog.dialect == RC4 else f"{key}=null"]
         else:
-            asked = as_query(filters or [])
-        return url + "?" + "&".join("filter=" + quote(one, safe="=,.*:/") for one in asked)
+            parameters = as_query(filters or [])
+        return url + "?" + "&".join("filter=" + quote(parameter, safe="=,.*:/") for parameter in parameters)
 
 
 def sorted_by(
@@ -607,10 +607,10 @@ def sorted_by(
 ) -> list[AdmittedEntity]:
     """Sort entities by an attribute, those without it first, then by id; all the other way round where `sort` says so."""
 
-    def key(one: AdmittedEntity) -> tuple[Any, ...]:
-        attributes = attributes_of(one.entity, steps[:1], catalog, one.members)
+    def key(result: AdmittedEntity) -> tuple[Any, ...]:
+        attributes = attributes_of(result.entity, steps[:1], catalog, result.members)
         values = [value for value in values_at(attributes, steps) if not isinstance(value, (dict, list))]
-        return (_rank(values[0]) if values else (0, 0), id_of(one.entity))
+        return (_rank(values[0]) if values else (0, 0), id_of(result.entity))
 
     return sorted(results, key=key, reverse=sort[1])
 
@@ -624,28 +624,28 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 def attributes_of(
-    entity: Any, asked: Collection[Step], catalog: SnapshotCatalog, admitted_members: Sequence[AdmittedEntity] | None = None
+    entity: Any, steps: Collection[Step], catalog: SnapshotCatalog, admitted_members: Sequence[AdmittedEntity] | None = None
 ) -> dict[str, Any]:
     """Return the attributes of an entity for filters and sorting.
 
     Args:
         entity: a Group, a Resource, or the attributes of another entity.
-        asked: the attributes that are looked at; only for them the members of a Group are counted.
+        steps: the attributes that are looked at; only for them the members of a Group are counted.
         catalog: the registry.
         admitted_members: those of a Group that filters admit; None: all.
     """
     if isinstance(entity, ResourceView):
         return entity.shown
     attributes: dict[str, Any] = entity.attributes if isinstance(entity, GroupView) else entity
-    if not isinstance(entity, GroupView) or {f"{entity.members}url", f"{entity.members}count", ANY}.isdisjoint(asked):
+    if not isinstance(entity, GroupView) or {f"{entity.members}url", f"{entity.members}count", ANY}.isdisjoint(steps):
         return attributes
     count = len(catalog.entries(entity.xid) if admitted_members is None else admitted_members)
     return attributes | counted(entity.xid, entity.members, count)
 
 
-def counted(holder: str, collection: str, count: int) -> dict[str, Any]:
+def counted(parent: str, collection: str, count: int) -> dict[str, Any]:
     """Return URL and count of a collection, as attributes of what holds it."""
-    return {f"{collection}url": f"{ABSOLUTE}{quoted(holder)}/{collection}", f"{collection}count": count}
+    return {f"{collection}url": f"{ABSOLUTE}{quoted(parent)}/{collection}", f"{collection}count": count}
 
 
 def id_of(entity: Any) -> str:

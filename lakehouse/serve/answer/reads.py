@@ -85,8 +85,8 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswe
 
 def _led_to(api_request: ApiRequest, below: str, status: int = 307, query: str | None = None) -> ApiAnswer:
     """Return a redirect to another address below `/ui`; `query`: its parameters, None: those of the request."""
-    kept = api_request.query.decode("ascii", "replace") if query is None else query
-    url = f"{api_request.origin}{api_request.target.prefix}/{UI}{below}" + (f"?{kept}" if kept else "")
+    parameters = api_request.query.decode("ascii", "replace") if query is None else query
+    url = f"{api_request.origin}{api_request.target.prefix}/{UI}{below}" + (f"?{parameters}" if parameters else "")
     return ApiAnswer(status, {"Location": url, "Cache-Control": "no-cache"}, media_type="")
 
 
@@ -103,7 +103,7 @@ class ReadHandler:
         self.live = live
         self.options = options
         self.others = others
-        self.kept = EntityCache()
+        self.cache = EntityCache()
         self._not_warmed_before = 0.0
         self.site = Site(live.model, settings.max_chain_depth)
         self.meanings = RequestResolver(live, options)
@@ -149,7 +149,9 @@ class ReadHandler:
         deadline = Deadline(self.options.request_seconds, api_request.arrived)
         parameters, dialect, registryid = meant
         target = api_request.target
-        flags = Flags(given=parameters) if target.is_of_subjects else read_flags(parameters, self._parts(target), target.path)
+        flags = (
+            Flags(parameters=parameters) if target.is_of_subjects else read_flags(parameters, self._parts(target), target.path)
+        )
 
         def part(catalog: SnapshotCatalog, view: View | None) -> ApiAnswer:
             request = ReadRequest(
@@ -167,10 +169,10 @@ class ReadHandler:
             return answered(request)
 
         if not number:
-            return part(EmptyCatalog(registryid, dialect, self.kept, deadline), None)
+            return part(EmptyCatalog(registryid, dialect, self.cache, deadline), None)
 
         def ask(view: View) -> ApiAnswer:
-            catalog = SnapshotCatalog(view, key, registryid, dialect, self.kept, deadline)
+            catalog = SnapshotCatalog(view, key, registryid, dialect, self.cache, deadline)
             if api_request.target.at is not None and registryid != self.live.root and not catalog.exists():
                 raise ProblemFound("not_found", mount_of(registryid), f"Snapshot {number} holds no such registry.")
             return part(catalog, view)
@@ -205,8 +207,8 @@ class ReadHandler:
 
         def load(view: View) -> None:
             deadline = Deadline(self.options.request_seconds)
-            catalog = SnapshotCatalog(view, head.digest, registryid, self.options.specification, self.kept, deadline)
-            if view.count() <= self.kept.most:
+            catalog = SnapshotCatalog(view, head.digest, registryid, self.options.specification, self.cache, deadline)
+            if view.count() <= self.cache.most:
                 for collection in MEMBERS:
                     for group in catalog.groups(collection):
                         catalog.resources(group)
@@ -218,8 +220,8 @@ class ReadHandler:
 
     def _parts(self, target: RequestTarget) -> tuple[str, ...]:
         """Return the path for flags: `/export` and its like are of the root."""
-        known = target.parts and target.parts[0] in MEMBERS
-        return target.parts if known and is_known(target.parts) else ()
+        is_member_path = target.parts and target.parts[0] in MEMBERS
+        return target.parts if is_member_path and is_known(target.parts) else ()
 
     def has_path(self, target: RequestTarget) -> bool:
         """Return whether there is such a path, whatever it names is in the catalog or not."""
@@ -312,13 +314,13 @@ def _export(request: ReadRequest, specifications: tuple[str, ...]) -> ApiAnswer:
     """Answer `/export`: the document view of everything, with what the dialect adds; of what `?inline` names, if it is given."""
     added = ("capabilities", "modelsource") if request.dialect == RC4 else ("model", "capabilities")
     request.flags.doc = True
-    if not any(name == "inline" for name, _ in request.flags.given):  # core/http.md, "GET /export"
+    if not any(name == "inline" for name, _ in request.flags.parameters):  # core/http.md, "GET /export"
         request.flags.inline = {"*": {}} | {name: {} for name in added}
     return _json(request, entity_answers(request, specifications).registry(), ApiAnswer(), "/")
 
 
 def _capabilities(request: ReadRequest, specifications: tuple[str, ...]) -> ApiAnswer:
-    is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.given)
+    is_offered = request.dialect == RC2 and any(name == "offered" for name, _ in request.flags.parameters)
     write = capabilities_offered if is_offered else capabilities
     return ApiAnswer(body=write(request.dialect, specifications, request.options.writable))
 
@@ -327,8 +329,8 @@ _ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], ApiAnswer]] = {
     "": _registry_answer,
     "export": _export,
     "capabilities": _capabilities,
-    "capabilitiesoffered": lambda request, known: ApiAnswer(
-        body=capabilities_offered(request.dialect, known, request.options.writable)
+    "capabilitiesoffered": lambda request, capabilities: ApiAnswer(
+        body=capabilities_offered(request.dialect, capabilities, request.options.writable)
     ),
     "model": lambda request, _: ApiAnswer(body=model(request.dialect)),
     "modelsource": lambda request, _: ApiAnswer(body=modelsource(request.dialect)),

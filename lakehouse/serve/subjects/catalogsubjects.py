@@ -36,8 +36,8 @@ class CatalogVersion(NamedTuple):
 
     def schema(self) -> Json:
         """Return the schema as the API has it, without subject, version and id."""
-        known = self.record.attributes
-        extensions = object_at(known, "extensions")
+        attributes = self.record.attributes
+        extensions = object_at(attributes, "extensions")
         result: Json = {"schema": self.record.text}
         if self.record.kind != AVRO:
             result["schemaType"] = self.record.kind
@@ -45,7 +45,7 @@ class CatalogVersion(NamedTuple):
             result["guid"] = self.record.guid
         if references := references_of(extensions, context_of(self.subject)[0]):
             result["references"] = references
-        properties = {name: value for name, value in object_at(known, "labels").items() if not name.startswith("confluent.")}
+        properties = {name: value for name, value in object_at(attributes, "labels").items() if not name.startswith("confluent.")}
         if metadata := object_at(extensions, "metadata") | ({"properties": properties} if properties else {}):
             result["metadata"] = metadata
         if ruleset := object_at(extensions, "ruleset"):
@@ -62,11 +62,11 @@ def references_of(extensions: Json, context: str) -> list[Json]:
     """Return references as the API has them: with the context that they are read in, without the XID."""
     references = extensions.get("references")
     results = []
-    for one in references if isinstance(references, list) else ():
-        subject = text_at(one, "subject") if isinstance(one, dict) else None
+    for reference in references if isinstance(references, list) else ():
+        subject = text_at(reference, "subject") if isinstance(reference, dict) else None
         if subject is not None:
             named = subject if is_qualified(subject) else qualified(context, subject)
-            results.append({"name": one.get("name"), "subject": named, "version": one.get("version")})
+            results.append({"name": reference.get("name"), "subject": named, "version": reference.get("version")})
     return results
 
 
@@ -81,7 +81,7 @@ class CatalogSubject(NamedTuple):
 
     def living(self, *, deleted: bool = False) -> list[CatalogVersion]:
         """Return the versions; `deleted`: also those that are deleted."""
-        return [one for one in self.versions if deleted or not one.record.is_deleted]
+        return [version for version in self.versions if deleted or not version.record.is_deleted]
 
 
 class CatalogSubjects:
@@ -120,7 +120,9 @@ class CatalogSubjects:
             deleted_only: only subjects of which all versions are.
         """
         catalog = self._catalog
-        return catalog.kept.of((*catalog.key, "subjects", deleted, deleted_only), lambda: self._names(deleted, deleted_only), len)
+        return catalog.cache.of(
+            (*catalog.key, "subjects", deleted, deleted_only), lambda: self._names(deleted, deleted_only), len
+        )
 
     def _names(self, deleted: bool, deleted_only: bool) -> list[tuple[str, Xid, int]]:
         counts = self.records.counts(deleted=deleted or deleted_only)
@@ -140,43 +142,51 @@ class CatalogSubjects:
         context, name = context_of(subject)
         if (result := self._in_context(context, name)) is not None or is_qualified(subject):
             return result
-        others = [found for one in self.groups if one and (found := self._in_context(one, name)) is not None]
+        others = [
+            found_subject for context in self.groups if context and (found_subject := self._in_context(context, name)) is not None
+        ]
         return others[0] if len(others) == 1 else None
 
     def load(self, name: str, xid: Xid) -> CatalogSubject | None:
         """Return the subject of a schema; None: it has no version of a kind that schema registries have."""
         target = self.records.target_of(xid)
-        known = self.records.attributes(target)
+        attributes = self.records.attributes(target)
         records = self.records.select("AND l.xid > ?2 AND l.xid < ?3", f"{target}/versions/", f"{target}/versions0")
         if not records:
             return None
         numbers = self.records.numbers(target)
-        versions = [self._version(name, one, numbers) for one in records]
-        versions.sort(key=lambda one: one.number)
-        living = [one for one in versions if not one.record.is_deleted]
+        versions = [self._version(name, record, numbers) for record in records]
+        versions.sort(key=lambda version: version.number)
+        living = [version for version in versions if not version.record.is_deleted]
         newest = living[-1] if living else None
-        latest = next((one for one in living if last_id(one.record.xid) == known.get("defaultversionid")), newest)
-        return CatalogSubject(name, xid, text_at(known, "compatibility"), latest, versions)
+        latest = next(
+            (version for version in living if last_id(version.record.xid) == attributes.get("defaultversionid")), newest
+        )
+        return CatalogSubject(name, xid, text_at(attributes, "compatibility"), latest, versions)
 
     def by_id(self, number: int) -> list[CatalogVersion]:
         """Return the versions that have an id, also those of the past: current ones first, then by subject."""
-        own = self._found("AND v.registry_id IS NULL AND v.position = ?2", number - FIRST_OWN_ID)
-        return sorted([*self._found("AND v.registry_id = ?2", number), *(one for one in own if one.id == number)], key=_order)
+        own = self._of_rows("AND v.registry_id IS NULL AND v.position = ?2", number - FIRST_OWN_ID)
+        return sorted(
+            [*self._of_rows("AND v.registry_id = ?2", number), *(version for version in own if version.id == number)], key=_order
+        )
 
     def by_guid(self, guid: str) -> list[CatalogVersion]:
         """Return the versions that have a GUID, as `by_id`."""
-        return self._found("AND v.guid = ?2", guid.lower())
+        return self._of_rows("AND v.guid = ?2", guid.lower())
 
     def referring_to(self, version: CatalogVersion) -> list[int]:
         """Return the ids of the versions that refer to one."""
         records = [
-            one for xid in self.records.referring_to(version.record.xid) for one in self.records.select("AND l.xid = ?2", xid)
+            record
+            for xid in self.records.referring_to(version.record.xid)
+            for record in self.records.select("AND l.xid = ?2", xid)
         ]
-        return sorted({self.records.id_of(one) for one in records})
+        return sorted({self.records.id_of(record) for record in records})
 
-    def _found(self, condition: str, *values: Any) -> list[CatalogVersion]:
+    def _of_rows(self, condition: str, *values: Any) -> list[CatalogVersion]:
         """Return the versions that rows of the log are of; where the schema is still the same, as it is now."""
-        newest = {one.xid: one for one in self.records.select(condition, *values, past=True)}
+        newest = {record.xid: record for record in self.records.select(condition, *values, past=True)}
         results = []
         for past in newest.values():
             now = [] if past.is_current else self.records.select("AND l.xid = ?2", past.xid)
@@ -192,7 +202,9 @@ class CatalogSubjects:
     def _in_context(self, context: str, name: str) -> CatalogSubject | None:
         groupid = self.groups.get(context)
         ids = dict.fromkeys((name, *ids_of_name(name))) if groupid is not None else ()
-        for xid in (xid_of("schemagroups", groupid, "schemas", one) for one in ids if groupid is not None and ID.match(one)):
+        for xid in (
+            xid_of("schemagroups", groupid, "schemas", schemaid) for schemaid in ids if groupid is not None and ID.match(schemaid)
+        ):
             if self.records.name_of(xid) == name and (result := self.load(qualified(context, name), xid)) is not None:
                 return result
         return None

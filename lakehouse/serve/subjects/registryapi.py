@@ -58,7 +58,7 @@ _MOST_DEPTH = 64  # of a body; the schema is a text in it
 _MOST_IMPORTS = 200
 
 
-class GivenSchema(NamedTuple):
+class SchemaOfRequest(NamedTuple):
     """A schema in the body of a request: its kind, its text, and what it refers to."""
 
     kind: str
@@ -82,12 +82,12 @@ class SubjectRequest:
         self.tick = request.catalog.deadline.tick
         self.context = context
         self.body = request.api_request.body
-        self.given = request.flags.given
-        self._parameters = dict(request.flags.given)
+        self.parameters = request.flags.parameters
+        self._values = dict(request.flags.parameters)
 
     def text(self, *names: str) -> str | None:
         """Return a parameter that has one of some names; None: it is not given."""
-        return next((self._parameters[name] for name in names if name in self._parameters), None)
+        return next((self._values[name] for name in names if name in self._values), None)
 
     def has(self, *names: str) -> bool:
         """Return whether a parameter is true."""
@@ -145,7 +145,7 @@ class SubjectRequest:
             raise RegistryError(42202, f"The specified version '{version}' is not a valid version id. {allowed}.")
         subject = self.subject(name)
         living = subject.living(deleted=self.deleted)
-        result = subject.latest if is_latest else next((one for one in living if one.number == number), None)
+        result = subject.latest if is_latest else next((candidate for candidate in living if candidate.number == number), None)
         if result is None:
             raise version_not_found(version)
         return result
@@ -165,13 +165,13 @@ class SubjectRequest:
         subject = self.named(subject or "") if subject is not None or self.context else None
         meant = next((some for some in self._meant(versions, subject) if some), [])
         if not meant:
-            contexts = sorted({f":.{context_of(one.subject)[0]}:" for one in versions})
+            contexts = sorted({f":.{context_of(version.subject)[0]}:" for version in versions})
             elsewhere = f" in this context; add ?subject= with one of {', '.join(contexts)}" if contexts else ""
             raise schema_not_found(f"Schema {text} not found{elsewhere}.")
-        current = [one for one in meant if one.record.is_current] or meant
-        same = [one for one in current if schema_key(one.record) == schema_key(current[0].record)]
+        current = [version for version in meant if version.record.is_current] or meant
+        same = [version for version in current if schema_key(version.record) == schema_key(current[0].record)]
         if len(same) < len(current):
-            names = ", ".join(f"{one.subject} version {one.number}" for one in current[:5])
+            names = ", ".join(f"{version.subject} version {version.number}" for version in current[:5])
             raise schema_not_found(
                 f"Schema {text} is not found: the id is that of several schemas; add ?subject= of one: {names}."
             )
@@ -182,27 +182,27 @@ class SubjectRequest:
         plain = self.subjects.plain_group
         if subject is not None:
             context, name = context_of(subject)
-            yield [one for one in versions if one.subject == subject]
+            yield [version for version in versions if version.subject == subject]
             if not context:
-                yield [one for one in versions if context_of(one.subject)[1] == name]
+                yield [version for version in versions if context_of(version.subject)[1] == name]
             else:
-                yield [one for one in versions if context_of(one.subject)[0] == context]
+                yield [version for version in versions if context_of(version.subject)[0] == context]
         if subject is None or not context_of(subject)[0]:
-            yield [one for one in versions if self.subjects.groups.get(context_of(one.subject)[0]) == plain]
-        yield [one for one in versions if one.record.registry_id is None]
+            yield [version for version in versions if self.subjects.groups.get(context_of(version.subject)[0]) == plain]
+        yield [version for version in versions if version.record.registry_id is None]
 
     def listed(self, versions: Iterable[CatalogVersion]) -> list[CatalogVersion]:
         """Return the versions that are in the catalog, of the subject and page that are asked for."""
         subject = self.text("subject")
         name = None if subject is None or context_of(self.named(subject))[1] == "" else context_of(self.named(subject))[1]
         results = [
-            one for one in versions
-            if one.record.is_current and (self.deleted or not one.record.is_deleted)
-            and (name is None or context_of(one.subject)[1] == name)
+            version for version in versions
+            if version.record.is_current and (self.deleted or not version.record.is_deleted)
+            and (name is None or context_of(version.subject)[1] == name)
         ]  # fmt: skip
         return results[self.page()]
 
-    def schema(self) -> GivenSchema:
+    def schema(self) -> SchemaOfRequest:
         """Read the schema in the body.
 
         Raises:
@@ -218,7 +218,7 @@ class SubjectRequest:
             raise invalid_schema(f"the type {kind[:40]} is none of {', '.join(KINDS)}.")
         if not text:
             raise RegistryError(42201, "Empty schema")
-        result = GivenSchema(kind, text, references_of(value, self.context or ""))
+        result = SchemaOfRequest(kind, text, references_of(value, self.context or ""))
         if not (kind == PROTOBUF and descriptor_in(text) is not None):
             check = check_format(schema_document(kind, text), format_of_kind(kind, text))
             if check.is_valid is False:
@@ -228,9 +228,11 @@ class SubjectRequest:
     def imports(self, references: list[Json], results: dict[str, str] | None = None) -> Imports:
         """Return name and text of what a schema refers to, over any number of steps."""
         results = {} if results is None else results
-        for one in references:
-            name, subject = str(one["name"]), self.subjects.find(one["subject"])
-            target = next((v for v in subject.versions if v.number == one["version"]), None) if subject is not None else None
+        for reference in references:
+            name, subject = str(reference["name"]), self.subjects.find(reference["subject"])
+            target = (
+                next((v for v in subject.versions if v.number == reference["version"]), None) if subject is not None else None
+            )
             if target is not None and name not in results and len(results) < _MOST_IMPORTS:
                 results[name] = target.record.text
                 self.imports(target.schema().get("references", []), results)
@@ -247,19 +249,21 @@ class SubjectRequest:
             return schema | {"schema": base64.b64encode(descriptor.SerializeToString()).decode()}
         return schema
 
-    def same(self, subject: CatalogSubject, given: GivenSchema) -> CatalogVersion | None:
+    def same(self, subject: CatalogSubject, wanted_schema: SchemaOfRequest) -> CatalogVersion | None:
         """Return the newest version of a subject that has a schema; None: none has."""
-        wanted, key = _by_name(given.references), key_of_schema(given.kind, given.text)
-        descriptor = descriptor_in(given.text) if given.kind == PROTOBUF else None
-        for one in reversed(subject.living(deleted=self.deleted)):
+        wanted, key = _by_name(wanted_schema.references), key_of_schema(wanted_schema.kind, wanted_schema.text)
+        descriptor = descriptor_in(wanted_schema.text) if wanted_schema.kind == PROTOBUF else None
+        for version in reversed(subject.living(deleted=self.deleted)):
             self.tick()
-            references = one.schema().get("references", [])
-            if one.record.kind != given.kind or _by_name(references) != wanted:
+            references = version.schema().get("references", [])
+            if version.record.kind != wanted_schema.kind or _by_name(references) != wanted:
                 continue
-            if key_of_schema(given.kind, one.record.text) == key:
-                return one
-            if descriptor is not None and is_same_descriptor(descriptor, _compiled(one.record.text, self.imports(references))):
-                return one
+            if key_of_schema(wanted_schema.kind, version.record.text) == key:
+                return version
+            if descriptor is not None and is_same_descriptor(
+                descriptor, _compiled(version.record.text, self.imports(references))
+            ):
+                return version
         return None
 
 
@@ -273,7 +277,7 @@ def _compiled(text: str, imports: Imports) -> Any:
 
 
 def _by_name(references: list[Json]) -> dict[str, tuple[str, Any]]:
-    return {str(one["name"]): (context_of(one["subject"])[1], one["version"]) for one in references}
+    return {str(reference["name"]): (context_of(reference["subject"])[1], reference["version"]) for reference in references}
 
 
 def allowed_methods(parts: tuple[str, ...]) -> str:
@@ -299,12 +303,12 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
     if parts[:1] != ("v7",):
         raise ProblemFound("api_not_found", request.api_request.target.path)
     context, parts = _without_context(parts[1:])
-    asked = SubjectRequest(request, context)
+    subject_request = SubjectRequest(request, context)
     for route in ROUTES:
         values = route.values(method, parts)
         if values is not None:
             try:
-                body = route.answer(asked, *values)
+                body = route.answer(subject_request, *values)
             except ModuleNotFoundError as error:
                 raise ProblemFound("", status=501, detail=f"Protobuf: {not_installed(error)}") from error
             answer = ApiAnswer(body=body if isinstance(body, bytes) else in_order(body), media_type=CONTENT_TYPE)
@@ -314,190 +318,190 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
     target, allowed = request.api_request.target, allowed_methods(request.parts)
     if method != "GET":
         of_subject = parts[:1] in (("subjects",), ("config",), ("mode",)) and len(parts) > 1
-        raise read_only(asked.named(parts[1]) if of_subject else "", allowed)
+        raise read_only(subject_request.named(parts[1]) if of_subject else "", allowed)
     if "POST" in allowed:
         raise ProblemFound("action_not_supported", target.path, action=method, headers={"Allow": allowed})
     raise ProblemFound("api_not_found", target.path)
 
 
-def _subjects(asked: SubjectRequest) -> list[str]:
-    return [name for name, *_ in _selected(asked, deleted_only=asked.deleted_only)[asked.page()]]
+def _subjects(request: SubjectRequest) -> list[str]:
+    return [name for name, *_ in _selected(request, deleted_only=request.deleted_only)[request.page()]]
 
 
-def _selected(asked: SubjectRequest, *, deleted_only: bool = False) -> list[tuple[str, Xid, int]]:
+def _selected(request: SubjectRequest, *, deleted_only: bool = False) -> list[tuple[str, Xid, int]]:
     """Return the subjects that begin as context and `subjectPrefix` say, as `CatalogSubjects.names` has them."""
-    rows = asked.subjects.names(deleted=asked.deleted, deleted_only=deleted_only)
-    is_every = asked.context is None and asked.text("subjectPrefix") is None
-    return rows if is_every else [row for row in rows if _begins(asked, row[0])]
+    rows = request.subjects.names(deleted=request.deleted, deleted_only=deleted_only)
+    is_every = request.context is None and request.text("subjectPrefix") is None
+    return rows if is_every else [row for row in rows if _begins(request, row[0])]
 
 
-def _begins(asked: SubjectRequest, name: str) -> bool:
+def _begins(request: SubjectRequest, name: str) -> bool:
     """Return whether a subject begins as `subjectPrefix` says; `:*:` stands for any context, none for the default one."""
-    if asked.context is not None and context_of(name)[0] != asked.context:
+    if request.context is not None and context_of(name)[0] != request.context:
         return False
-    prefix = asked.text("subjectPrefix")
+    prefix = request.text("subjectPrefix")
     if prefix is None or prefix.startswith(":*:"):
         return context_of(name)[1].startswith((prefix or "").removeprefix(":*:"))
-    return name.startswith(asked.named(prefix)) and (is_qualified(name) <= asked.named(prefix).startswith(":."))
+    return name.startswith(request.named(prefix)) and (is_qualified(name) <= request.named(prefix).startswith(":."))
 
 
-def _versions(asked: SubjectRequest, name: str) -> list[int]:
-    living = asked.subject(name).living(deleted=asked.deleted)
-    return [one.number for one in living if one.record.is_deleted or not asked.deleted_only][asked.page()]
+def _versions(request: SubjectRequest, name: str) -> list[int]:
+    living = request.subject(name).living(deleted=request.deleted)
+    return [version.number for version in living if version.record.is_deleted or not request.deleted_only][request.page()]
 
 
-def _version(asked: SubjectRequest, name: str, version: str) -> Json:
-    return asked.shown(asked.version(name, version).as_json())
+def _version(request: SubjectRequest, name: str, version: str) -> Json:
+    return request.shown(request.version(name, version).as_json())
 
 
-def _version_text(asked: SubjectRequest, name: str, version: str) -> bytes:
-    return str(_version(asked, name, version)["schema"]).encode()
+def _version_text(request: SubjectRequest, name: str, version: str) -> bytes:
+    return str(_version(request, name, version)["schema"]).encode()
 
 
-def _referencedby(asked: SubjectRequest, name: str, version: str) -> list[int]:
-    return asked.subjects.referring_to(asked.version(name, version))[asked.page()]
+def _referencedby(request: SubjectRequest, name: str, version: str) -> list[int]:
+    return request.subjects.referring_to(request.version(name, version))[request.page()]
 
 
-def _metadata(asked: SubjectRequest, name: str) -> Json:
+def _metadata(request: SubjectRequest, name: str) -> Json:
     """Answer with the newest version that has the properties which are asked for."""
     pairs = zip(
-        [value for key, value in asked.given if key == "key"],
-        [value for key, value in asked.given if key == "value"],
+        [value for key, value in request.parameters if key == "key"],
+        [value for key, value in request.parameters if key == "value"],
         strict=False,
     )
     wanted = dict(pairs)
-    for one in reversed(asked.subject(name).living(deleted=asked.deleted)):
-        shown = one.as_json()
+    for version in reversed(request.subject(name).living(deleted=request.deleted)):
+        shown = version.as_json()
         properties = object_at(object_at(shown, "metadata"), "properties")
         if all(properties.get(key) == value for key, value in wanted.items()):
-            return asked.shown(shown)
+            return request.shown(shown)
     raise schema_not_found("Schema not found: no version has these properties.")
 
 
-def _schemas(asked: SubjectRequest) -> list[Json]:
+def _schemas(request: SubjectRequest) -> list[Json]:
     """Answer with a page of all versions."""
-    page = asked.page(_MOST_VERSIONS)
+    page = request.page(_MOST_VERSIONS)
     skipped, most = page.start, page.stop - page.start
-    latest_only, results = asked.has("latestOnly"), list[CatalogVersion]()
-    for name, xid, versions_count in _selected(asked):
-        asked.tick()
+    latest_only, results = request.has("latestOnly"), list[CatalogVersion]()
+    for name, xid, versions_count in _selected(request):
+        request.tick()
         count = 1 if latest_only else versions_count
         if skipped >= count:
             skipped -= count
             continue
-        subject = asked.subjects.load(name, xid)
+        subject = request.subjects.load(name, xid)
         if subject is not None:
-            versions = subject.living(deleted=asked.deleted)
+            versions = subject.living(deleted=request.deleted)
             results += ([subject.latest or versions[-1]] if latest_only else versions)[skipped:]
         skipped = 0
         if len(results) >= most:
             break
-    return [one.as_json() for one in results[:most]]
+    return [version.as_json() for version in results[:most]]
 
 
 def _types(_: SubjectRequest) -> list[str]:
     return list(KINDS)
 
 
-def _schema_of_id(asked: SubjectRequest, number: str) -> Json:
-    return asked.shown(asked.versions_of_id(number)[0].schema())
+def _schema_of_id(request: SubjectRequest, number: str) -> Json:
+    return request.shown(request.versions_of_id(number)[0].schema())
 
 
-def _text_of_id(asked: SubjectRequest, number: str) -> bytes:
-    return str(_schema_of_id(asked, number)["schema"]).encode()
+def _text_of_id(request: SubjectRequest, number: str) -> bytes:
+    return str(_schema_of_id(request, number)["schema"]).encode()
 
 
-def _subjects_of_id(asked: SubjectRequest, number: str) -> list[str]:
-    return list(dict.fromkeys(one.subject for one in asked.listed(asked.versions_of_id(number))))
+def _subjects_of_id(request: SubjectRequest, number: str) -> list[str]:
+    return list(dict.fromkeys(version.subject for version in request.listed(request.versions_of_id(number))))
 
 
-def _versions_of_id(asked: SubjectRequest, number: str) -> list[Json]:
-    return [{"subject": one.subject, "version": one.number} for one in asked.listed(asked.versions_of_id(number))]
+def _versions_of_id(request: SubjectRequest, number: str) -> list[Json]:
+    return [{"subject": version.subject, "version": version.number} for version in request.listed(request.versions_of_id(number))]
 
 
-def _of_guid(asked: SubjectRequest, guid: str) -> list[CatalogVersion]:
-    versions = asked.subjects.by_guid(guid)
+def _of_guid(request: SubjectRequest, guid: str) -> list[CatalogVersion]:
+    versions = request.subjects.by_guid(guid)
     if not versions:
         raise schema_not_found(f"Schema {guid} not found.")
     return versions
 
 
-def _schema_of_guid(asked: SubjectRequest, guid: str) -> Json:
-    return asked.shown(_of_guid(asked, guid)[0].schema())
+def _schema_of_guid(request: SubjectRequest, guid: str) -> Json:
+    return request.shown(_of_guid(request, guid)[0].schema())
 
 
-def _ids_of_guid(asked: SubjectRequest, guid: str) -> list[Json]:
-    pairs = sorted({(context_of(one.subject)[0], one.id) for one in _of_guid(asked, guid)})
+def _ids_of_guid(request: SubjectRequest, guid: str) -> list[Json]:
+    pairs = sorted({(context_of(version.subject)[0], version.id) for version in _of_guid(request, guid)})
     return [{"context": f".{context}", "id": number} for context, number in pairs]
 
 
-def _contexts(asked: SubjectRequest) -> list[str]:
-    return sorted({".", *(f".{context}" for context in asked.subjects.groups)})[asked.page()]
+def _contexts(request: SubjectRequest) -> list[str]:
+    return sorted({".", *(f".{context}" for context in request.subjects.groups)})[request.page()]
 
 
-def _level(asked: SubjectRequest) -> Json:
+def _level(request: SubjectRequest) -> Json:
     return {"compatibilityLevel": _NO_LEVEL}
 
 
-def _level_of(asked: SubjectRequest, name: str) -> Json:
-    subject = asked.subjects.find(asked.named(name))
+def _level_of(request: SubjectRequest, name: str) -> Json:
+    subject = request.subjects.find(request.named(name))
     level = None if subject is None else _LEVELS.get(subject.level or "")
-    if level is None and not asked.has("defaultToGlobal"):
+    if level is None and not request.has("defaultToGlobal"):
         raise RegistryError(40408, f"Subject '{name}' does not have subject-level compatibility configured.")
     return {"compatibilityLevel": level or _NO_LEVEL}
 
 
-def _mode(asked: SubjectRequest, *subjects: str) -> Json:
+def _mode(request: SubjectRequest, *subjects: str) -> Json:
     for name in subjects:
-        asked.subject(name)
+        request.subject(name)
     return {"mode": _MODE}
 
 
-def _lookup(asked: SubjectRequest, name: str) -> Json:
-    given, subject = asked.schema(), asked.subject(name)
-    result = asked.same(subject, given)
+def _lookup(request: SubjectRequest, name: str) -> Json:
+    schema, subject = request.schema(), request.subject(name)
+    result = request.same(subject, schema)
     if result is None:
         raise schema_not_found("Schema not found: no version of the subject has it.")
-    return asked.shown(result.as_json())
+    return request.shown(result.as_json())
 
 
-def _register(asked: SubjectRequest, name: str) -> Json:
+def _register(request: SubjectRequest, name: str) -> Json:
     """Answer with the version that has the schema already, as a registry does; otherwise it would be a write."""
-    given, subject = asked.schema(), asked.subjects.find(asked.named(name))
-    result = None if subject is None else asked.same(subject, given)
+    schema, subject = request.schema(), request.subjects.find(request.named(name))
+    result = None if subject is None else request.same(subject, schema)
     if result is None:
         raise read_only(name)
-    return asked.shown(result.as_json())
+    return request.shown(result.as_json())
 
 
-def _compatible(asked: SubjectRequest, name: str, version: str | None = None) -> Json:
+def _compatible(request: SubjectRequest, name: str, version: str | None = None) -> Json:
     """Judge a schema against a version, or those that the level of the subject names."""
-    given = asked.schema()
-    subject = asked.subjects.find(asked.named(name))
+    schema = request.schema()
+    subject = request.subjects.find(request.named(name))
     living = subject.living() if subject is not None else []
     level = subject.level if subject is not None and subject.level in _LEVELS else None
     if not living and version in (None, "latest", "-1"):
-        compared = []
+        earlier = []
     elif version is not None:
-        compared = [asked.version(name, version)]
+        earlier = [request.version(name, version)]
     else:
         is_transitive = level is not None and level.endswith("_transitive")
-        compared = list(reversed(living)) if is_transitive else living[-1:]
+        earlier = list(reversed(living)) if is_transitive else living[-1:]
     messages: list[str] = []
     is_compatible = True
-    for one in compared if level is not None else ():
-        broken, undecided = _broken(level or "", one, given)
+    for candidate in earlier if level is not None else ():
+        broken, undecided = _broken(level or "", candidate, schema)
         is_compatible = is_compatible and not broken
-        messages += [f"Version {one.number}: {text}" for text in (*broken, *undecided)]
-    return {"is_compatible": is_compatible} | ({"messages": messages} if asked.has("verbose") else {})
+        messages += [f"Version {candidate.number}: {text}" for text in (*broken, *undecided)]
+    return {"is_compatible": is_compatible} | ({"messages": messages} if request.has("verbose") else {})
 
 
-def _broken(level: str, version: CatalogVersion, given: GivenSchema) -> tuple[list[str], list[str]]:
+def _broken(level: str, version: CatalogVersion, candidate: SchemaOfRequest) -> tuple[list[str], list[str]]:
     """Return how a schema breaks what a version is promised, and why that cannot be decided, which breaks nothing."""
-    if given.kind != version.record.kind:
-        return [f"it is {version.record.kind}, and the schema is {given.kind}."], []
+    if candidate.kind != version.record.kind:
+        return [f"it is {version.record.kind}, and the schema is {candidate.kind}."], []
     before = compared_version("schemaversion", version.record.attributes)
-    schema = {"format": format_of_kind(given.kind, given.text), "schema": schema_document(given.kind, given.text)}
+    schema = {"format": format_of_kind(candidate.kind, candidate.text), "schema": schema_document(candidate.kind, candidate.text)}
     after = compared_version("schemaversion", schema)
     broken = broken_promise("schemaversion", level, before, after)
     undecided = None if broken else why_undecided("schemaversion", before, after)
@@ -526,9 +530,11 @@ class SubjectRoute(NamedTuple):
         pattern = self.path.strip("/").split("/") if self.path != "/" else []
         if method != self.method or len(pattern) != len(parts):
             return None
-        if any(one != part for one, part in zip(pattern, parts, strict=True) if not one.startswith("{")):
+        if any(
+            pattern_part != part for pattern_part, part in zip(pattern, parts, strict=True) if not pattern_part.startswith("{")
+        ):
             return None
-        return [part for one, part in zip(pattern, parts, strict=True) if one.startswith("{")]
+        return [part for pattern_part, part in zip(pattern, parts, strict=True) if pattern_part.startswith("{")]
 
 
 _PAGED = ("offset", "limit")

@@ -43,7 +43,7 @@ def key_of_schema(kind: str, text: str) -> str:
 def _avro(part: Any, space: str) -> Any:
     """Write a type with whole names, and a type that is nothing but another one as that."""
     if isinstance(part, list):
-        return [_avro(one, space) for one in part]
+        return [_avro(branch, space) for branch in part]
     if isinstance(part, str):
         return part if part in _SIMPLE else full_name(part, space)
     kind = part.get("type")
@@ -52,7 +52,7 @@ def _avro(part: Any, space: str) -> Any:
         result["name"] = full_name(part["name"], result.pop("namespace", space) or "")
         space = result["name"].rpartition(".")[0]
         if "fields" in part:
-            result["fields"] = [{**one, "type": _avro(one["type"], space)} for one in part["fields"]]
+            result["fields"] = [{**field, "type": _avro(field["type"], space)} for field in part["fields"]]
         return result
     for name in ("items", "values"):
         if name in part:
@@ -97,9 +97,9 @@ def descriptor_of(text: str, imports: Imports) -> FileDescriptorProto:
     return _plain(compiled(text, imports)[0])
 
 
-def is_same_descriptor(one: FileDescriptorProto, other: FileDescriptorProto) -> bool:
+def is_same_descriptor(descriptor: FileDescriptorProto, other: FileDescriptorProto) -> bool:
     """Return whether two descriptors are of the same schema, whatever their files are named."""
-    return bool(_plain(one) == _plain(other))
+    return bool(_plain(descriptor) == _plain(other))
 
 
 def _plain(descriptor: FileDescriptorProto) -> FileDescriptorProto:

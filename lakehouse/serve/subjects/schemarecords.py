@@ -53,8 +53,8 @@ class SchemaRecord(NamedTuple):
     @property
     def attributes(self) -> Json:
         """Return its normal form."""
-        known: Json = read_canonical(self.body)
-        return known
+        attributes: Json = read_canonical(self.body)
+        return attributes
 
     @property
     def text(self) -> str:
@@ -128,12 +128,12 @@ class SchemaRecords:
             f" AND snapshot_id <= {self._view.snapshot_id:d} GROUP BY xid",
             (self._registryid, f"{xid}/versions/", f"{xid}/versions0"),
         ).fetchall()
-        ids = [(last_id(one), snapshot_id) for one, snapshot_id in rows]
-        numbers = {one: number for one, _ in ids if (number := number_of(one)) is not None}
+        ids = [(last_id(version_xid), snapshot_id) for version_xid, snapshot_id in rows]
+        numbers = {versionid: number for versionid, _ in ids if (number := number_of(versionid)) is not None}
         if len(numbers) == len(ids):
             return numbers
-        ordered = sorted(ids, key=lambda one: (one[1], natural_order(one[0])))
-        return {one: number for number, (one, _) in enumerate(ordered, 1)}
+        ordered = sorted(ids, key=lambda pair: (pair[1], natural_order(pair[0])))
+        return {versionid: number for number, (versionid, _) in enumerate(ordered, 1)}
 
     def name_of(self, xid: Xid) -> str:
         """Return the name of a schema in its context: its id, unless that is made of a name."""
@@ -141,7 +141,7 @@ class SchemaRecords:
         if not may_have_name(schemaid):
             return schemaid
         versions = self._view.versions(self._registryid, xid) if self._view is not None else []
-        named = {name_of_id(schemaid, one.attributes.get("name")) for one in versions}
+        named = {name_of_id(schemaid, version.attributes.get("name")) for version in versions}
         return next(iter(sorted(named - {schemaid})), schemaid)
 
     def aliases(self) -> Iterator[tuple[Xid, Xid]]:
@@ -163,7 +163,7 @@ class SchemaRecords:
     def referring_to(self, xid: Xid) -> list[Xid]:
         """Return the Versions whose schema refers to a Version."""
         results = self._view.referring_to(self._registryid, xid) if self._view is not None else []
-        return [one.source_xid for one in results if one.relation == "references"]
+        return [reference.source_xid for reference in results if reference.relation == "references"]
 
     def attributes(self, xid: Xid) -> Json:
         """Return the attributes of an entity; nothing: it is not at the snapshot."""
@@ -176,6 +176,6 @@ def schema_key(record: SchemaRecord) -> str:
     return _key(record.attributes)
 
 
-def _key(known: Json) -> str:
-    references = object_at(known, "extensions").get("references")
-    return canonical_text([known.get("format"), known.get("schema"), references])
+def _key(attributes: Json) -> str:
+    references = object_at(attributes, "extensions").get("references")
+    return canonical_text([attributes.get("format"), attributes.get("schema"), references])

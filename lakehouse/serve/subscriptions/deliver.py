@@ -49,7 +49,7 @@ _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052: the last four by
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")  # the only IPv6 addresses that the internet routes (IANA)
 # Networks with their own purpose that `ipaddress` counts as global, in this or an older Python.
 _SPECIAL = tuple(
-    ipaddress.ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "3fff::/20")
+    ipaddress.ip_network(network) for network in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "3fff::/20")
 )
 logger = logging.getLogger(__name__)
 _AT_ONCE = 8  # of the quick sinks
@@ -66,7 +66,7 @@ _TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 423, 425, 429})
 _GONE = 410
 _BINARY = "application/json"
 _STRUCTURED = "application/cloudevents+json; charset=utf-8"
-_KEPT_IN_HEADERS = "!#$&'()*+,/:;<=>?@[]^_`{|}~-."
+_UNQUOTED_IN_HEADERS = "!#$&'()*+,/:;<=>?@[]^_`{|}~-."
 
 
 class NotReachable(Exception):
@@ -94,8 +94,8 @@ def address_of(host: str, port: int, *, allow_private: bool) -> str:
         results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise NotReachable("its name has no address") from error
-    addresses = [str(one[4][0]).partition("%")[0] for one in results]
-    if not allow_private and not all(is_of_internet(one) for one in addresses):
+    addresses = [str(info[4][0]).partition("%")[0] for info in results]
+    if not allow_private and not all(is_of_internet(address) for address in addresses):
         reason = "its address is one of this machine or of a private network, to which nothing is sent (--allow-private-sinks)"
         raise NotReachable(reason, is_final=True)
     return addresses[0]
@@ -204,11 +204,11 @@ class Deliverer:
                     head = self.live.head
                     if head is None:
                         continue
-                    for kept in self.store.due(time.time()):
-                        has_news = kept.snapshot < head.number or kept.position != WHOLE
-                        if kept.id not in self._busy and (kept.status == VALIDATING or has_news):
-                            self._busy.add(kept.id)
-                            self._waiting[kept.status == VALIDATING or kept.id in self._slow].put(kept)
+                    for stored in self.store.due(time.time()):
+                        has_news = stored.snapshot < head.number or stored.position != WHOLE
+                        if stored.id not in self._busy and (stored.status == VALIDATING or has_news):
+                            self._busy.add(stored.id)
+                            self._waiting[stored.status == VALIDATING or stored.id in self._slow].put(stored)
                 except Exception:
                     logger.exception("subscriptions cannot be served now")
                     self._stopped.wait(5)
@@ -225,142 +225,142 @@ class Deliverer:
 
     def _work(self, is_apart: bool) -> None:
         while not self._stopped.is_set():
-            kept = self._waiting[is_apart].get()
+            stored = self._waiting[is_apart].get()
             try:
-                self._serve(kept, is_apart)
+                self._serve(stored, is_apart)
             except Exception:
-                logger.exception("what became of subscription %s cannot be kept", kept.id)
+                logger.exception("what became of subscription %s cannot be kept", stored.id)
             finally:
-                self._busy.discard(kept.id)
+                self._busy.discard(stored.id)
 
-    def _serve(self, kept: StoredSubscription, is_apart: bool) -> None:
+    def _serve(self, stored: StoredSubscription, is_apart: bool) -> None:
         """Deliver what is due for one subscription."""
         try:
-            if kept.status == VALIDATING:
-                self._validate(kept)
+            if stored.status == VALIDATING:
+                self._validate(stored)
             else:
-                self._deliver(kept, _APART_SECONDS if is_apart else _QUICK_SECONDS)
+                self._deliver(stored, _APART_SECONDS if is_apart else _QUICK_SECONDS)
         except NotReachable as error:
-            if is_apart or error.is_final or kept.id not in self._slow:  # else it is asked again apart, which has more time
-                self._failed(kept, str(error), is_final=error.is_final)
+            if is_apart or error.is_final or stored.id not in self._slow:  # else it is asked again apart, which has more time
+                self._failed(stored, str(error), is_final=error.is_final)
         except LakehouseError as error:
-            logger.warning("the events of subscription %s cannot be read: %s", kept.id, error)
+            logger.warning("the events of subscription %s cannot be read: %s", stored.id, error)
         except Exception:
-            logger.exception("subscription %s cannot be served", kept.id)
-            self._failed(kept, "an error of this server; see its log")
+            logger.exception("subscription %s cannot be served", stored.id)
+            self._failed(stored, "an error of this server; see its log")
 
-    def _validate(self, kept: StoredSubscription) -> None:
+    def _validate(self, stored: StoredSubscription) -> None:
         """Ask a sink for permission (CloudEvents webhooks, section 4)."""
-        headers = self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
-        answered = self._ask("OPTIONS", kept, headers, None, _APART_SECONDS)
-        allowed = [one.strip().lower() for one in answered.headers.get("webhook-allowed-origin", "").split(",")]
-        if answered.status >= 300 or not {"*", kept.origin.lower()} & set(allowed):
-            told_why = f"the sink answers OPTIONS with {answered.status}, and without WebHook-Allowed-Origin for {kept.origin}"
-            self._failed(kept, told_why, is_final=kept.attempts + 1 >= _MOST_REFUSALS)
+        headers = self._authorization(stored) | {"WebHook-Request-Origin": stored.origin}
+        answered = self._ask("OPTIONS", stored, headers, None, _APART_SECONDS)
+        allowed = [origin.strip().lower() for origin in answered.headers.get("webhook-allowed-origin", "").split(",")]
+        if answered.status >= 300 or not {"*", stored.origin.lower()} & set(allowed):
+            reason = f"the sink answers OPTIONS with {answered.status}, and without WebHook-Allowed-Origin for {stored.origin}"
+            self._failed(stored, reason, is_final=stored.attempts + 1 >= _MOST_REFUSALS)
             return
         rate = answered.headers.get("webhook-allowed-rate", "*").strip()
         pause = 60 / int(rate) if rate.isascii() and rate.isdigit() and int(rate) else 0.0
-        self.store.update(kept, status=ACTIVE, reason=None, attempts=0, next_at=0.0, pause=pause)
+        self.store.update(stored, status=ACTIVE, reason=None, attempts=0, next_at=0.0, pause=pause)
 
     def _ask(
-        self, method: str, kept: StoredSubscription, headers: dict[str, str], body: bytes | None, seconds: float
+        self, method: str, stored: StoredSubscription, headers: dict[str, str], body: bytes | None, seconds: float
     ) -> Answered:
         """Send a request to the sink, and note whether it is slow."""
         begun = time.monotonic()
         try:
-            return send(method, kept.subscription.sink, headers, body, allow_private=self.allow_private, seconds=seconds)
+            return send(method, stored.subscription.sink, headers, body, allow_private=self.allow_private, seconds=seconds)
         finally:
             taken = time.monotonic() - begun
             if taken >= _QUICK_SECONDS:
-                self._slow.add(kept.id)
+                self._slow.add(stored.id)
             elif taken < _QUICK_AGAIN_SECONDS:
-                self._slow.discard(kept.id)
+                self._slow.discard(stored.id)
 
-    def _deliver(self, kept: StoredSubscription, seconds: float) -> None:
+    def _deliver(self, stored: StoredSubscription, seconds: float) -> None:
         """Send what a sink has not received yet, for some seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._stopped.is_set():
-            number, texts, digest = self._next(kept)
+            number, texts, digest = self._next(stored)
             if number is None:
                 return
-            start = kept.position if number == kept.snapshot else 0
+            start = stored.position if number == stored.snapshot else 0
             for position, text in enumerate(texts[start:], start + 1):
                 event = orjson.loads(text)
-                wanted = kept.subscription.wants(event)
-                outcome = self._send(kept, number, position, text, event, seconds) if wanted else {}
-                kept = kept._replace(snapshot=number, position=position, digest=digest, **outcome)
-                pause = kept.pause if wanted else 0.0
+                wanted = stored.subscription.wants(event)
+                outcome = self._send(stored, number, position, text, event, seconds) if wanted else {}
+                stored = stored._replace(snapshot=number, position=position, digest=digest, **outcome)
+                pause = stored.pause if wanted else 0.0
                 is_last = time.monotonic() + pause >= until
                 if is_last and pause:  # others have their turn meanwhile
-                    kept = kept._replace(next_at=time.time() + pause)
-                if (wanted or is_last) and not self._write(kept):
+                    stored = stored._replace(next_at=time.time() + pause)
+                if (wanted or is_last) and not self._write(stored):
                     return
                 if is_last or self._stopped.wait(pause):
                     return
-            kept = kept._replace(snapshot=number, position=WHOLE, digest=digest)
-            if not self._write(kept):
+            stored = stored._replace(snapshot=number, position=WHOLE, digest=digest)
+            if not self._write(stored):
                 return
 
-    def _next(self, kept: StoredSubscription) -> tuple[int | None, list[bytes], str]:
+    def _next(self, stored: StoredSubscription) -> tuple[int | None, list[bytes], str]:
         """Return the snapshot that comes next, or the one that was begun; None: there is none yet."""
         head = self.live.head
         if head is None or not head.number:
             return None, [], ""
 
         def ask(view: View) -> tuple[int | None, list[bytes], str]:
-            if kept.snapshot and not _is_of(view, kept):  # a restore took it back
-                self.store.update(kept, snapshot=view.head, position=WHOLE, digest="", gaps=kept.gaps + 1)
+            if stored.snapshot and not _is_of(view, stored):  # a restore took it back
+                self.store.update(stored, snapshot=view.head, position=WHOLE, digest="", gaps=stored.gaps + 1)
                 return None, [], ""
-            number = kept.snapshot + (kept.position == WHOLE)
+            number = stored.snapshot + (stored.position == WHOLE)
             if number > view.head:
                 return None, [], ""
-            texts = events_of(view, number, kept.subscription.registryid, self.source)
+            texts = events_of(view, number, stored.subscription.registryid, self.source)
             return number, texts, str(view.commit_of(number)["digest"])
 
         return self.live.model.answer(ask)
 
     def _send(
-        self, kept: StoredSubscription, number: int, position: int, text: bytes, event: dict[str, Any], seconds: float
+        self, stored: StoredSubscription, number: int, position: int, text: bytes, event: dict[str, Any], seconds: float
     ) -> dict[str, Any]:
         """Send an event; give what of the subscription that changes.
 
         Raises:
             NotReachable: it has to be sent again.
         """
-        headers, body = as_request(event, text, kept.subscription.mode)
-        headers |= self._authorization(kept) | {"WebHook-Request-Origin": kept.origin}
-        answered = self._ask("POST", kept, headers, body, seconds)
+        headers, body = as_request(event, text, stored.subscription.mode)
+        headers |= self._authorization(stored) | {"WebHook-Request-Origin": stored.origin}
+        answered = self._ask("POST", stored, headers, body, seconds)
         if answered.status < 300:
-            return {"delivered": kept.delivered + 1, "attempts": 0, "reason": None, "next_at": 0.0}
+            return {"delivered": stored.delivered + 1, "attempts": 0, "reason": None, "next_at": 0.0}
         if answered.status == _GONE:
             raise NotReachable("the sink answers 410: it is gone", is_final=True)
         if 300 <= answered.status < 400 or answered.status in _TRY_AGAIN or answered.status >= 500:
             raise NotReachable(f"the sink answers {answered.status}")
-        self.store.park_event(kept, number, position, text, f"the sink answers {answered.status}")
-        return {"parked": kept.parked + 1, "attempts": 0}
+        self.store.park_event(stored, number, position, text, f"the sink answers {answered.status}")
+        return {"parked": stored.parked + 1, "attempts": 0}
 
-    def _write(self, kept: StoredSubscription) -> bool:
+    def _write(self, stored: StoredSubscription) -> bool:
         names = ("snapshot", "position", "digest", "delivered", "parked", "attempts", "reason", "next_at")
-        return self._update(kept, **{name: getattr(kept, name) for name in names})
+        return self._update(stored, **{name: getattr(stored, name) for name in names})
 
-    def _update(self, kept: StoredSubscription, **columns: Any) -> bool:
-        is_as_it_was = self.store.update(kept, **columns)
+    def _update(self, stored: StoredSubscription, **columns: Any) -> bool:
+        is_as_it_was = self.store.update(stored, **columns)
         if not is_as_it_was:  # deleted, or another sink
-            self._slow.discard(kept.id)
+            self._slow.discard(stored.id)
         return is_as_it_was
 
-    def _failed(self, kept: StoredSubscription, reason: str, *, is_final: bool = False) -> None:
+    def _failed(self, stored: StoredSubscription, reason: str, *, is_final: bool = False) -> None:
         """Try again later, longer after each failure; or never."""
-        attempts = (self.store.get(kept.id) or kept).attempts + 1
+        attempts = (self.store.get(stored.id) or stored).attempts + 1
         if is_final or attempts >= _MOST_ATTEMPTS:
-            self._update(kept, status=PARKED, reason=reason, attempts=attempts)
-            logger.warning("subscription %s is parked: %s", kept.id, reason)
+            self._update(stored, status=PARKED, reason=reason, attempts=attempts)
+            logger.warning("subscription %s is parked: %s", stored.id, reason)
             return
         pause = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
-        self._update(kept, reason=reason, attempts=attempts, next_at=time.time() + pause)
+        self._update(stored, reason=reason, attempts=attempts, next_at=time.time() + pause)
 
-    def _authorization(self, kept: StoredSubscription) -> dict[str, str]:
-        return {} if kept.subscription.token is None else {"Authorization": f"Bearer {kept.subscription.token}"}
+    def _authorization(self, stored: StoredSubscription) -> dict[str, str]:
+        return {} if stored.subscription.token is None else {"Authorization": f"Bearer {stored.subscription.token}"}
 
 
 def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str, str], bytes]:
@@ -368,7 +368,7 @@ def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str,
     if mode == "structured":
         return {"Content-Type": _STRUCTURED}, text
     headers = {
-        f"ce-{name}": quote(str(value), safe=_KEPT_IN_HEADERS)
+        f"ce-{name}": quote(str(value), safe=_UNQUOTED_IN_HEADERS)
         for name, value in event.items()
         if name not in ("data", "data_base64", "datacontenttype")
     }
@@ -377,10 +377,10 @@ def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str,
     return headers | {"Content-Type": str(event.get("datacontenttype", _BINARY))}, orjson.dumps(event["data"])
 
 
-def _is_of(view: View, kept: StoredSubscription) -> bool:
-    if view.head < kept.snapshot:
+def _is_of(view: View, stored: StoredSubscription) -> bool:
+    if view.head < stored.snapshot:
         return False
-    return not kept.digest or str(view.commit_of(kept.snapshot)["digest"]) == kept.digest
+    return not stored.digest or str(view.commit_of(stored.snapshot)["digest"]) == stored.digest
 
 
 _PIECE = 1 << 14  # bytes that TLS sends under one timeout

@@ -156,23 +156,23 @@ class Store:
         due = "WHERE status <> ? AND (next_at <= ? OR next_at > ?) ORDER BY next_at"
         return self._select(due, (PARKED, now, now + LONGEST_PAUSE))
 
-    def update(self, kept: StoredSubscription, **columns: Any) -> bool:
+    def update(self, stored: StoredSubscription, **columns: Any) -> bool:
         """Write what became of an attempt, unless the subscription was written again or deleted since; False: it was."""
         names = ", ".join(f"{name} = ?" for name in columns)
         with self._db() as db:
             done = db.execute(
-                f"UPDATE subscriptions SET {names} WHERE id = ? AND changed = ?", (*columns.values(), kept.id, kept.changed)
+                f"UPDATE subscriptions SET {names} WHERE id = ? AND changed = ?", (*columns.values(), stored.id, stored.changed)
             )
             return done.rowcount > 0
 
-    def park_event(self, kept: StoredSubscription, snapshot: int, position: int, event: bytes, reason: str) -> None:
+    def park_event(self, stored: StoredSubscription, snapshot: int, position: int, event: bytes, reason: str) -> None:
         """Keep an event that a sink refused."""
         with self._db() as db:
             db.execute(
                 "INSERT OR REPLACE INTO parked_events SELECT ?, ?, ?, ?, ?, ?"
                 " WHERE (SELECT count(*) FROM parked_events WHERE id = ?) < ?"
                 " AND EXISTS (SELECT 1 FROM subscriptions WHERE id = ?)",
-                (kept.id, snapshot, position, event.decode(), reason, time.time(), kept.id, _MOST_PARKED, kept.id),
+                (stored.id, snapshot, position, event.decode(), reason, time.time(), stored.id, _MOST_PARKED, stored.id),
             )
 
     def parked_events(self, name: str) -> list[dict[str, Any]]:
@@ -263,7 +263,9 @@ class Subscription(NamedTuple):
     def wants(self, event: Json) -> bool:
         """Return whether an event is one of those that are wanted."""
         types = self.members.get("types")
-        return (not types or event.get("type") in types) and all(_matches(one, event) for one in _filters(self.members))
+        return (not types or event.get("type") in types) and all(
+            _matches(expression, event) for expression in _filters(self.members)
+        )
 
 
 def read_subscription(value: Any, base: str, root: RegistryId | None) -> Subscription:
@@ -300,7 +302,7 @@ def read_subscription(value: Any, base: str, root: RegistryId | None) -> Subscri
     if protocol == "HTTPS" and parts.scheme != "https":
         raise NotValid("`protocol` is HTTPS, so `sink` is a URL of https.")
     _check_filters(value)
-    members = {name: one for name, one in value.items() if name not in ("id", "status", "sinkcredential")}
+    members = {name: member for name, member in value.items() if name not in ("id", "status", "sinkcredential")}
     return Subscription(_registry(value.get("source"), base, root), sink, _mode(value), _token(value), members)
 
 
@@ -335,10 +337,10 @@ def _token(value: Json) -> str | None:
     if credential is None:
         return None
     kinds = {"credentialtype": "ACCESSTOKEN", "accesstokentype": "bearer"}
-    is_one = isinstance(credential, dict) and all(
-        str(credential.get(name, known)).lower() == known.lower() for name, known in kinds.items()
+    is_bearer = isinstance(credential, dict) and all(
+        str(credential.get(name, expected)).lower() == expected.lower() for name, expected in kinds.items()
     )
-    token = credential.get("accesstoken") if is_one else None
+    token = credential.get("accesstoken") if is_bearer else None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise NotValid("`sinkcredential` is of the `credentialtype` ACCESSTOKEN, with `accesstoken`; its type is bearer.")
     return token
@@ -352,7 +354,9 @@ def _filters(members: Json) -> list[Json]:
 
 def _check_filters(value: Json) -> None:
     types = value.get("types")
-    if types is not None and (not isinstance(types, list) or not all(isinstance(one, str) and one for one in types)):
+    if types is not None and (
+        not isinstance(types, list) or not all(isinstance(type_name, str) and type_name for type_name in types)
+    ):
         raise NotValid("`types` is an array of strings.")
     if "filters" in value and not isinstance(value["filters"], list):
         raise NotValid("`filters` is an array; the draft's `filter` is an object.")
@@ -361,14 +365,14 @@ def _check_filters(value: Json) -> None:
     results = _filters(value)
     if len(results) > _MOST_FILTERS:
         raise NotValid(f"More than {_MOST_FILTERS} filters.")
-    for one in results:
-        _check_filter(one, 0)
+    for expression in results:
+        _check_filter(expression, 0)
 
 
-def _check_filter(one: Any, depth: int) -> None:
-    if not isinstance(one, dict) or not one or depth > _DEEPEST:
+def _check_filter(expression: Any, depth: int) -> None:
+    if not isinstance(expression, dict) or not expression or depth > _DEEPEST:
         raise NotValid("A filter is an object with exact, prefix, suffix, all, any or not.")
-    for dialect, wanted in one.items():
+    for dialect, wanted in expression.items():
         if dialect in _DIALECTS:
             if not isinstance(wanted, dict) or not wanted or not all(isinstance(text, str) and text for text in wanted.values()):
                 raise NotValid(f'`{dialect}` is an object: attribute → text, such as {{"subject": "/messagecatalog/5"}}.')
@@ -383,8 +387,8 @@ def _check_filter(one: Any, depth: int) -> None:
             raise NotValid(f"A filter `{dialect[:40]}` is not served here: exact, prefix, suffix, all, any and not are.")
 
 
-def _matches(one: Json, event: Json) -> bool:
-    for dialect, wanted in one.items():
+def _matches(expression: Json, event: Json) -> bool:
+    for dialect, wanted in expression.items():
         if dialect in _DIALECTS:
             test = _DIALECTS[dialect]
             if not all(name in event and test(str(event[name]), text) for name, text in wanted.items()):

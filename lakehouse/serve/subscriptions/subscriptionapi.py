@@ -66,30 +66,30 @@ def described(dialect: str) -> Document:
 
 
 def _paths(dialect: str) -> Document:
-    one = {"content": {"application/json": {"schema": _shown()}}}
+    single = {"content": {"application/json": {"schema": _shown()}}}
     many = {"content": {"application/json": {"schema": {"type": "array", "items": _shown()}}}}
     location = {"headers": {"Location": {"schema": _TEXT}}}
     always = ("400", "401")
-    there = _told(dialect, *always, "404")
-    writing = _told(dialect, *always, "408", "413", "415")
+    there = _errors(dialect, *always, "404")
+    writing = _errors(dialect, *always, "408", "413", "415")
     name = {"name": "subscriptionid", "in": "path", "required": True, "schema": _TEXT}
     return {
         PATH: {
             "parameters": [],
-            "get": _operation("All subscriptions", {"200": _found("All.", many)} | _told(dialect, *always)),
+            "get": _operation("All subscriptions", {"200": _response("All.", many)} | _errors(dialect, *always)),
             "post": _operation(
                 "Subscribe to events",
-                {"201": _found("It is kept.", one | location)} | writing | _told(dialect, "503"),
-                _asked(),
+                {"201": _response("It is kept.", single | location)} | writing | _errors(dialect, "503"),
+                _request_body(),
             ),
         },
         PATH + "/{subscriptionid}": {
             "parameters": [name],
             "get": _operation(
-                "A subscription, with the last event its sink received", {"200": _found("There it is.", one)} | there
+                "A subscription, with the last event its sink received", {"200": _response("There it is.", single)} | there
             ),
             "put": _operation(
-                "Replace it; a parked one resumes", {"200": _found("It is kept.", one)} | there | writing, _asked()
+                "Replace it; a parked one resumes", {"200": _response("It is kept.", single)} | there | writing, _request_body()
             ),
             "delete": _operation("End it", {"204": {"description": "It is no more."}} | there),
         },
@@ -118,14 +118,14 @@ def _members() -> Document:
     }
 
 
-def _asked() -> Document:
+def _request_body() -> Document:
     credential = {
         "credentialtype": {"const": "ACCESSTOKEN"},
         "accesstokentype": {"const": "bearer"},
         "accesstoken": _TEXT | {"description": "Sent as Bearer; shown by nothing."},
     }
-    kept = {"id": {"description": "The server chooses it."}, "status": {"description": "The server knows it."}}
-    subscription = _object(kept | _members() | {"sinkcredential": _object(credential, "accesstoken")}, "sink")
+    set_by_server = {"id": {"description": "The server chooses it."}, "status": {"description": "The server knows it."}}
+    subscription = _object(set_by_server | _members() | {"sinkcredential": _object(credential, "accesstoken")}, "sink")
     return {"required": True, "content": {media_type: {"schema": subscription} for media_type in MEDIA_TYPES}}
 
 
@@ -146,7 +146,7 @@ def _object(members: dict[str, Any], *required: str) -> Document:
     return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
 
 
-def _found(text: str, content: Document) -> Document:
+def _response(text: str, content: Document) -> Document:
     return {"description": text} | content
 
 
@@ -154,11 +154,11 @@ def _operation(summary: str, responses: Document, body: Document | None = None) 
     return {"summary": summary, "parameters": [], "responses": responses} | ({"requestBody": body} if body is not None else {})
 
 
-def _told(dialect: str, *statuses: str) -> Document:
-    known = errors(dialect)
-    content = known["400"]["content"]
+def _errors(dialect: str, *statuses: str) -> Document:
+    described = errors(dialect)
+    content = described["400"]["content"]
     more = {"408": "The body did not come in time.", "413": "The body is too large.", "415": "The body is of another type."}
-    return {status: known.get(status) or {"description": more[status], "content": content} for status in statuses}
+    return {status: described.get(status) or {"description": more[status], "content": content} for status in statuses}
 
 
 class Subscriptions:
@@ -189,7 +189,7 @@ class Subscriptions:
         every = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
         return [
             Route(PATH, partial(self._answer, self._all), methods=every),
-            Route(PATH + "/{id:path}", partial(self._answer, self._one), methods=every),
+            Route(PATH + "/{id:path}", partial(self._answer, self._single), methods=every),
         ]
 
     def described(self) -> dict[str, Any]:
@@ -202,17 +202,17 @@ class Subscriptions:
         every = self.store.all()
         by_status = Gauge("lakehouse_subscriptions", "Subscriptions by status.", ["status"], registry=registry)
         for status in (VALIDATING, ACTIVE, PARKED):
-            by_status.labels(status).set(sum(kept.status == status for kept in every))
+            by_status.labels(status).set(sum(stored.status == status for stored in every))
         for name, text in (("delivered", "sinks have taken"), ("parked", "sinks refused")):
             of_events = Gauge(
                 f"lakehouse_subscription_events_{name}", f"Events that {text}, of all subscriptions.", registry=registry
             )
-            of_events.set(sum(getattr(kept, name) for kept in every))
+            of_events.set(sum(getattr(stored, name) for stored in every))
         behind = Gauge(
             "lakehouse_subscription_snapshots_behind", "Snapshots that the last active sink is behind.", registry=registry
         )
         head = self.live.head.number if self.live.head else 0
-        behind.set(max((head - kept.snapshot for kept in every if kept.status == ACTIVE), default=0))
+        behind.set(max((head - stored.snapshot for stored in every if stored.status == ACTIVE), default=0))
         return generate_latest(registry)
 
     async def _answer(self, answer: Callable[[HttpRequest, str], Awaitable[Response]], request: HttpRequest) -> Response:
@@ -234,14 +234,14 @@ class Subscriptions:
             return Response(b"", 200, {"Allow": _OF_ALL})
         if request.method in ("GET", "HEAD"):
             results = await anyio.to_thread.run_sync(self.store.all)
-            return _json([self._shown(kept) for kept in results])
+            return _json([self._shown(stored) for stored in results])
         if request.method != "POST":
             raise self._not_allowed(request, _OF_ALL)
         subscription = await self._read(request, origin)
-        kept = await anyio.to_thread.run_sync(self._add, subscription, origin)
-        return _json(self._shown(kept), 201, {"Location": f"{origin}{PATH}/{kept.id}"})
+        stored = await anyio.to_thread.run_sync(self._add, subscription, origin)
+        return _json(self._shown(stored), 201, {"Location": f"{origin}{PATH}/{stored.id}"})
 
-    async def _one(self, request: HttpRequest, origin: str) -> Response:
+    async def _single(self, request: HttpRequest, origin: str) -> Response:
         name = request.path_params["id"]
         if request.method == "OPTIONS":
             return Response(b"", 200, {"Allow": _OF_ONE})
@@ -299,17 +299,17 @@ class Subscriptions:
         head = self.live.head
         if head is None:
             raise ProblemFound("", PATH, "The catalog is being loaded.", status=503, headers={"Retry-After": "2"})
-        kept = self.store.add(subscription, _host(origin), head.number, head.digest)
-        if kept is None:
+        stored = self.store.add(subscription, _host(origin), head.number, head.digest)
+        if stored is None:
             raise ProblemFound("", PATH, f"There are {MOST} subscriptions, and no more are kept.", status=503)
-        return kept
+        return stored
 
-    def _shown(self, kept: StoredSubscription, parked: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-        status: dict[str, Any] = {"state": kept.status, "reason": kept.reason, "snapshot": kept.snapshot}
-        status |= {"delivered": kept.delivered, "parked": kept.parked, "gaps": kept.gaps, "attempts": kept.attempts}
+    def _shown(self, stored: StoredSubscription, parked: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+        status: dict[str, Any] = {"state": stored.status, "reason": stored.reason, "snapshot": stored.snapshot}
+        status |= {"delivered": stored.delivered, "parked": stored.parked, "gaps": stored.gaps, "attempts": stored.attempts}
         if parked:
             status["parkedevents"] = parked
-        return {"id": kept.id} | kept.subscription.members | {"status": status}
+        return {"id": stored.id} | stored.subscription.members | {"status": status}
 
     def _not_found(self, name: str) -> ProblemFound:
         return ProblemFound("not_found", f"{PATH}/{name[:100]}", "There is no such subscription.")

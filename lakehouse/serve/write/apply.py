@@ -108,20 +108,20 @@ def _outcome(context: WriteContext) -> WriteOutcome:
         delete(context)
         return WriteOutcome("nothing", [])
     if not parts:
-        given = context.body()
+        body = context.body()
         if write_request.method != "POST":
-            return WriteOutcome("entity", [REGISTRY], put_registry(context, given))
-        given = only(given, tuple(MEMBERS), "groups_only", write_request.path)
-        return WriteOutcome("types", put_types(context, given, ""))
+            return WriteOutcome("entity", [REGISTRY], put_registry(context, body))
+        body = only(body, tuple(MEMBERS), "groups_only", write_request.path)
+        return WriteOutcome("types", put_types(context, body, ""))
     if len(parts) == 1:
         return WriteOutcome("collection", put_members(context, context.body(), write_request.path))
     if len(parts) == 2:
-        given = context.body()
+        body = context.body()
         if write_request.method != "POST":
-            return WriteOutcome("entity", [write_request.path], put_group(context, write_request.path, given))
-        given = only(given, (MEMBERS[parts[0]],), "resources_only", write_request.path)
+            return WriteOutcome("entity", [write_request.path], put_group(context, write_request.path, body))
+        body = only(body, (MEMBERS[parts[0]],), "resources_only", write_request.path)
         context.make_parents()
-        return WriteOutcome("types", put_types(context, given, write_request.path))
+        return WriteOutcome("types", put_types(context, body, write_request.path))
     context.make_parents()
     if len(parts) == 3:
         return WriteOutcome("collection", put_members(context, context.body(), write_request.path))
@@ -149,24 +149,24 @@ def _of_resource(context: WriteContext) -> WriteOutcome:
     is_document = parts[2] == "schemas" and not write_request.details and len(parts) in (4, 6)
     if not is_document:
         _check_headers(write_request)
-    given = context.without_ids(body_of_document(write_request)) if is_document else context.body()
+    body = context.without_ids(body_of_document(write_request)) if is_document else context.body()
     resource_state = context.resource_state(xid_of(*parts[:4]))
     is_new, before = resource_state.is_new, set(resource_state.versions)
     if len(parts) == 4 and write_request.method == "POST":
-        xid, is_made = post_version(context, resource_state, given)
+        xid, is_made = post_version(context, resource_state, body)
         return WriteOutcome("entity", [xid], is_made, xid)
     if len(parts) == 4:
-        put_resource(context, resource_state, given, is_patch=context.patch or is_document)
+        put_resource(context, resource_state, body, is_patch=context.patch or is_document)
         made = sorted(set(resource_state.versions) - before)
         return WriteOutcome(
             "entity", [resource_state.xid], is_new, xid_of_version(resource_state.xid, made[-1]) if made else None
         )
     if parts[4] == "meta":
-        put_meta(context, resource_state, given)
+        put_meta(context, resource_state, body)
         return WriteOutcome("entity", [write_request.path], is_new)
     if len(parts) == 5:
-        return WriteOutcome("collection", put_versions(context, resource_state, given))
-    put_version(context, resource_state, parts[5], given, is_patch=context.patch or is_document)
+        return WriteOutcome("collection", put_versions(context, resource_state, body))
+    put_version(context, resource_state, parts[5], body, is_patch=context.patch or is_document)
     is_made = parts[5] not in before
     return WriteOutcome("entity", [write_request.path], is_made, write_request.path if is_made else None)
 

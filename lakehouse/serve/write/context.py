@@ -55,10 +55,10 @@ class WriteContext:
         Raises:
             ProblemFound: there is none.
         """
-        given = _without(read_body(self.write_request, self.max_depth), "$schema")  # it is a tool's, and no attribute
-        return self.without_ids(with_texts(given, self.write_request.body, self.write_request.parts))
+        body = _without(read_body(self.write_request, self.max_depth), "$schema")  # it is a tool's, and no attribute
+        return self.without_ids(with_texts(body, self.write_request.body, self.write_request.parts))
 
-    def check_names(self, given: Json, xid: str) -> None:
+    def check_names(self, body: Json, xid: str) -> None:
         """Make sure that the attributes that a body sets have names of the specification's form (core, Attributes).
 
         Documents are not held to it: what they add is stored as it is (MSG-102, END-022); the draft has other names (CAT-057).
@@ -68,28 +68,30 @@ class WriteContext:
         """
         if self.write_request.dialect == DRAFT:
             return
-        wrong = next((name for name, value in given.items() if value is not None and not _NAME.fullmatch(name)), None)
+        wrong = next((name for name, value in body.items() if value is not None and not _NAME.fullmatch(name)), None)
         if wrong is not None:
             detail = "a name has 1 to 63 characters of a to z, 0 to 9 and _, and begins with no digit"
             raise ProblemFound("invalid_attribute", xid, name=wrong[:128], error_detail=detail)
 
-    def without_ids(self, given: Json) -> Json:
+    def without_ids(self, body: Json) -> Json:
         """Return the body without the ids of the entity in the path, if `?ignore=id` says so (core, Ignore flag).
 
         The id of a Resource is written in its `meta` and its Versions once more; other entities in a body keep their ids.
         """
         parts = self.write_request.parts
         if "id" not in self.ignored or (len(parts) % 2 and parts[4:] != ("meta",)):
-            return given
+            return body
         if len(parts) <= 2:
-            return _without(given, f"{SINGULAR[parts[0]]}id" if parts else "registryid")
+            return _without(body, f"{SINGULAR[parts[0]]}id" if parts else "registryid")
         name = f"{SINGULAR[parts[2]]}id"
-        result = _without(given, name, *(("versionid",) if len(parts) == 6 else ()))
+        result = _without(body, name, *(("versionid",) if len(parts) == 6 else ()))
         if isinstance(result.get("meta"), dict):
             result["meta"] = _without(result["meta"], name)
         if isinstance(result.get("versions"), dict):
             versions = result["versions"]
-            result["versions"] = {key: _without(one, name) if isinstance(one, dict) else one for key, one in versions.items()}
+            result["versions"] = {
+                key: _without(version, name) if isinstance(version, dict) else version for key, version in versions.items()
+            }
         return result
 
     def leaves_out(self, xid: Xid) -> bool:
@@ -147,7 +149,7 @@ class WriteContext:
         dialect = NORMAL if self.write_request.dialect == DRAFT else self.write_request.dialect
         return read_tree(self.overlay, self.registryid, xid, dialect)
 
-    def given_epoch(self) -> Any:
+    def epoch_of_query(self) -> Any:
         """Return the epoch of the query.
 
         Raises:
@@ -165,9 +167,9 @@ def _read_only(resource_state: ResourceState) -> ProblemFound | None:
     """Return what is wrong with a write to a Resource: it is read-only, or documents hold something of it; None: nothing is."""
     if resource_state.meta.get("readonly"):
         return ProblemFound("readonly", resource_state.xid, "Its `readonly` is true.")
-    held = [(resource_state.xid, resource_state.row), *((row.xid, row) for row in resource_state.rows.values())]
-    return next((one for one in (owner_problem(*each) for each in held) if one is not None), None)
+    rows = [(resource_state.xid, resource_state.row), *((row.xid, row) for row in resource_state.rows.values())]
+    return next((problem for problem in (owner_problem(*each) for each in rows) if problem is not None), None)
 
 
-def _without(given: Json, *names: str) -> Json:
-    return {name: value for name, value in given.items() if name not in names}
+def _without(body: Json, *names: str) -> Json:
+    return {name: value for name, value in body.items() if name not in names}

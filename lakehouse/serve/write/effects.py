@@ -82,15 +82,15 @@ def find_broken(
     if not settings.check_relations:
         return
     written = {
-        one.after.xid: (one.after, one.before)
-        for one in changes
-        if one.after is not None and (one.before is None or one.before.content_hash != one.after.content_hash)
+        change.after.xid: (change.after, change.before)
+        for change in changes
+        if change.after is not None and (change.before is None or change.before.content_hash != change.after.content_hash)
     }
-    around = _OverlayNeighbours(overlay, registryid, {xid: before is None for xid, (_, before) in written.items()})
+    neighbours = _OverlayNeighbours(overlay, registryid, {xid: before is None for xid, (_, before) in written.items()})
     limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_warnings=False)
     for row, before in written.values():
         was = None if before is None else _state_of(before)
-        for rule_id, pointer, message, severity in violations_of(_state_of(row), was, around, limits):
+        for rule_id, pointer, message, severity in violations_of(_state_of(row), was, neighbours, limits):
             if (severity or RULES[rule_id].severity) == "error":
                 yield WriteViolation(row.xid, rule_id, pointer[1:].replace("/", "."), message)
 
@@ -105,26 +105,26 @@ class _OverlayNeighbours:
     """
 
     def __init__(self, overlay: CatalogOverlay, registryid: RegistryId, written: Mapping[Xid, bool]) -> None:
-        self._working = overlay
+        self._overlay = overlay
         self._written = written
         self._registryid = registryid
-        self._known: dict[Xid, EntityState | None] = {}
+        self._states: dict[Xid, EntityState | None] = {}
 
     def entity(self, xid: Xid) -> EntityState | None:
-        if xid not in self._known:
-            row = self._working.row(self._registryid, xid)
-            self._known[xid] = None if row is None else _state_of(row, is_written=xid in self._written)
-        return self._known[xid]
+        if xid not in self._states:
+            row = self._overlay.row(self._registryid, xid)
+            self._states[xid] = None if row is None else _state_of(row, is_written=xid in self._written)
+        return self._states[xid]
 
     def held(self, xid: Xid) -> Iterator[EntityState]:
-        rows = self._working.children(self._registryid, xid)
+        rows = self._overlay.children(self._registryid, xid)
         return (_state_of(row, is_written=row.xid in self._written) for row in rows)
 
     def siblings(self, version: EntityState) -> Iterator[EntityState]:
-        return (one for one in self.held(xid_of_resource(version.xid)) if one.kind == "version")
+        return (state for state in self.held(xid_of_resource(version.xid)) if state.kind == "version")
 
     def alike(self, xid: Xid) -> Xid | None:
-        return self._working.child_like(self._registryid, xid) if self._written.get(xid) else None
+        return self._overlay.child_like(self._registryid, xid) if self._written.get(xid) else None
 
 
 def _state_of(row: OverlayRow, *, is_written: bool = True) -> EntityState:
@@ -160,8 +160,8 @@ def parse(
     if wrong is not None:
         raise ProblemFound("bad_request", "/", error_detail=wrong.message)
     reading = read_document(document, [], dialect, whole=Whole(_finder(overlay, registryid, document)))
-    errors = [one for one in reading.findings if one.severity == "error" or one.rule_id == _FORMAT]
-    causes = [one for one in errors if one.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
+    errors = [finding for finding in reading.findings if finding.severity == "error" or finding.rule_id == _FORMAT]
+    causes = [finding for finding in errors if finding.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
     raise_problems(map(refused, causes or errors))
     return {row.xid: row for row in reading.rows}
 
@@ -212,12 +212,12 @@ def _document(
         collection, groupid = xid[1:].split("/")
         document.setdefault(collection, {})[groupid] = dict(attributes)
     for resource_state in resource_states:
-        holder = holder_of(resource_state.xid)
+        parent = holder_of(resource_state.xid)
         collection, groupid, members, resourceid = resource_state.xid[1:].split("/")
-        held = document.setdefault(collection, {})
-        if groupid not in held:
-            held[groupid] = group_attributes(overlay, registryid, holder, dialect)
-        held[groupid].setdefault(members, {})[resourceid] = resource_state.as_json()
+        groups_of_type = document.setdefault(collection, {})
+        if groupid not in groups_of_type:
+            groups_of_type[groupid] = group_attributes(overlay, registryid, parent, dialect)
+        groups_of_type[groupid].setdefault(members, {})[resourceid] = resource_state.as_json()
     return document
 
 
@@ -317,7 +317,7 @@ class _Settling:
 
     def run(self) -> None:
         deleted = [*self.effects.deleted]
-        kept = []
+        resource_states = []
         for xid, resource_state in self.effects.resource_states.items():
             if xid in self.effects.deleted:
                 continue
@@ -328,13 +328,13 @@ class _Settling:
             else:
                 resource_state.settle_ancestors()
                 resource_state.settle_default()
-                kept.append(resource_state)
+                resource_states.append(resource_state)
         for xid in deleted:
             self._delete(xid)
-        parsed = self._parsed(kept)
+        parsed = self._parsed(resource_states)
         for xid in self.effects.groups:
             self._put_group(xid, parsed[xid])
-        for resource_state in kept:
+        for resource_state in resource_states:
             self._put_tree(resource_state, parsed)
         self._put_registry(parsed.get(REGISTRY))
         for xid in sorted(self.grown):

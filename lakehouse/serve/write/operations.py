@@ -22,7 +22,7 @@ from lakehouse.serve.targets import MEMBERS, SINGULAR
 from lakehouse.serve.write.context import WriteContext
 from lakehouse.serve.write.effects import group_attributes, registry_attributes
 from lakehouse.serve.write.overlay import OverlayRow, check_owner
-from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, check_given_epoch, check_id, life_of
+from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, check_body_epoch, check_id, life_of
 from lakehouse.serve.write.writerequest import Json, WriteRequest, check_text, object_of
 from lakehouse.text.jsontext import read_canonical, same, without
 from lakehouse.text.names import REGISTRY, Xid
@@ -48,7 +48,7 @@ def body_of_document(write_request: WriteRequest) -> Json:
     Raises:
         ProblemFound: a header is of no attribute that can be in one, or there is both a body and a URL.
     """
-    given: Json = {}
+    attributes: Json = {}
     labels: dict[str, str] = {}
     for name, value in write_request.headers.items():
         if name.startswith(_PREFIX):
@@ -60,19 +60,19 @@ def body_of_document(write_request: WriteRequest) -> Json:
             if attribute.startswith(("labels.", "labels-")):
                 labels[attribute[len("labels.") :]] = text
             else:
-                given[attribute] = _value(attribute, text)
+                attributes[attribute] = _value(attribute, text)
     if labels:
-        given["labels"] = labels
+        attributes["labels"] = labels
     contenttype = write_request.headers.get("content-type")
-    given["contenttype"] = contenttype or None
-    if given.get("schemaurl") is not None:
+    attributes["contenttype"] = contenttype or None
+    if attributes.get("schemaurl") is not None:
         if write_request.body:
             detail = "the body must be empty with it"
             raise ProblemFound("extra_xregistry_header", write_request.path, name="xRegistry-schemaurl", error_detail=detail)
-        return given
-    check_text(given | {"schema": document_of(write_request.body, contenttype)}, [], write_request.path)
+        return attributes
+    check_text(attributes | {"schema": document_of(write_request.body, contenttype)}, [], write_request.path)
     name, document = member_of(write_request.body, contenttype)
-    return given | {name: document}
+    return attributes | {name: document}
 
 
 def _value(attribute: str, text: str) -> Any:
@@ -96,30 +96,30 @@ def _decoded(name: str, value: str, path: str) -> str:
         raise ProblemFound("header_error", path, name=name, error_detail="it is not UTF-8") from error
 
 
-def put_resource(context: WriteContext, resource_state: ResourceState, given: Json, *, is_patch: bool | None = None) -> None:
+def put_resource(context: WriteContext, resource_state: ResourceState, body: Json, *, is_patch: bool | None = None) -> None:
     """Write a Resource: its own attributes into the Version that was the default one, whatever the body makes the default.
 
     Args:
         context: the request.
         resource_state: the Resource.
-        given: its attributes, with `meta` and `versions`.
+        body: its attributes, with `meta` and `versions`.
         is_patch: attributes that are not given stay; None: as the request's method says.
 
     Raises:
         ProblemFound: it cannot be done.
     """
     patch = context.patch if is_patch is None else is_patch
-    check_id(given, f"{resource_state.singular}id", resource_state.singular, resource_state.xid, last_id(resource_state.xid))
+    check_id(body, f"{resource_state.singular}id", resource_state.singular, resource_state.xid, last_id(resource_state.xid))
     before = None if resource_state.is_new or resource_state.xref is not None else resource_state.default.versionid
-    meta = _put_meta(context, resource_state, given)
-    own = without(given, ("meta", "versions"))
-    versions = object_of({} if given.get("versions") is None else given["versions"], resource_state.xid + "/versions")
+    meta = _put_meta(context, resource_state, body)
+    own = without(body, ("meta", "versions"))
+    versions = object_of({} if body.get("versions") is None else body["versions"], resource_state.xid + "/versions")
     if resource_state.xref is not None:
-        make_alias(context, resource_state, without(given, ("meta",)), meta or {})
+        make_alias(context, resource_state, without(body, ("meta",)), meta or {})
         return
-    for name, body in versions.items():
+    for name, version in versions.items():
         put_version(
-            context, resource_state, name, object_of(body, xid_of_version(resource_state.xid, name)), is_patch=context.patch
+            context, resource_state, name, object_of(version, xid_of_version(resource_state.xid, name)), is_patch=context.patch
         )
     if before is None:
         _make_default(context, resource_state, own, meta, versions)
@@ -134,11 +134,11 @@ def _declares(resource_state: ResourceState, own: Json) -> bool:
     return any(name not in (*_READ_ONLY_OF_RESOURCES, f"{resource_state.singular}id") for name in own)
 
 
-def _put_meta(context: WriteContext, resource_state: ResourceState, given: Json) -> Json | None:
+def _put_meta(context: WriteContext, resource_state: ResourceState, body: Json) -> Json | None:
     """Write the meta entity of a Resource's body; None: it holds none."""
-    if given.get("meta") is None:
+    if body.get("meta") is None:
         return None
-    meta = object_of(given["meta"], resource_state.xid + "/meta")
+    meta = object_of(body["meta"], resource_state.xid + "/meta")
     context.check_names(meta, resource_state.xid + "/meta")
     resource_state.put_meta(meta, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     return meta
@@ -169,7 +169,7 @@ def _named_default(context: WriteContext, meta: Json) -> Any:
     return meta.get("defaultversionid")
 
 
-def put_version(context: WriteContext, resource_state: ResourceState, versionid: str, given: Json, *, is_patch: bool) -> None:
+def put_version(context: WriteContext, resource_state: ResourceState, versionid: str, body: Json, *, is_patch: bool) -> None:
     """Write a Version.
 
     Raises:
@@ -182,53 +182,53 @@ def put_version(context: WriteContext, resource_state: ResourceState, versionid:
         raise ProblemFound(
             "malformed_id", resource_state.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`"
         )
-    extra = next((name for name in ("meta", "versions") if given.get(name) is not None), None)
+    extra = next((name for name in ("meta", "versions") if body.get(name) is not None), None)
     if extra is not None:
         detail = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at their own paths."
         raise ProblemFound("unknown_attribute", xid_of_version(resource_state.xid, versionid), detail, name=extra)
-    context.check_names(given, xid_of_version(resource_state.xid, versionid))
-    resource_state.put_version(versionid, given, patch=is_patch, check_epoch=context.checks_epoch)
+    context.check_names(body, xid_of_version(resource_state.xid, versionid))
+    resource_state.put_version(versionid, body, patch=is_patch, check_epoch=context.checks_epoch)
 
 
-def put_versions(context: WriteContext, resource_state: ResourceState, given: Json) -> list[Xid]:
+def put_versions(context: WriteContext, resource_state: ResourceState, versions: Json) -> list[Xid]:
     """Write several Versions; their XIDs.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    if not given and resource_state.is_new:
+    if not versions and resource_state.is_new:
         raise ProblemFound("missing_versions", resource_state.xid)
-    for versionid, body in given.items():
+    for versionid, body in versions.items():
         members = object_of(body, xid_of_version(resource_state.xid, versionid))
         put_version(context, resource_state, versionid, members, is_patch=context.patch)
-    return [xid_of_version(resource_state.xid, versionid) for versionid in given]
+    return [xid_of_version(resource_state.xid, versionid) for versionid in versions]
 
 
-def post_version(context: WriteContext, resource_state: ResourceState, given: Json) -> tuple[Xid, bool]:
+def post_version(context: WriteContext, resource_state: ResourceState, body: Json) -> tuple[Xid, bool]:
     """Write one Version, whose id the server may choose; its XID, and whether it is new.
 
     Raises:
         ProblemFound: it cannot be done.
     """
-    versionid = id_of_version(given.get("versionid") or str(resource_state.next_number()), resource_state.xid)
+    versionid = id_of_version(body.get("versionid") or str(resource_state.next_number()), resource_state.xid)
     is_new = versionid not in resource_state.versions
-    put_version(context, resource_state, versionid, given, is_patch=False)
+    put_version(context, resource_state, versionid, body, is_patch=False)
     return xid_of_version(resource_state.xid, versionid), is_new
 
 
-def put_meta(context: WriteContext, resource_state: ResourceState, given: Json) -> None:
+def put_meta(context: WriteContext, resource_state: ResourceState, body: Json) -> None:
     """Write the meta entity; a Resource that is new, or stood for another one and does no more, begins with a Version.
 
     Raises:
         ProblemFound: it cannot be done.
     """
     begins = resource_state.is_new or resource_state.xref is not None
-    context.check_names(given, resource_state.xid + "/meta")
-    resource_state.put_meta(given, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
+    context.check_names(body, resource_state.xid + "/meta")
+    resource_state.put_meta(body, patch=context.patch, check_epoch=context.checks_epoch, ignored=context.ignored)
     if resource_state.xref is not None:
-        make_alias(context, resource_state, {}, given)
+        make_alias(context, resource_state, {}, body)
     elif begins:
-        _make_default(context, resource_state, {}, given, {})
+        _make_default(context, resource_state, {}, body, {})
 
 
 def make_alias(context: WriteContext, resource_state: ResourceState, own: Json, meta: Json) -> None:
@@ -241,8 +241,8 @@ def make_alias(context: WriteContext, resource_state: ResourceState, own: Json, 
     """
     named = f"{resource_state.singular}id"
     flag = {} if context.write_request.flag("setdefaultversionid") is None else {"defaultversionid": ""}
-    for subject, given, allowed in ((resource_state.xid, own | flag, ()), (resource_state.xid + "/meta", meta, _OF_ALIAS)):
-        for name, value in given.items():
+    for subject, attributes, allowed in ((resource_state.xid, own | flag, ()), (resource_state.xid + "/meta", meta, _OF_ALIAS)):
+        for name, value in attributes.items():
             if value is not None and name not in (*READ_ONLY, *allowed, *context.ignored, named):
                 raise ProblemFound("extra_xref_attribute", subject, name=name, singular=resource_state.singular)
     resource_state.meta = {}
@@ -262,30 +262,30 @@ def id_of_version(value: Any, xid: Xid) -> str:
     return value
 
 
-def put_registry(context: WriteContext, given: Json) -> bool:
+def put_registry(context: WriteContext, body: Json) -> bool:
     """Write the registry's attributes, and groups in a body; True when it has had none before.
 
     Raises:
         ProblemFound: it cannot be done.
     """
     row = context.row(REGISTRY)
-    check_id(given, "registryid", "registry", REGISTRY, context.registryid)
+    check_id(body, "registryid", "registry", REGISTRY, context.registryid)
     if context.checks_epoch and row is not None:
-        check_given_epoch(given, REGISTRY, row.epoch)
+        check_body_epoch(body, REGISTRY, row.epoch)
     for name in ("capabilities", "modelsource"):
-        if name in given and name not in context.ignored:
+        if name in body and name not in context.ignored:
             raise ProblemFound(
                 "bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out, or add ?ignore={name}"
             )
     context.leaves_out(REGISTRY)
-    own = {name: value for name, value in given.items() if name not in (*MEMBERS, *_CONFIGURATION)}
+    own = {name: value for name, value in body.items() if name not in (*MEMBERS, *_CONFIGURATION)}
     context.effects.registry = _merged(context, own, REGISTRY)
-    context.effects.life[REGISTRY] = life_of(given, REGISTRY, row)
-    put_types(context, {name: value for name, value in given.items() if name in MEMBERS}, "")
+    context.effects.life[REGISTRY] = life_of(body, REGISTRY, row)
+    put_types(context, {name: value for name, value in body.items() if name in MEMBERS}, "")
     return row is None
 
 
-def put_group(context: WriteContext, xid: Xid, given: Json) -> bool:
+def put_group(context: WriteContext, xid: Xid, body: Json) -> bool:
     """Write a group and what it holds in a body; True when it is new.
 
     Raises:
@@ -293,14 +293,14 @@ def put_group(context: WriteContext, xid: Xid, given: Json) -> bool:
     """
     collection, groupid = xid[1:].split("/")
     row = context.row(xid)
-    check_id(given, f"{SINGULAR[collection]}id", SINGULAR[collection], xid, groupid)
-    members = given.get(MEMBERS[collection])
+    check_id(body, f"{SINGULAR[collection]}id", SINGULAR[collection], xid, groupid)
+    members = body.get(MEMBERS[collection])
     if not context.leaves_out(xid):
         if context.checks_epoch and row is not None:
-            check_given_epoch(given, xid, row.epoch)
-        own = {name: value for name, value in given.items() if name != MEMBERS[collection]}
+            check_body_epoch(body, xid, row.epoch)
+        own = {name: value for name, value in body.items() if name != MEMBERS[collection]}
         context.effects.groups[xid] = _merged(context, own, xid)
-        context.effects.life[xid] = life_of(given, xid, row)
+        context.effects.life[xid] = life_of(body, xid, row)
     if members is not None:
         put_types(context, {MEMBERS[collection]: members}, xid)
     return row is None
@@ -318,14 +318,14 @@ def put_types(context: WriteContext, collections: Json, above: str) -> list[Xid]
     return xids
 
 
-def put_members(context: WriteContext, given: Json, path: str) -> list[Xid]:
+def put_members(context: WriteContext, members: Json, path: str) -> list[Xid]:
     """Write members of a collection of groups or Resources; their XIDs.
 
     Raises:
         ProblemFound: it cannot be done.
     """
     xids: list[Xid] = []
-    for name, member in given.items():
+    for name, member in members.items():
         xid = Xid(f"{path}/{name}")
         body = object_of(member, xid)
         if "/" in name or not name:
@@ -343,22 +343,22 @@ def put_members(context: WriteContext, given: Json, path: str) -> list[Xid]:
     return xids
 
 
-def only(given: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
+def only(body: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
     """Return the collections of a body that names nothing else; their URLs and counts are ignored (core, Registry Collections).
 
     Raises:
         ProblemFound: it names something else.
     """
     counted = {f"{name}{end}" for name in names for end in _OF_COLLECTION}
-    other = next((name for name in given if name not in names and name not in counted), None)
+    other = next((name for name in body if name not in names and name not in counted), None)
     if other is not None:
         raise ProblemFound(problem, path, name=other[:128])
-    return {name: value for name, value in given.items() if name in names}
+    return {name: value for name, value in body.items() if name in names}
 
 
-def _merged(context: WriteContext, given: Json, xid: Xid) -> Json:
+def _merged(context: WriteContext, body: Json, xid: Xid) -> Json:
     """Return the attributes of a group or the registry: as given, or laid over the existing ones."""
-    context.check_names(given, xid)
+    context.check_names(body, xid)
     names = set(_READ_ONLY_OF_GROUPS)
     if xid == "/":
         names |= {f"{name}{end}" for name in MEMBERS for end in _OF_COLLECTION}
@@ -369,7 +369,7 @@ def _merged(context: WriteContext, given: Json, xid: Xid) -> Json:
     if context.patch:
         of = registry_attributes if xid == "/" else group_attributes
         before = of(context.overlay, context.registryid, xid, context.write_request.dialect)
-    merged = before | {name: value for name, value in given.items() if name not in names}
+    merged = before | {name: value for name, value in body.items() if name not in names}
     return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -383,12 +383,12 @@ def delete(context: WriteContext) -> None:
     if len(parts) % 2:
         _delete_members(context)
     elif len(parts) == 6:
-        _delete_version(_tree_of_path(context), parts[5], context.given_epoch())
+        _delete_version(_tree_of_path(context), parts[5], context.epoch_of_query())
     else:
         row = context.row(path)
         if row is None:
             raise ProblemFound("not_found", path)
-        _delete_whole(context, row, context.given_epoch())
+        _delete_whole(context, row, context.epoch_of_query())
 
 
 def _tree_of_path(context: WriteContext) -> ResourceState:
@@ -401,13 +401,13 @@ def _tree_of_path(context: WriteContext) -> ResourceState:
 def _delete_members(context: WriteContext) -> None:
     """Delete the members of a collection that the body names; without a body, all of them (spec.md, Deleting Entities)."""
     parts, path = context.write_request.parts, context.write_request.path
-    holder = holder_of(Xid(path + "/x"))
-    if len(parts) > 1 and context.row(holder) is None:
-        raise ProblemFound("not_found", holder)
+    parent = holder_of(Xid(path + "/x"))
+    if len(parts) > 1 and context.row(parent) is None:
+        raise ProblemFound("not_found", parent)
     resource_state = _tree_of_path(context) if len(parts) == 5 else None
-    rows = {row.xid: row for row in _held(context, path)}
-    given = context.body() if context.write_request.body else {last_id(xid): {} for xid in sorted(rows)}
-    for name, members in given.items():
+    rows = {row.xid: row for row in _members_of(context, path)}
+    bodies = context.body() if context.write_request.body else {last_id(xid): {} for xid in sorted(rows)}
+    for name, members in bodies.items():
         xid = Xid(f"{path}/{name}")
         body = object_of(members, xid)
         _check_ids(body, xid)
@@ -453,7 +453,7 @@ def _leaves_out(context: WriteContext, xid: Xid) -> bool:
     )
 
 
-def _held(context: WriteContext, path: str) -> list[OverlayRow]:
+def _members_of(context: WriteContext, path: str) -> list[OverlayRow]:
     """List the members of a collection."""
     collection = path.rsplit("/", 1)[1]
     rows = context.overlay.children(context.registryid, holder_of(Xid(path + "/x")))
@@ -464,13 +464,13 @@ def _delete_version(resource_state: ResourceState, versionid: str, epoch: Any) -
     xid = xid_of_version(resource_state.xid, versionid)
     if versionid not in resource_state.versions:
         raise ProblemFound("not_found", xid)
-    check_given_epoch({"epoch": epoch}, xid, resource_state.rows[versionid].epoch)
+    check_body_epoch({"epoch": epoch}, xid, resource_state.rows[versionid].epoch)
     resource_state.remove_version(versionid)
 
 
 def _delete_whole(context: WriteContext, row: OverlayRow, epoch: Any) -> None:
     """Delete a group or a Resource with all that it holds."""
-    check_given_epoch({"epoch": epoch}, row.xid, row.epoch)
+    check_body_epoch({"epoch": epoch}, row.xid, row.epoch)
     if row.kind in ("message", "schema"):
         context.resource_state(row.xid)
     check_owner(row.xid, row)
@@ -498,10 +498,10 @@ def put_draft_group(context: WriteContext) -> bool:
         ProblemFound: 400 where it is invalid, 409 where its format changes while it has definitions (CAT-025).
     """
     groupid = context.write_request.parts[1]
-    given = context.body()
-    if given.get("id", groupid) != groupid:
-        raise ProblemFound("mismatched_id", f"/{groupid}", singular="", invalid_id=str(given["id"])[:128], expected_id=groupid)
-    own = {name: value for name, value in given.items() if name != "messagedefinitions"}
+    body = context.body()
+    if body.get("id", groupid) != groupid:
+        raise ProblemFound("mismatched_id", f"/{groupid}", singular="", invalid_id=str(body["id"])[:128], expected_id=groupid)
+    own = {name: value for name, value in body.items() if name != "messagedefinitions"}
     converted = convert([own | {"id": groupid}])
     _check(converted)
     attributes = {name: value for name, value in _only(converted.document["messagegroups"]).items() if name != "messages"}
@@ -509,7 +509,7 @@ def put_draft_group(context: WriteContext) -> bool:
     row = context.row(xid)
     check_owner(xid, row)
     is_other = row is not None and _format(read_canonical(row.body)) != _format(attributes)
-    if is_other and any(one.kind == "message" for one in context.overlay.children(context.registryid, xid)):
+    if is_other and any(child.kind == "message" for child in context.overlay.children(context.registryid, xid)):
         raise ProblemFound("", status=409, detail="CAT-025: `format` cannot change while the group has definitions.")
     context.effects.groups[xid] = _named(attributes)
     context.effects.life[xid] = Life()
@@ -526,16 +526,16 @@ def post_definition(context: WriteContext) -> tuple[str, bool]:
     group = context.row(xid_of("messagegroups", groupid))
     if group is None:
         raise ProblemFound("not_found", f"/{CATALOG}/{groupid}")
-    given = {name: value for name, value in context.body().items() if name not in _BY_SERVER}
-    name = given.get("id")
+    definition = {name: value for name, value in context.body().items() if name not in _BY_SERVER}
+    name = definition.get("id")
     if not isinstance(name, str) or not name or "/" in name:
         raise ProblemFound("required_attribute_missing", context.write_request.path, list="id")
     resource_state = context.resource_state(xid_of("messagegroups", groupid, "messages", name))
-    _keep_authority(context, resource_state, given)
+    _keep_authority(context, resource_state, definition)
     number = resource_state.next_number()
-    made = _version(groupid, _draft_format(read_canonical(group.body)), name, given | {"version": number})
+    made = _version(groupid, _draft_format(read_canonical(group.body)), name, definition | {"version": number})
     for versionid, attributes in resource_state.versions.items():
-        if same(_told(attributes), _told(made)):
+        if same(_comparable(attributes), _comparable(made)):
             return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{versionid}", False
     attributes = made | {resource_state.ancestor: resource_state.newest() or str(number)}
     resource_state.versions[str(number)] = attributes
@@ -544,31 +544,31 @@ def post_definition(context: WriteContext) -> tuple[str, bool]:
     return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{number}", True
 
 
-def _keep_authority(context: WriteContext, resource_state: ResourceState, given: Json) -> None:
+def _keep_authority(context: WriteContext, resource_state: ResourceState, definition: Json) -> None:
     """Return a new definition its authority; it never changes (CAT-064), and an absent or empty one is this catalog (CAT-065).
 
     Raises:
         ProblemFound: 409, it is another one.
     """
     ours = f"{context.write_request.base}/{CATALOG}"
-    known, wanted = resource_state.meta.get("authority"), given.pop("authority", None) or None
-    if wanted is not None and (resource_state.is_new or wanted == known):
-        given["authority"] = wanted
+    authority, wanted = resource_state.meta.get("authority"), definition.pop("authority", None) or None
+    if wanted is not None and (resource_state.is_new or wanted == authority):
+        definition["authority"] = wanted
         resource_state.meta["authority"] = wanted
         return
-    if known is not None:
-        given["authority"] = known  # of which the URI of each version is made
-    if isinstance(wanted, str) and wanted.rstrip("/") in (context.write_request.base.rstrip("/"), ours) and known is None:
+    if authority is not None:
+        definition["authority"] = authority  # of which the URI of each version is made
+    if isinstance(wanted, str) and wanted.rstrip("/") in (context.write_request.base.rstrip("/"), ours) and authority is None:
         return
     if wanted is not None:
-        detail = f"CAT-064: the authority of the definition is {known or 'this catalog'}, and does not change."
-        raise ProblemFound("", f"{context.write_request.path}/{given['id']}", detail, status=409)
+        detail = f"CAT-064: the authority of the definition is {authority or 'this catalog'}, and does not change."
+        raise ProblemFound("", f"{context.write_request.path}/{definition['id']}", detail, status=409)
 
 
-def _version(groupid: str, form: str | None, name: str, given: Json) -> Json:
+def _version(groupid: str, form: str | None, name: str, definition: Json) -> Json:
     """Convert a version of a definition into a Version's attributes."""
-    known = form if form in formats() else given.get("format") or form
-    group = {"id": groupid, "format": known, "messagedefinitions": {name: given}}
+    group_format = form if form in formats() else definition.get("format") or form
+    group = {"id": groupid, "format": group_format, "messagedefinitions": {name: definition}}
     converted = convert([group])
     _check(converted)
     message = _only(_only(converted.document["messagegroups"])["messages"])
@@ -581,11 +581,11 @@ def _check(converted: Converted) -> None:
         ProblemFound(
             "invalid_attribute",
             "/",
-            f"{one.rule_id}: {one.hint}",
-            name=one.pointer.rsplit("/", 1)[-1],
-            error_detail=one.message.rstrip("."),
+            f"{problem.rule_id}: {problem.hint}",
+            name=problem.pointer.rsplit("/", 1)[-1],
+            error_detail=problem.message.rstrip("."),
         )
-        for one in problems
+        for problem in problems
     )
 
 
@@ -599,14 +599,14 @@ def _named(attributes: Json) -> Json:
     return {name: value for name, value in attributes.items() if name not in out}
 
 
-def _told(attributes: Json) -> Json:
+def _comparable(attributes: Json) -> Json:
     return {name: value for name, value in attributes.items() if name not in _OF_VERSION}
 
 
 def _draft_format(attributes: Json) -> str | None:
     """Return the draft's name of a group's format."""
     stored = _format(attributes)
-    return next((name for name, known in formats().items() if known["type"] == stored), stored)
+    return next((name for name, format_row in formats().items() if format_row["type"] == stored), stored)
 
 
 def _format(attributes: Json) -> str | None:

@@ -76,7 +76,7 @@ class CatalogOverlay:
         """List what a group or a Resource holds itself, by XID."""
         results: dict[Xid, OverlayRow | None] = {}
         if self.view is not None:
-            results = {one.xid: _of(one) for one in self.view.children(registryid, xid)}
+            results = {child.xid: _of(child) for child in self.view.children(registryid, xid)}
         for written in self._below.get((registryid, xid), ()):
             if (registryid, written) in self._written:
                 results[written] = self._written[registryid, written]
@@ -86,7 +86,7 @@ class CatalogOverlay:
         """Find another entity of the same collection whose XID differs in letter case only."""
         lower = xid.lower()
         alike = [*self._alike.get((registryid, lower), ()), *self._spellings.alike(registryid, xid)]
-        return next((one for one in alike if one != xid and self.row(registryid, one) is not None), None)
+        return next((other_xid for other_xid in alike if other_xid != xid and self.row(registryid, other_xid) is not None), None)
 
     def put(self, registryid: RegistryId, row: OverlayRow) -> None:
         """Write an entity."""
@@ -176,11 +176,11 @@ def owner_problem(xid: Xid, row: OverlayRow | None) -> ProblemFound | None:
     others = [] if row is None else [uri for uri in row.document_uris if uri != OVER_HTTP]
     if not others:
         return None
-    named = ", ".join(map(_known_as, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    named = ", ".join(map(_name_for_clients, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     return ProblemFound("readonly", xid, f"It is held by documents, which are to be changed instead: {named}.")
 
 
-def _known_as(uri: str) -> str:
+def _name_for_clients(uri: str) -> str:
     """Return a document's name for who writes over HTTP: the folders of this machine are none of a client's business."""
     return uri.rsplit("/", 1)[1] if uri.startswith("file:") else uri
 

@@ -44,23 +44,23 @@ class Default:
     versionid: str | None = None
     sticky: bool = False
 
-    def choose(self, given: Json, here: str, *, patch: bool) -> None:
+    def choose(self, body: Json, here: str, *, patch: bool) -> None:
         """Take what a body says of it (spec.md, `defaultversionid` and `defaultversionsticky` attributes).
 
         An id without stickiness says nothing: the newest Version is the default one then, which `settle` finds.
 
         Args:
-            given: attributes of the meta entity.
+            body: attributes of the meta entity.
             here: its XID.
             patch: what is not given stays.
 
         Raises:
             ProblemFound: a value is of the wrong type.
         """
-        has_id, has_sticky = "defaultversionid" in given, "defaultversionsticky" in given
+        has_id, has_sticky = "defaultversionid" in body, "defaultversionsticky" in body
         if patch and not has_id and not has_sticky:
             return
-        wanted, sticky = given.get("defaultversionid"), given.get("defaultversionsticky")
+        wanted, sticky = body.get("defaultversionid"), body.get("defaultversionsticky")
         if sticky is not None and not isinstance(sticky, bool):
             raise _wrong_type("defaultversionsticky", here, "it is not true or false")
         if wanted is not None and not isinstance(wanted, str):
@@ -157,47 +157,47 @@ class ResourceState:
 
     # Versions
 
-    def put_version(self, versionid: str, given: Json, *, patch: bool, check_epoch: bool) -> None:
+    def put_version(self, versionid: str, body: Json, *, patch: bool, check_epoch: bool) -> None:
         """Write a Version: all of it, or with `patch` what is given only.
 
         Raises:
             ProblemFound: another id or epoch is given, more than one document, or a date that is none.
         """
         here = xid_of_version(self.xid, versionid)
-        check_id(given, f"{self.singular}id", self.singular, self.xid, last_id(self.xid))
-        check_id(given, "versionid", "version", here, versionid)
+        check_id(body, f"{self.singular}id", self.singular, self.xid, last_id(self.xid))
+        check_id(body, "versionid", "version", here, versionid)
         row = self.rows.get(versionid) if versionid in self.versions else None
         if check_epoch and row is not None:
-            check_given_epoch(given, here, row.epoch)
-        kept = self._kept_of(versionid, given, patch=patch)
-        for name, value in given.items():
+            check_body_epoch(body, here, row.epoch)
+        attributes = self._retained(versionid, body, patch=patch)
+        for name, value in body.items():
             if name in _SERVER or name in _LIFE or name in ("versionid", f"{self.singular}id", *_OF_META):
                 continue
             if value is None:
-                kept.pop(name, None)
+                attributes.pop(name, None)
             else:
-                kept[name] = value
+                attributes[name] = value
         if self.documents:
-            _settle_document(kept, given)
-        self.versions[versionid] = kept
+            _settle_document(attributes, body)
+        self.versions[versionid] = attributes
         self.touched.add(versionid)
         self.removed.discard(versionid)
-        self.life[versionid] = life_of(given, here, row)
+        self.life[versionid] = life_of(body, here, row)
 
-    def _kept_of(self, versionid: str, given: Json, *, patch: bool) -> Json:
+    def _retained(self, versionid: str, body: Json, *, patch: bool) -> Json:
         """Return what a write keeps of a Version: with `patch` all, else its document and ancestor where none is given.
 
         Raises:
             ProblemFound: more than one document is given.
         """
         before = self.versions.get(versionid, {})
-        kept = dict(before) if patch else {name: value for name, value in before.items() if name in self.documents}
-        if not patch and self.ancestor in before and self.ancestor not in given:
-            kept[self.ancestor] = before[self.ancestor]
-        documents = [name for name in self.documents if given.get(name) is not None]
+        retained = dict(before) if patch else {name: value for name, value in before.items() if name in self.documents}
+        if not patch and self.ancestor in before and self.ancestor not in body:
+            retained[self.ancestor] = before[self.ancestor]
+        documents = [name for name in self.documents if body.get(name) is not None]
         if len(documents) > 1:
             raise ProblemFound("one_resource", xid_of_version(self.xid, versionid), list=", ".join(self.documents))
-        return {name: value for name, value in kept.items() if name not in self.documents} if documents else kept
+        return {name: value for name, value in retained.items() if name not in self.documents} if documents else retained
 
     def remove_version(self, versionid: str) -> None:
         """Delete a Version; those that were made from it become their own roots."""
@@ -218,43 +218,45 @@ class ResourceState:
 
     def _made(self, versionid: str) -> int:
         """Return when a Version was made: as a client says, else when it came; a new one comes last."""
-        given = self.life.get(versionid)
-        if given is not None and given.createdat is not None:
-            return given.createdat
+        life = self.life.get(versionid)
+        if life is not None and life.createdat is not None:
+            return life.createdat
         return self.rows[versionid].createdat if versionid in self.rows else 2**62
 
     def next_number(self) -> int:
         """Return the id of a Version that the client does not name: a number that was never one."""
-        numbers = [int(one) for one in (*self.versions, *self.former) if one.isdecimal() and len(one) < 16]
+        numbers = [
+            int(versionid) for versionid in (*self.versions, *self.former) if versionid.isdecimal() and len(versionid) < 16
+        ]
         return max(numbers, default=0) + 1
 
     # The meta entity
 
-    def put_meta(self, given: Json, *, patch: bool, check_epoch: bool, ignored: frozenset[str]) -> None:
+    def put_meta(self, body: Json, *, patch: bool, check_epoch: bool, ignored: frozenset[str]) -> None:
         """Write the meta entity: all of it, or with `patch` what is given only.
 
         Raises:
             ProblemFound: another id or epoch is given, or a value is of the wrong type.
         """
         here = self.xid + "/meta"
-        check_id(given, f"{self.singular}id", self.singular, here, last_id(self.xid))
+        check_id(body, f"{self.singular}id", self.singular, here, last_id(self.xid))
         if check_epoch and self.row is not None:
-            check_given_epoch(given, here, self.row.epoch)
-        kept = dict(self.meta) if patch else {}
-        for name, value in given.items():
+            check_body_epoch(body, here, self.row.epoch)
+        meta = dict(self.meta) if patch else {}
+        for name, value in body.items():
             if name in _SERVER or name in _LIFE or name in _OF_META or name == f"{self.singular}id":
                 continue
             if value is None:
-                kept.pop(name, None)
+                meta.pop(name, None)
             else:
-                kept[name] = value
-        self.meta = kept
+                meta[name] = value
+        self.meta = meta
         self.is_meta_touched = True
-        self.life[""] = life_of(given, here, self.row)
-        if "xref" in given or not patch:
-            self.xref = _xref(given.get("xref"), self.xid)
+        self.life[""] = life_of(body, here, self.row)
+        if "xref" in body or not patch:
+            self.xref = _xref(body.get("xref"), self.xid)
         if self.xref is None:
-            chosen = {name: value for name, value in given.items() if name not in ignored}
+            chosen = {name: value for name, value in body.items() if name not in ignored}
             self.default.choose(chosen, here, patch=patch)
 
     def set_default(self, wanted: str | None) -> None:
@@ -305,14 +307,14 @@ def read_tree(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect
     """Read a Resource as it is; one that is not there has no Versions."""
     row = overlay.row(registryid, xid)
     kind = "version" if xid.split("/")[3] == "messages" else "schemaversion"
-    rows = {last_id(one.xid): one for one in overlay.children(registryid, xid) if one.kind == kind}
-    former = frozenset(one.rsplit("/", 1)[1] for one in overlay.former(registryid, f"{xid}/versions/"))
+    rows = {last_id(row.xid): row for row in overlay.children(registryid, xid) if row.kind == kind}
+    former = frozenset(version_xid.rsplit("/", 1)[1] for version_xid in overlay.former(registryid, f"{xid}/versions/"))
     if row is None and not rows:
         return ResourceState(xid, dialect, True, {}, {}, {}, None, former=former)
     group = overlay.row(registryid, holder_of(xid))
     protocol = None if group is None else read_canonical(group.body).get("protocol")
     stored = None if row is None else row.as_stored(registryid)
-    shown = make_resource(xid, stored, [one.as_stored(registryid) for one in rows.values()], protocol, dialect)
+    shown = make_resource(xid, stored, [version_row.as_stored(registryid) for version_row in rows.values()], protocol, dialect)
     return replace(_tree_of(shown, row, rows, dialect), former=former)
 
 
@@ -321,12 +323,12 @@ def _tree_of(shown: ResourceView, row: OverlayRow | None, rows: dict[str, Overla
     left_out = {*_LIFE, *_SERVER, *_OF_META, f"{singular}id", "versionid"}
     versions: dict[str, Json] = {}
     for versionid, attributes in shown.versions.items():
-        kept = {name: value for name, value in attributes.items() if name not in left_out}
+        version = {name: value for name, value in attributes.items() if name not in left_out}
         document = shown.documents.get(versionid)
         if document is not None:
             name, value = member_of(document.as_bytes(), document.contenttype)
-            kept[name] = value
-        versions[versionid] = kept
+            version[name] = value
+        versions[versionid] = version
     own = shown.meta_in_document if shown.xref else shown.meta
     meta = {name: value for name, value in own.items() if name not in left_out}
     readonly = own.get("readonly")
@@ -336,35 +338,35 @@ def _tree_of(shown: ResourceView, row: OverlayRow | None, rows: dict[str, Overla
     return ResourceState(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
 
 
-def _settle_document(kept: Json, given: Json) -> None:
+def _settle_document(attributes: Json, body: Json) -> None:
     """Store a document that was sent as a JSON value as its text; the media type is JSON's if none is named."""
-    value = kept.get("schema")
-    if given.get("schema") is not None and not isinstance(value, str) and "contenttype" not in given:
-        kept.setdefault("contenttype", "application/json")
+    value = attributes.get("schema")
+    if body.get("schema") is not None and not isinstance(value, str) and "contenttype" not in body:
+        attributes.setdefault("contenttype", "application/json")
     if isinstance(value, JsonWithText):
-        del kept["schema"]
-        name, kept_as = member_of(value.text, kept.get("contenttype"))
-        kept[name] = kept_as
+        del attributes["schema"]
+        name, document = member_of(value.text, attributes.get("contenttype"))
+        attributes[name] = document
 
 
-def check_id(given: Json, name: str, singular: str, subject: str, expected: str) -> None:
+def check_id(body: Json, name: str, singular: str, subject: str, expected: str) -> None:
     """Make sure that an id in a body is that of the path.
 
     Raises:
         ProblemFound: it is another one.
     """
-    value = given.get(name)
+    value = body.get(name)
     if value is not None and value != expected:
         raise ProblemFound("mismatched_id", subject, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
 
 
-def check_given_epoch(given: Json, subject: str, epoch: int) -> None:
+def check_body_epoch(body: Json, subject: str, epoch: int) -> None:
     """Make sure that an epoch in a body is the stored one.
 
     Raises:
         ProblemFound: it is another one.
     """
-    value = given.get("epoch")
+    value = body.get("epoch")
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
@@ -373,7 +375,7 @@ def check_given_epoch(given: Json, subject: str, epoch: int) -> None:
         raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epoch))
 
 
-def life_of(given: Json, subject: str, row: OverlayRow | None) -> Life:
+def life_of(body: Json, subject: str, row: OverlayRow | None) -> Life:
     """Read the dates of a body: one that is given holds, `modifiedat` unless it is the stored one.
 
     Raises:
@@ -381,7 +383,7 @@ def life_of(given: Json, subject: str, row: OverlayRow | None) -> Life:
     """
     result = Life()
     for name in ("createdat", "modifiedat"):
-        value = given.get(name)
+        value = body.get(name)
         if value is None:
             continue
         try:

@@ -71,7 +71,7 @@ class WriteRequest(NamedTuple):
 
     def flag(self, name: str) -> str | None:
         """Return the value of a flag; None: it is not there."""
-        return next((value for given, value in self.parameters if given == name), None)
+        return next((value for parameter, value in self.parameters if parameter == name), None)
 
 
 def ignored_by(write_request: WriteRequest) -> frozenset[str]:
@@ -85,14 +85,14 @@ def ignored_by(write_request: WriteRequest) -> frozenset[str]:
         if write_request.dialect == RC2 and name in _IN_RC2:
             results.add(_IN_RC2[name])
         elif write_request.dialect != RC2 and name == "ignore":
-            for one in value.split(","):
-                if one in ("", "*"):
+            for flag in value.split(","):
+                if flag in ("", "*"):
                     results.update(IGNORABLE)
-                elif one in IGNORABLE:
-                    results.add(one)
+                elif flag in IGNORABLE:
+                    results.add(flag)
                 else:
                     detail = f"what can be ignored is {', '.join(IGNORABLE)}"
-                    raise ProblemFound("bad_ignore", write_request.path, value=one[:80], error_detail=detail)
+                    raise ProblemFound("bad_ignore", write_request.path, value=flag[:80], error_detail=detail)
     return frozenset(results)
 
 
@@ -124,11 +124,11 @@ def check_text(value: Any, problems: list[Problem], path: str) -> None:
         ProblemFound(
             "parsing_data",
             path,
-            f"{one.rule_id}: {one.hint}",
-            error_detail=f"{one.message.rstrip('.')} (at {one.pointer or '/'})",
+            f"{problem.rule_id}: {problem.hint}",
+            error_detail=f"{problem.message.rstrip('.')} (at {problem.pointer or '/'})",
         )
-        for one in [*problems, *redact(value)]
-        if one.severity == "error"
+        for problem in [*problems, *redact(value)]
+        if problem.severity == "error"
     )
 
 

@@ -138,13 +138,13 @@ class DeltaAppender:
             write_deltalake(DeltaTable(aside), rows, mode="append")
             lines = (log / f"{1:020}.json").read_text(encoding="utf-8").splitlines()
             added = [action["add"] for action in map(json.loads, lines) if "add" in action]
-            for one in added:
-                sync(Path(aside, one["path"]))
-                Path(aside, one["path"]).rename(folder / one["path"])
+            for file in added:
+                sync(Path(aside, file["path"]))
+                Path(aside, file["path"]).rename(folder / file["path"])
         sync(folder)
         actions: list[AddAction | RemoveAction] = [
-            AddAction(one["path"], one["size"], one["partitionValues"], one["modificationTime"], True, one["stats"])
-            for one in added
+            AddAction(file["path"], file["size"], file["partitionValues"], file["modificationTime"], True, file["stats"])
+            for file in added
         ]
         table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
 

@@ -263,7 +263,10 @@ class Batches:
                 results.append(problem)
                 continue
             if write_request.user is not None:
-                users |= {f"{one.registryid} {(one.after or one.before).xid}": write_request.user for one in overlay.since(mark)}  # type: ignore[union-attr]
+                users |= {
+                    f"{change.registryid} {(change.after or change.before).xid}": write_request.user  # type: ignore[union-attr]
+                    for change in overlay.since(mark)
+                }
         named = {*users.values()}
         by_user = {"": named.pop()} if len(named) == 1 else users
         version = Facts(view.db).known()["changes"].version

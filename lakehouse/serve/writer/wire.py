@@ -53,7 +53,7 @@ def receive_writing(link: Connection) -> WriteRequest:
     """
     members = orjson.loads(link.recv_bytes())
     body = link.recv_bytes()
-    members |= {"parts": tuple(members["parts"]), "parameters": [tuple(one) for one in members["parameters"]], "body": body}
+    members |= {"parts": tuple(members["parts"]), "parameters": [tuple(pair) for pair in members["parameters"]], "body": body}
     return WriteRequest(**members)
 
 

@@ -76,7 +76,7 @@ class Writers:
                 return answer
         except (EOFError, OSError):
             link.close()
-            return self._found_out(write_request, announced)
+            return self._outcome_of(write_request, announced)
 
     def hindrance(self) -> Hindrance | None:
         """Return what keeps a request that writes from being done now; None: nothing does.
@@ -127,7 +127,7 @@ class Writers:
                     raise ProblemFound("server_busy", write_request.path, detail, headers={"Retry-After": "5"}) from error
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
-    def _found_out(self, write_request: WriteRequest, announced: Announced | None) -> Done:
+    def _outcome_of(self, write_request: WriteRequest, announced: Announced | None) -> Done:
         """Check whether a writer that died had committed a request."""
         if announced is not None:
             _await_end(announced.pid)

@@ -95,7 +95,7 @@ def _told(book: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None)
     results = []
     for row, change in zip(rows, history(rows, commits), strict=True):
         before, bodies[row["xid"]] = bodies.get(row["xid"]), row["body"] if row["op"] != "delete" else None
-        lines = [cut(line, _MOST_LINE) for line in change.told()] if row["op"] != "insert" else []
+        lines = [cut(line, _MOST_LINE) for line in change.described()] if row["op"] != "insert" else []
         breaking = _breaking(registryid, row, before, bodies[row["xid"]])
         results.append(
             Told(
