@@ -47,9 +47,9 @@ def _short(value: Any, place: str, shortened: set[str]) -> Any:
         shortened.add(place)
         return value[:_LONGEST_TEXT] + "…"
     if isinstance(value, dict):
-        members = {name: _short(one, f"{place}/{name}", shortened) for name, one in value.items()}
-        return {name: one for name, one in members.items() if one not in (None, [], {}, "")}
-    return [_short(one, place, shortened) for one in value] if isinstance(value, list | tuple) else value
+        members = {name: _short(member, f"{place}/{name}", shortened) for name, member in value.items()}
+        return {name: member for name, member in members.items() if member not in (None, [], {}, "")}
+    return [_short(member, place, shortened) for member in value] if isinstance(value, list | tuple) else value
 
 
 SECONDS = 5.0

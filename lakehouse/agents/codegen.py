@@ -41,7 +41,7 @@ def code_request(
         SettingsError: several registries have it, or no style suits its protocol.
     """
     xid = Xid(full_xid(view, text, registryid))
-    entities = [one for one in view.entities(xid, registryid) if one.kind in ("message", "group", "endpoint")]
+    entities = [entity for entity in view.entities(xid, registryid) if entity.kind in ("message", "group", "endpoint")]
     if not entities or xid.startswith("/schemagroups/"):
         raise XidNotFound(text)
     if len(entities) > 1:

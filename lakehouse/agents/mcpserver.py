@@ -103,5 +103,5 @@ def _tool(question: Callable[..., dict[str, Any]], run: Callable[[Work], Awaitab
 
     signature = inspect.signature(question, eval_str=True)
     tool.__signature__ = signature.replace(return_annotation=str)  # type: ignore[attr-defined]
-    tool.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()} | {"return": str}
+    tool.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()} | {"return": str}
     return tool

@@ -59,7 +59,7 @@ class CatalogQuestions:
             wanted = Wanted(words[:400], kind or "", protocol.upper(), self._registry or "", owner, label=label)
             keys, facets = matching(self._site.book(view), wanted)
             hits = hits_of(view, wanted.words, keys[: max(1, min(limit, 100))])
-            counts = {name: {one.value: one.hits for one in values} for name, values in facets.items()}
+            counts = {name: {facet.value: facet.hits for facet in values} for name, values in facets.items()}
             return {"total": len(keys), "hits": [hit._asdict() for hit in hits], "facets": counts}
 
         return self._answered(read)
@@ -74,7 +74,7 @@ class CatalogQuestions:
             with with_reasons(view, self._registry):
                 results = show(view, xid, self._registry)
             first = results[0].as_json()
-            others = {"other_registries": [_registry_of(one) for one in results[1:]]} if len(results) > 1 else {}
+            others = {"other_registries": [_registry_of(entity) for entity in results[1:]]} if len(results) > 1 else {}
             owner = self._site.book(view).overview.owner(_registry_of(results[0]), Xid(str(first.get("xid", "/"))))
             return first | {"owner": owner} | others
 
@@ -85,10 +85,12 @@ class CatalogQuestions:
 
         def read(view: View) -> Answer:
             registries = [self._registry] if self._registry else view.registries()
-            held = [one for registryid in registries for one in view.children(registryid, Xid(xid))]
-            if not held and xid != "/" and not view.entities(Xid(xid), self._registry):
+            members = [member for registryid in registries for member in view.children(registryid, Xid(xid))]
+            if not members and xid != "/" and not view.entities(Xid(xid), self._registry):
                 raise XidNotFound(xid)
-            rows = [{"registryid": one.registryid, "xid": one.xid, "name": one.attributes.get("name")} for one in held]
+            rows = [
+                {"registryid": member.registryid, "xid": member.xid, "name": member.attributes.get("name")} for member in members
+            ]
             return {"registries": registries, "members": rows}
 
         return self._answered(read, at)
@@ -103,15 +105,15 @@ class CatalogQuestions:
             results = self._model.answer(lambda view: _between(view, before, after, self._registry))
         else:
             results = diff_snapshots(self._model, before, after, _MOST_COMPARED)
-        results = [one for one in results if self._registry in (None, one.registryid)]
+        results = [difference for difference in results if self._registry in (None, difference.registryid)]
         broken = self._model.answer(lambda view: broken_endpoints(self._site.book(view), results))
-        rows = [{name: value for name, value in one.as_json().items() if name != "rule"} for one in results]
+        rows = [{name: value for name, value in difference.as_json().items() if name != "rule"} for difference in results]
         whom = [
-            {"endpoint": one.endpoint.xid, "usage": one.endpoint.attributes.get("usage"), "owner": one.owner}
-            | {"messages": one.messages, "reason": f"{one.first.pointer}: {one.first.told}"}
-            for one in broken
+            {"endpoint": endpoint.endpoint.xid, "usage": endpoint.endpoint.attributes.get("usage"), "owner": endpoint.owner}
+            | {"messages": endpoint.messages, "reason": f"{endpoint.first.pointer}: {endpoint.first.told}"}
+            for endpoint in broken
         ]
-        counts = dict(Counter(one.class_ for one in results))
+        counts = dict(Counter(difference.class_ for difference in results))
         return {"before": before, "after": after, "counts": counts, "breaks": whom, "differences": rows}
 
     def match_event(self, event: str, protocol: str | None = None) -> Answer:
@@ -122,7 +124,8 @@ class CatalogQuestions:
         return self._answered(
             lambda view: {
                 "results": [
-                    one.as_json() for one in match_text(text, view, scope, self._request, protocol=protocol, explain=True)
+                    event_result.as_json()
+                    for event_result in match_text(text, view, scope, self._request, protocol=protocol, explain=True)
                 ]
             }
         )
@@ -140,7 +143,7 @@ class CatalogQuestions:
             selected = selected_at(view, definition)
             renderer = renderer_of(selected, view.committed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
             samples = samples_of(selected, renderer)
-            commands = [one._asdict() for one in commands_of(samples, selected, renderer)]
+            commands = [command._asdict() for command in commands_of(samples, selected, renderer)]
             return {"xid": wanted, "examples": examples_of(samples), "commands": commands}
 
         return self._answered(read)

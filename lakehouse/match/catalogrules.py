@@ -79,11 +79,11 @@ def check_lookups(lookups: Lookups, settings: Settings) -> Iterator[dict[str, An
     published, keys = PlannedState.published(lookups), list(lookups.all_keys())
     for key in keys:
         attributes = published.attributes(key, None)
-        for held in published.holdings(key):
-            dialect = published.dialect_of(key.registryid, held.document)
+        for holding in published.holdings(key):
+            dialect = published.dialect_of(key.registryid, holding.document)
             group = lookups.attributes(key.registryid, xid_of_group(key.xid)) if key.kind == "version" else None
             of_group = (None, None) if group is None else (group.get("envelope"), group.get("protocol"))
-            parents = Parents(key.registryid, key.kind, key.xid, held.document, dialect, *of_group)
+            parents = Parents(key.registryid, key.kind, key.xid, holding.document, dialect, *of_group)
             yield from check_published_entity(parents, attributes)
     limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
     yield from published.findings(limits, keys)
@@ -148,8 +148,8 @@ def signature_of(definition: Definition) -> str | None:
     """Return a text that two definitions share when only the payload distinguishes them; None: it is bare."""
     if not definition.shapes - {("/protocol", definition.family or "")}:
         return None
-    asked = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    parts = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def flaws_of(definition: Definition) -> Iterator[tuple[Pointer, str]]:
@@ -214,7 +214,7 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(StructType([STAGE[name] for name in FOUND]), timezone="UTC")
     for batch in batches:
-        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _of_row(row)], schema=schema)
+        yield pa.RecordBatch.from_pylist([finding for row in batch.to_pylist() for finding in _of_row(row)], schema=schema)
 
 
 def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -117,8 +117,8 @@ def _renew_constraints(session: SparkSession, table: str, statement: str) -> Non
         return
     properties = {row["key"]: row["value"] for row in session.sql(f"SHOW TBLPROPERTIES {table}").collect()}
     for name, text in declared.items():
-        held = properties.get(f"delta.constraints.{name}")
-        if held != text:
+        existing = properties.get(f"delta.constraints.{name}")
+        if existing != text:
             session.sql(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {name}")
             session.sql(f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({text})")
 
@@ -152,7 +152,7 @@ def all_runs(spark: SparkSession, settings: Settings) -> DataFrame | None:
             missing = [(column, kind) for column, kind, _ in declared if column not in rows.columns]
             rows = rows.withColumns({column: F.lit(None).cast(kind) for column, kind in missing}) if missing else rows
             results.append(rows.withColumn("schema", F.lit(folder.rpartition("/")[2])))
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), results) if results else None
+    return reduce(lambda result, other: result.unionByName(other, allowMissingColumns=True), results) if results else None
 
 
 def write_run(spark: SparkSession, name: str, results: DataFrame, run: dict[str, Any], *, batch: Batch | None = None) -> None:
@@ -182,10 +182,10 @@ def only_changed(spark: SparkSession, name: str, results: DataFrame) -> DataFram
     columns = ("status", "best", "matches", "reasons", "payload_status", "payload_errors")
     runs = spark.table(f"{name}.match_runs").select("run_id", "begun_at")
     newest = Window.partitionBy("event_ref", "item").orderBy(F.col("begun_at").desc(), "run_id")
-    held = (
+    existing_results = (
         spark.table(f"{name}.event_matches").join(F.broadcast(runs), on="run_id").withColumn("nth", F.row_number().over(newest))
     )
-    latest = held.filter("nth = 1").select(
+    latest = existing_results.filter("nth = 1").select(
         F.col("event_ref").alias("held_ref"), F.col("item").alias("held_item"), F.struct(*columns).alias("held")
     )
     is_same = F.col("event_ref").eqNullSafe(F.col("held_ref")) & F.col("item").eqNullSafe(F.col("held_item"))

@@ -162,11 +162,11 @@ def large_batches(spark: SparkSession, *landed: DataFrame) -> Iterator[None]:
             spark.conf.set(key, value)
         yield
     finally:
-        for key, held in before.items():
-            if held is None:
+        for key, previous in before.items():
+            if previous is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, held)
+                spark.conf.set(key, previous)
 
 
 def rows_of_batch(landed: DataFrame) -> int:

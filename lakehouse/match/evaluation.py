@@ -125,8 +125,8 @@ def evaluate(definition: Definition, event: Event, tolerance: Tolerance, *, enve
             _check(attribute, event, tolerance, outcome, captures)
     for attribute in repeated:
         _check(attribute, event, tolerance, outcome, captures)
-    for name, held in captures.items():
-        _bind(name, held, outcome)
+    for name, places in captures.items():
+        _bind(name, places, outcome)
     if tolerance.level == "strict" and definition.is_cloudevent and not tolerance.native:
         declared = {attribute.key for attribute in definition.attributes if attribute.section == "envelope"}
         further = sorted(event.ce.keys() - declared - _ATTRIBUTES)
@@ -147,9 +147,9 @@ def _check_protocol(definition: Definition, event: Event, tolerance: Tolerance, 
         outcome.deviations.append(Reason(OWN_PROTOCOL, "version", f"MQTT/{definition.version}", f"MQTT/{event.version}"))
 
 
-def is_version(one: str | None, other: str | None) -> bool:
+def is_version(version: str | None, other: str | None) -> bool:
     """Return whether two versions of a protocol are the same: 5 is 5.0; an unknown one is any."""
-    return not one or not other or one.removesuffix(".0") == other.removesuffix(".0")
+    return not version or not other or version.removesuffix(".0") == other.removesuffix(".0")
 
 
 def _check(
@@ -174,7 +174,9 @@ def _check(
         if failure is None:
             passing.append((value, captured))
     if passing:
-        agreeing = (one for one in passing if all(captures.get(name, [("", text)])[0][1] == text for name, _, text in one[1]))
+        agreeing = (
+            passed for passed in passing if all(captures.get(name, [("", text)])[0][1] == text for name, _, text in passed[1])
+        )
         value, captured = passing[0] if len(passing) == 1 else next(agreeing, passing[0])
         for name, pointer, text in captured:
             captures.setdefault(name, []).append((pointer, text))
@@ -194,7 +196,7 @@ def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
             result = event.data_content_type()
     elif attribute.section == "message":
         content_types = [event.data_content_type(), event.content_type if event.mode == "structured" else None]
-        return [one for one in content_types if one is not None]
+        return [content_type for content_type in content_types if content_type is not None]
     else:
         if attribute.key in event.repeated and event.family != "KAFKA":
             return event.repeated[attribute.key]
@@ -203,7 +205,7 @@ def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
 
 
 def _check_absent(attribute: DeclaredAttribute, event: Event, tolerance: Tolerance, outcome: Evaluation) -> None:
-    if not is_told(attribute, event):
+    if not is_captured(attribute, event):
         outcome.unchecked.append(attribute.pointer)
         return
     if not (attribute.required or attribute.has_value):
@@ -214,7 +216,7 @@ def _check_absent(attribute: DeclaredAttribute, event: Event, tolerance: Toleran
     (outcome.reasons if decides else outcome.deviations).append(reason)
 
 
-def is_told(attribute: DeclaredAttribute, event: Event) -> bool:
+def is_captured(attribute: DeclaredAttribute, event: Event) -> bool:
     """Return whether the landing shows an attribute, were it there."""
     if attribute.section == "message":
         return event.family is not None and not _content_type_unknown(event)
@@ -263,13 +265,13 @@ def _compare_template(
     attribute: DeclaredAttribute, template: Template, value: Any, captured: list[tuple[str, Pointer, str]]
 ) -> Reason | None:
     text, pointer, kind = as_text(value), attribute.pointer, attribute.kind
-    held = template.match(text)
-    if held is None:
+    pieces = template.match(text)
+    if pieces is None:
         reason = template.explain(text)
         return Reason(pointer, f"pattern: {reason}" if reason else "pattern", template.text, text)
     if kind in TEMPLATED_THEN_TYPED and not is_of_type(value, kind or "", small=attribute.section == "envelope"):
         return Reason(pointer, "type", kind, text)
-    captured += [(name, pointer, one) for name, one in zip(template.names, held, strict=True)]
+    captured += [(name, pointer, piece) for name, piece in zip(template.names, pieces, strict=True)]
     return None
 
 
@@ -327,30 +329,30 @@ def deviates_in_form(attribute: DeclaredAttribute, value: Any) -> bool:
     return attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value))
 
 
-def _bind(name: str, held: list[tuple[Pointer, str]], outcome: Evaluation) -> None:
+def _bind(name: str, places: list[tuple[Pointer, str]], outcome: Evaluation) -> None:
     """Return a placeholder its one text; texts that differ fail, but for one percent-decoding (MSG-228)."""
-    first = held[0][1]
+    first = places[0][1]
     outcome.variables[name] = first
-    if all(text == first for _, text in held[1:]):
+    if all(text == first for _, text in places[1:]):
         return
-    decoded = {unquote(text) for _, text in held}
+    decoded = {unquote(text) for _, text in places}
     if len(decoded) == 1:
         outcome.variables[name] = decoded.pop()
         outcome.deviations += [
             Reason(pointer, f"variable {name}: percent-encoded", outcome.variables[name], text)
-            for pointer, text in held
+            for pointer, text in places
             if text != outcome.variables[name]
         ]
         return
     counts: dict[str, int] = {}
-    for _, text in held:
+    for _, text in places:
         counts[text] = counts.get(text, 0) + 1
     most = max(counts, key=lambda text: counts[text])
     outcome.variables[name] = most
-    one_is_usual = counts[most] * 2 > len(held)
-    others = [(pointer, text) for pointer, text in held if not (one_is_usual and text == most)]
+    has_usual = counts[most] * 2 > len(places)
+    others = [(pointer, text) for pointer, text in places if not (has_usual and text == most)]
     for pointer, text in others:
-        expected = most if one_is_usual else next(two for _, two in held if two != text)
+        expected = most if has_usual else next(two for _, two in places if two != text)
         outcome.reasons.append(Reason(pointer, f"variable {name}", expected, text))
 
 
@@ -430,12 +432,16 @@ def match_event(
     if not matches:
         matches = _match_older(event, candidates, tolerance)
     if not matches:
-        partial = [evaluate(one, event, tolerance) for one in candidates if one.incomplete and not one.older]
-        return _unmatched(event, outcomes, [one for one in partial if one.matches], tolerance, near)
+        partial = [
+            evaluate(definition, event, tolerance) for definition in candidates if definition.incomplete and not definition.older
+        ]
+        return _unmatched(event, outcomes, [outcome for outcome in partial if outcome.matches], tolerance, near)
     matches.sort(key=lambda outcome: outcome.definition.key)
     best = best_of(matches, protocol_known=event.family is not None)
     missed = _missed(event, best, outcomes)
-    return Match(status_of([one.definition for one in best]), matches, best, missed, list(missed.reasons) if missed else [])
+    return Match(
+        status_of([outcome.definition for outcome in best]), matches, best, missed, list(missed.reasons) if missed else []
+    )
 
 
 def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> list[Evaluation]:
@@ -444,39 +450,43 @@ def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> li
     Where the landing does not say the protocol, a definition for one is not more specific than one for any: that part of it was
     not checked.
     """
-    kept: list[Evaluation] = []
+    chosen: list[Evaluation] = []
     for registry in dict.fromkeys(outcome.definition.registryid for outcome in matches):
         own = [outcome for outcome in matches if outcome.definition.registryid == registry]
         if not protocol_known and any(outcome.definition.family is None for outcome in own):
             own = [outcome for outcome in own if outcome.definition.family is None]
-        best = [one for one in own if not any(is_more_specific(two.definition, one.definition) for two in own if two is not one)]
-        kept += best or own
-    return kept
+        best = [
+            outcome
+            for outcome in own
+            if not any(is_more_specific(two.definition, outcome.definition) for two in own if two is not outcome)
+        ]
+        chosen += best or own
+    return chosen
 
 
-def is_more_specific(one: Definition, other: Definition) -> bool:
+def is_more_specific(definition: Definition, other: Definition) -> bool:
     """Return whether one definition extends the other, or asks all that the other asks and more.
 
     Compared are protocol, pointers and values with the names of placeholders removed; where these are the same, demands and
     types.
     """
-    if other.xid in one.chain or one.xid in other.chain:
-        return other.xid in one.chain and one.xid not in other.chain
-    if one.shapes == other.shapes:
-        return other.demands < one.demands
-    return other.shapes < one.shapes
+    if other.xid in definition.chain or definition.xid in other.chain:
+        return other.xid in definition.chain and definition.xid not in other.chain
+    if definition.shapes == other.shapes:
+        return other.demands < definition.demands
+    return other.shapes < definition.shapes
 
 
 def _missed(event: Event, best: Sequence[Evaluation], outcomes: Sequence[Evaluation]) -> Evaluation | None:
     """Find what would have been more specific on the event's own protocol, and misses: a base hides the drift of its variants."""
     missed = [
-        one
-        for one in outcomes
-        if one.reasons
+        outcome
+        for outcome in outcomes
+        if outcome.reasons
         and event.family is not None
-        and one.definition.family == event.family
+        and outcome.definition.family == event.family
         and any(
-            two.definition.registryid == one.definition.registryid and is_more_specific(one.definition, two.definition)
+            two.definition.registryid == outcome.definition.registryid and is_more_specific(outcome.definition, two.definition)
             for two in best
         )
     ]
@@ -501,7 +511,8 @@ def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tole
     """Match Versions that are not the default; of each message the newest that matches."""
     results: dict[tuple[str, str], Evaluation] = {}
     for definition in sorted(
-        (one for one in candidates if one.older and not (one.is_bare or one.incomplete)), key=lambda one: one.older
+        (definition for definition in candidates if definition.older and not (definition.is_bare or definition.incomplete)),
+        key=lambda definition: definition.older,
     ):
         outcome = evaluate(definition, event, tolerance)
         if outcome.matches:
@@ -528,7 +539,7 @@ def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
         own = [outcome for outcome in match.best if outcome.definition.registryid == registry]
         verdicts = [is_valid(outcome.definition) for outcome in own] if len(own) > 1 else [None]
         left += [outcome for outcome, verdict in zip(own, verdicts, strict=True) if verdict is not False] or own
-    match.best, match.status = left, status_of([one.definition for one in left])
+    match.best, match.status = left, status_of([definition.definition for definition in left])
 
 
 def _unmatched(
@@ -544,14 +555,16 @@ def _unmatched(
     no whole one is for a type like its own.
     """
     ranked, is_near = _nearest_tier(event, outcomes, tolerance, near)
-    undecided = [one for one in undecided if not is_near or _shows_value(one)]
+    undecided = [outcome for outcome in undecided if not is_near or _shows_value(outcome)]
     undecided.sort(key=lambda outcome: outcome.definition.key)
     status = INCOMPLETE if undecided else UNMATCHED
     if not ranked:
         kind = event.ce.get("type")
         undeclared = [] if kind is None else [Reason(TYPE, "undeclared", None, as_text(kind))]
         return Match(status, reasons=undeclared, undecided=undecided)
-    nearest = min((_with_envelope(one, event, tolerance) for one in ranked), key=lambda one: _nearness(one, event))
+    nearest = min(
+        (_with_envelope(outcome, event, tolerance) for outcome in ranked), key=lambda outcome: _nearness(outcome, event)
+    )
     reasons = [_other_protocol(reason) for reason in nearest.reasons]
     return Match(status, nearest=nearest, reasons=reasons, undecided=undecided)
 
@@ -561,10 +574,14 @@ def _nearest_tier(
 ) -> tuple[list[Evaluation], bool]:
     """Return the outcomes that miss, of the nearest tier that has any; and whether that tier is of types like the event's."""
     existing = {outcome.definition.key for outcome in outcomes}
-    further = [] if near is None else [one for one in near(event) if one.key not in existing and not one.is_bare]
+    further = (
+        []
+        if near is None
+        else [definition for definition in near(event) if definition.key not in existing and not definition.is_bare]
+    )
     alike = [evaluate(definition, event, tolerance) for definition in further]
-    tiers = ([one for one in outcomes if _is_of_type(one.definition, event)], alike, outcomes)
-    reached = ((number, rows) for number, tier in enumerate(tiers) if (rows := [one for one in tier if one.reasons]))
+    tiers = ([outcome for outcome in outcomes if _is_of_type(outcome.definition, event)], alike, outcomes)
+    reached = ((number, rows) for number, tier in enumerate(tiers) if (rows := [outcome for outcome in tier if outcome.reasons]))
     number, ranked = next(reached, (len(tiers), []))
     return ranked, number < len(tiers) - 1
 
@@ -572,7 +589,7 @@ def _nearest_tier(
 def _shows_value(outcome: Evaluation) -> bool:
     """Return whether a value of the event is one that the definition declares, so that more than silence speaks for it."""
     quiet = {CONTENT_TYPE, SPECVERSION, *outcome.unchecked}
-    return any(one.has_value and one.pointer not in quiet for one in outcome.definition.attributes)
+    return any(attribute.has_value and attribute.pointer not in quiet for attribute in outcome.definition.attributes)
 
 
 def _with_envelope(outcome: Evaluation, event: Event, tolerance: Tolerance) -> Evaluation:

@@ -43,56 +43,62 @@ class Preselection:
         self._addresses = frozenset(event.address for event in events if event.address is not None)
         self._starts = frozenset(_start(event.family, event.address) for event in events if event.address is not None)
         self._is_blind = any(event.family is not None and event.address is None for event in events)
-        self._near = frozenset(_near_ones(near, among) if near else ())
+        self._near = frozenset(_near_definitions(near, among) if near else ())
 
-    def __call__(self, one: Discriminators) -> bool:
+    def __call__(self, discriminators: Discriminators) -> bool:
         """Return whether a definition is to be read."""
-        kind = _constant_type(one)
-        result = self._may_be_at(one) if kind is None else kind in self._types
-        return result or (one.registryid, one.xid) in self._near
+        kind = _constant_type(discriminators)
+        result = self._may_be_at(discriminators) if kind is None else kind in self._types
+        return result or (discriminators.registryid, discriminators.xid) in self._near
 
-    def _may_be_at(self, one: Discriminators) -> bool:
+    def _may_be_at(self, discriminators: Discriminators) -> bool:
         """Return of a definition without a constant type whether one of the events may have travelled where it says."""
-        family = (one.protocol or "").partition("/")[0].upper()
-        if family in ("", "NONE", "AMQP") or one.address is None or self._is_blind:
+        family = (discriminators.protocol or "").partition("/")[0].upper()
+        if family in ("", "NONE", "AMQP") or discriminators.address is None or self._is_blind:
             return True
-        if "{" not in one.address:
-            return one.address in self._addresses
-        start = _start(family, one.address)
+        if "{" not in discriminators.address:
+            return discriminators.address in self._addresses
+        start = _start(family, discriminators.address)
         return "{" in start or start in self._starts
 
 
-def _near_ones(events: Sequence[Event], among: Iterable[Discriminators]) -> Iterator[tuple[str, str]]:
+def _near_definitions(events: Sequence[Event], among: Iterable[Discriminators]) -> Iterator[tuple[str, str]]:
     """Return the definitions that `Index.near` would give, for each event those of the first likeness that any has."""
-    whole = (one for one in among if not incomplete_of(one.chain_status))
-    typed = [(kind, one) for one in whole if (kind := _constant_type(one)) is not None]
-    known = {kind for kind, _ in typed}
+    whole = (discriminators for discriminators in among if not incomplete_of(discriminators.chain_status))
+    typed = [(kind, discriminators) for discriminators in whole if (kind := _constant_type(discriminators)) is not None]
+    types = {kind for kind, _ in typed}
     for event in events:
-        for wanted in _likenesses(event, known):
-            results = [(one.registryid, one.xid) for kind, one in typed if wanted(kind, one)]
+        for wanted in _likenesses(event, types):
+            results = [
+                (discriminators.registryid, discriminators.xid) for kind, discriminators in typed if wanted(kind, discriminators)
+            ]
             if results:
                 yield from results
                 break
 
 
-def _likenesses(event: Event, known: set[str]) -> Iterator[Callable[[str, Discriminators], bool]]:
+def _likenesses(event: Event, types: set[str]) -> Iterator[Callable[[str, Discriminators], bool]]:
     """Yield predicates that a definition is like an event, in the order of `Index.near`: type folded, close, its end; address."""
     event_type = event.ce.get("type")
     if isinstance(event_type, str):
         folded, end = event_type.strip().casefold(), last_segment(event_type).casefold()
         yield lambda kind, _: kind.strip().casefold() == folded
-        if len(known) <= CLOSE_TYPES:
-            close = {kind for kind in known if is_close(kind, event_type)}
+        if len(types) <= CLOSE_TYPES:
+            close = {kind for kind in types if is_close(kind, event_type)}
             yield lambda kind, _: kind in close
         yield lambda kind, _: last_segment(kind).casefold() == end
     if event.address is not None:
-        yield lambda _, one: one.address == event.address
+        yield lambda _, discriminators: discriminators.address == event.address
 
 
-def _constant_type(one: Discriminators) -> str | None:
+def _constant_type(discriminators: Discriminators) -> str | None:
     """Return the type of a CloudEvent, where it is one without placeholders."""
-    is_cloudevent = not one.envelope or one.envelope.upper().startswith("CLOUDEVENTS")
-    return one.ce_type if one.ce_type is not None and is_cloudevent and "{" not in one.ce_type else None
+    is_cloudevent = not discriminators.envelope or discriminators.envelope.upper().startswith("CLOUDEVENTS")
+    return (
+        discriminators.ce_type
+        if discriminators.ce_type is not None and is_cloudevent and "{" not in discriminators.ce_type
+        else None
+    )
 
 
 def _start(family: str | None, address: str) -> str:
@@ -148,7 +154,9 @@ def match_text(
     if len(events) > _FEW_EVENTS or scope.endpoint:
         return _match(events, read_catalog(view, scope), request, explain=explain)
     result = _match(events, read_catalog(view, scope, Preselection(events)), request, explain=False)
-    near = events if explain else [event for event, one in zip(events, result, strict=True) if one.row["status"] in FAILURES]
+    near = (
+        events if explain else [event for event, matched in zip(events, result, strict=True) if matched.row["status"] in FAILURES]
+    )
     if not near:
         return result
     selection = Preselection(events, near, view.discriminators(scope.registry or None, group_xid=scope.group))
@@ -182,7 +190,7 @@ def _landed(text: bytes, protocol: str | None, form: str | None, most: int) -> l
 
 def _candidates(matcher: Matcher, event: Event, row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what passes of each candidate; those that declare nothing to compare come last, and match by their payload."""
-    matched = {(one["registryid"], one["xid"]) for one in row["matches"]}
+    matched = {(match["registryid"], match["xid"]) for match in row["matches"]}
     outcomes = sorted(matcher.explain(event), key=lambda outcome: outcome.definition.is_bare)
     return [
         {

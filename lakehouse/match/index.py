@@ -25,7 +25,7 @@ from lakehouse.text.names import Pointer
 
 ALWAYS = "always"
 FEW_ALWAYS = 100
-_KEPT = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
+_COLUMNS = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
          "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint", "older")  # fmt: skip
 _SILENT = ("/description", "/specurl", "/name", "/documentation")
 _COMPILED = 50_000
@@ -90,7 +90,7 @@ class Index:
         self._bodies = tables.definitions.column("body")
         self._hashes = self._keys.column("key_hash").to_numpy() if self._keys.num_rows else np.empty(0, np.uint64)
         self._compile = lru_cache(_COMPILED)(self._compiled)
-        self._by_key = lru_cache(_COMPILED)(self._found)
+        self._by_key = lru_cache(_COMPILED)(self._rows_of)
         self._near_types = lru_cache(10_000)(self._near_type)
         self._types: tuple[str, ...] | None = None
 
@@ -110,7 +110,7 @@ class Index:
 
     def candidates(self, event: Event) -> list[Definition]:
         """Return the definitions that an event may be of."""
-        return [one for key in event_keys(event) for one in self._by_key(key)] + list(self.always)
+        return [definition for key in event_keys(event) for definition in self._by_key(key)] + list(self.always)
 
     def near(self, event: Event) -> Iterator[Definition]:
         """Return definitions of a similar type, else of the same address: what is found first, in this order.
@@ -118,7 +118,9 @@ class Index:
         Similar are types but for letter case and blanks, or for their namespace, or for two letters.
         """
         for keys in self._near_keys(event):
-            results = [one for key in keys for one in self._by_key(key) if not (one.older or one.incomplete)]
+            results = [
+                definition for key in keys for definition in self._by_key(key) if not (definition.older or definition.incomplete)
+            ]
             if results:
                 return iter(results)
         return iter(())
@@ -136,11 +138,11 @@ class Index:
         """Return all definitions."""
         return (self._compile(row) for row in range(len(self._bodies)))
 
-    def _found(self, key: str) -> tuple[Definition, ...]:
+    def _rows_of(self, key: str) -> tuple[Definition, ...]:
         wanted = np.uint64(hash_of(key))
         first, last = np.searchsorted(self._hashes, wanted, "left"), np.searchsorted(self._hashes, wanted, "right")
         results = self._keys.slice(int(first), int(last) - int(first)).select(["key", "row"]).to_pylist()
-        return tuple(self._compile(one["row"]) for one in results if one["key"] == key)
+        return tuple(self._compile(row["row"]) for row in results if row["key"] == key)
 
     def _compiled(self, row: int) -> Definition:
         body = orjson.loads(self._bodies[row].as_py())
@@ -152,7 +154,7 @@ class Index:
         if self._types is None:
             results = {key[5:] for key in self._keys.column("key").to_pylist() if key.startswith("type\0")}
             self._types = tuple(sorted(results)) if len(results) <= CLOSE_TYPES else ()
-        return tuple(one for one in self._types if one != kind and is_close(one, kind))
+        return tuple(other for other in self._types if other != kind and is_close(other, kind))
 
 
 def event_keys(event: Event) -> Iterator[str]:
@@ -175,25 +177,25 @@ def event_keys(event: Event) -> Iterator[str]:
         yield f"blind\0{family}"
 
 
-def is_close(one: str, other: str) -> bool:
+def is_close(text: str, other: str) -> bool:
     """Return whether two texts are at most two letters apart (inserted, left out or changed)."""
-    if abs(len(one) - len(other)) > 2 or len(one) > _LONG_TYPE:
+    if abs(len(text) - len(other)) > 2 or len(text) > _LONG_TYPE:
         return False
     start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
+    while start < min(len(text), len(other)) and text[start] == other[start]:
         start += 1
-    one, other = one[start:], other[start:]
-    while one and other and one[-1] == other[-1]:
-        one, other = one[:-1], other[:-1]
-    return _within(one, other, 2)
+    text, other = text[start:], other[start:]
+    while text and other and text[-1] == other[-1]:
+        text, other = text[:-1], other[:-1]
+    return _within(text, other, 2)
 
 
-def _within(one: str, other: str, left: int) -> bool:
-    if not one or not other:
-        return max(len(one), len(other)) <= left
-    if one[0] == other[0]:
-        return _within(one[1:], other[1:], left)
-    return left > 0 and any(_within(*pair, left - 1) for pair in ((one[1:], other), (one, other[1:]), (one[1:], other[1:])))
+def _within(text: str, other: str, left: int) -> bool:
+    if not text or not other:
+        return max(len(text), len(other)) <= left
+    if text[0] == other[0]:
+        return _within(text[1:], other[1:], left)
+    return left > 0 and any(_within(*pair, left - 1) for pair in ((text[1:], other), (text, other[1:]), (text[1:], other[1:])))
 
 
 def _keys_of(definition: Definition) -> Iterator[str]:
@@ -236,10 +238,10 @@ def last_segment(kind: str) -> str:
 
 def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
     """Keep of a row what a definition is made of: no descriptions, of what is inferred only `required` and types."""
-    leaves = {pointer: text for pointer, text in dict(row["attributes"] or ()).items() if not pointer.endswith(_SILENT)}
+    attributes = {pointer: text for pointer, text in dict(row["attributes"] or ()).items() if not pointer.endswith(_SILENT)}
     inferred = dict(row.get("inferred") or ())
-    kept = {pointer: text for pointer, text in inferred.items() if pointer.endswith(("/required", "/type"))}
-    slim = {name: row[name] for name in _KEPT if row.get(name) not in (None, [])}
+    demands = {pointer: text for pointer, text in inferred.items() if pointer.endswith(("/required", "/type"))}
+    slim = {name: row[name] for name in _COLUMNS if row.get(name) not in (None, [])}
     if "depends_on" in slim:
         slim["depends_on"] = list(slim["depends_on"])
-    return slim | {"attributes": leaves, "inferred": kept}
+    return slim | {"attributes": attributes, "inferred": demands}

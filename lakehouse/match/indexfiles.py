@@ -62,8 +62,8 @@ def open_store(folder: str, request: MatchRequest) -> Matcher:
         keys, definitions, schemas, schema_keys = (_mapped(f"{folder}/{name}.arrow") for name in _FILES)
         index = Index(IndexTables(keys, definitions), request.tolerance.placeholders)
         _opened[key] = (index, Schemas(MappedVersions(schemas, schema_keys)))
-    index, known = _opened[key]
-    return Matcher(index, Payloads(known, request.max_unpacked_bytes), request)
+    index, versions = _opened[key]
+    return Matcher(index, Payloads(versions, request.max_unpacked_bytes), request)
 
 
 class MappedVersions:
@@ -80,11 +80,13 @@ class MappedVersions:
 
     def version(self, key: Key) -> SchemaVersion | None:
         """Find a Version by its registry and XID."""
-        return next((one for one in self._found("version", key) if (one.registryid, one.xid) == key), None)
+        return next((version for version in self._versions_of("version", key) if (version.registryid, version.xid) == key), None)
 
     def default(self, key: Key) -> SchemaVersion | None:
         """Find the default Version of a schema by its registry and the schema's XID."""
-        return next((one for one in self._found("default", key) if (one.registryid, one.schema_xid) == key), None)
+        return next(
+            (version for version in self._versions_of("default", key) if (version.registryid, version.schema_xid) == key), None
+        )
 
     def defaults(self, registryid: RegistryId) -> Iterator[SchemaVersion]:
         """Return the default Versions of a registry."""
@@ -93,9 +95,9 @@ class MappedVersions:
 
     def of_schema(self, key: Key) -> Iterator[SchemaVersion]:
         """Return all Versions of a schema by its registry and the schema's XID."""
-        return (one for one in self._found("schema", key) if (one.registryid, one.schema_xid) == key)
+        return (version for version in self._versions_of("schema", key) if (version.registryid, version.schema_xid) == key)
 
-    def _found(self, kind: str, key: Key) -> Iterator[SchemaVersion]:
+    def _versions_of(self, kind: str, key: Key) -> Iterator[SchemaVersion]:
         wanted = np.uint64(hash_of("\x1f".join((kind, *key))))
         first, last = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
         for number in self._numbers[first:last].tolist():
@@ -126,7 +128,7 @@ def _schema_keys(rows: pa.Table) -> pa.Table:
 
 def schema_table(versions: list[SchemaVersion]) -> pa.Table:
     """Return Versions of schemas as a table with columns of `SCHEMA_ROWS`."""
-    return pa.Table.from_pylist([dict(zip(SCHEMA_ROWS.names, one, strict=True)) for one in versions], schema=SCHEMA_ROWS)
+    return pa.Table.from_pylist([dict(zip(SCHEMA_ROWS.names, version, strict=True)) for version in versions], schema=SCHEMA_ROWS)
 
 
 def _mapped(path: str) -> Any:

@@ -90,10 +90,10 @@ def why_of(row: dict[str, Any]) -> str | None:
     reasons = row["reasons"]
     if not reasons:
         return "nothing like it is declared"
-    return "; ".join(_told(reason) for reason in reasons[:3])
+    return "; ".join(_in_words(reason) for reason in reasons[:3])
 
 
-def _told(reason: dict[str, Any]) -> str:
+def _in_words(reason: dict[str, Any]) -> str:
     name = reason["pointer"].rpartition("/")[2] or reason["reason"]
     expected, actual = reason["expected"], reason["actual"]
     if reason["pointer"] == "/envelopemetadata/type" and actual is not None:
@@ -112,8 +112,8 @@ def _told(reason: dict[str, Any]) -> str:
     return f"{name}: {reason['reason']}" + (f", declared {expected}" if expected else "")
 
 
-def _shares_end(one: str, other: str) -> bool:
-    return one.rpartition(".")[2].casefold() == other.rpartition(".")[2].casefold()
+def _shares_end(text: str, other: str) -> bool:
+    return text.rpartition(".")[2].casefold() == other.rpartition(".")[2].casefold()
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Matcher:
             [] if event.problem else self.index.candidates(event),
             self.request.tolerance,
             scoped=self.request.scoped,
-            bare_fits=(lambda one, of: self.payloads.is_valid(one, of) is True) if wanted else None,
+            bare_fits=(lambda definition, of: self.payloads.is_valid(definition, of) is True) if wanted else None,
             near=self.index.near,
         )
         if wanted:
@@ -190,8 +190,8 @@ class Matcher:
             "best": [_key(outcome.definition) for outcome in match.best],
             "matches": [_key(outcome.definition) for outcome in match.matches],
             "variables": self._variables(shown),
-            "reasons": [self._told(reason) for reason in match.reasons],
-            "deviations": [self._told(reason) for reason in shown.deviations] if shown else [],
+            "reasons": [self._shown_reason(reason) for reason in match.reasons],
+            "deviations": [self._shown_reason(reason) for reason in shown.deviations] if shown else [],
             "unchecked": shown.unchecked if shown else [],
             "nearest_xid": nearest.definition.xid if nearest else None,
             "payload_status": verdict.status,
@@ -202,9 +202,15 @@ class Matcher:
 
     def explain(self, event: Event) -> list[Evaluation]:
         """Evaluate all candidates and near ones of an event, the best first."""
-        results = {one.key: one for one in (*self.index.candidates(event), *self.index.near(event)) if not one.older}
-        outcomes = [evaluate(one, event, self.request.tolerance) for one in results.values()]
-        return sorted(outcomes, key=lambda one: (len(one.reasons), -len(one.definition.shapes), one.definition.key))
+        results = {
+            definition.key: definition
+            for definition in (*self.index.candidates(event), *self.index.near(event))
+            if not definition.older
+        }
+        outcomes = [evaluate(definition, event, self.request.tolerance) for definition in results.values()]
+        return sorted(
+            outcomes, key=lambda outcome: (len(outcome.reasons), -len(outcome.definition.shapes), outcome.definition.key)
+        )
 
     def _is_sampled(self, event: Event) -> bool:
         share = self.request.payload_share
@@ -220,7 +226,7 @@ class Matcher:
             return dict.fromkeys(shown.variables, "")
         return {name: REDACTED if looks_secret(name) else _shortened(text) for name, text in shown.variables.items()}
 
-    def _told(self, reason: Reason) -> dict[str, str | None]:
+    def _shown_reason(self, reason: Reason) -> dict[str, str | None]:
         actual = reason.actual
         if actual is not None:
             named = reason.pointer.count("/") > 2 and not reason.pointer.startswith("/protocoloptions/properties/")
@@ -247,7 +253,7 @@ def remarks_of(definition: Definition) -> list[str]:
 def _left_open(match: Match) -> list[str]:
     """Return which definitions leave it open what an event is."""
     definitions = [outcome.definition for outcome in match.undecided[:_MOST_LEFT_OPEN]]
-    return [f"{INCOMPLETE}: {one.xid}: its chain of bases is {one.incomplete}" for one in definitions]
+    return [f"{INCOMPLETE}: {definition.xid}: its chain of bases is {definition.incomplete}" for definition in definitions]
 
 
 def _key(definition: Definition) -> dict[str, str]:

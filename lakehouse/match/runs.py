@@ -38,7 +38,7 @@ from lakehouse.store.microbatches import run_stream
 from lakehouse.store.session import absolute_location
 
 _MOST_LINES = 1_000_000
-_MOST_TOLD = 20
+_MOST_CAUSES = 20
 RESULTS_FILE = "results-{:05d}.jsonl"
 
 
@@ -136,7 +136,7 @@ def run_match(spark: SparkSession, settings: Settings, options: MatchOptions, wa
         results = conformance.only_changed(spark, options.into, results)
     with (
         large_batches(spark, *sources),
-        _kept(results, options.needs_results),
+        _persisted(results, options.needs_results),
         stage("match", f"{opened.definitions} definitions"),
     ):
         summary = summarize(results, opened, run["run_id"])
@@ -181,10 +181,10 @@ def summarize(results: DataFrame, opened: OpenedIndex, run_id: str) -> MatchSumm
         if row["status"] in (MATCHED, AMBIGUOUS):
             payloads[row["payload_status"]] += row["events"]
             summary.deviating += row["events"] if row["deviates"] else 0
-        seen.update((one["registryid"], one["xid"]) for one in row["seen"])
+        seen.update((definition["registryid"], definition["xid"]) for definition in row["seen"])
         if row["why"] is not None:
             why.append({name: row[name] for name in ("why", "events", "producer")} | {"nearest": row["nearest_xid"]})
-            if len(why) > 100 * _MOST_TOLD:
+            if len(why) > 100 * _MOST_CAUSES:
                 why = _most(why)
     summary.payloads, summary.seen, summary.why = dict(payloads), len(seen), _most(why)
     return summary
@@ -192,14 +192,14 @@ def summarize(results: DataFrame, opened: OpenedIndex, run_id: str) -> MatchSumm
 
 def add_samples(results: DataFrame, summary: MatchSummary, most: int) -> None:
     """Add some events as examples for each reason."""
-    wanted = [one["why"] for one in summary.why]
+    wanted = [cause["why"] for cause in summary.why]
     nth = F.row_number().over(Window.partitionBy("why").orderBy("ordinal", "place", "event_ref", "item"))
     rows = results.filter(F.col("why").isin(wanted)).withColumn("nth", nth).filter(F.col("nth") <= most)
     named: dict[str, list[dict[str, Any]]] = {}
     for row in rows.orderBy("nth").select("why", "event_ref").collect():
         named.setdefault(row["why"], []).append(row["event_ref"].asDict())
-    for one in summary.why:
-        one["samples"] = named.get(one["why"], [])
+    for cause in summary.why:
+        cause["samples"] = named.get(cause["why"], [])
 
 
 def write_tables(
@@ -260,7 +260,7 @@ def _write_parts(lines: Iterator[str], folder: Path) -> None:
 
 
 @contextmanager
-def _kept(results: DataFrame, wanted: bool) -> Iterator[None]:
+def _persisted(results: DataFrame, wanted: bool) -> Iterator[None]:
     """Keep results while they are asked for more than once."""
     if wanted:
         results.persist(StorageLevel.MEMORY_AND_DISK)
@@ -272,7 +272,7 @@ def _kept(results: DataFrame, wanted: bool) -> Iterator[None]:
 
 
 def _most(why: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(why, key=lambda one: (-one["events"], json.dumps(one, default=str)))[:_MOST_TOLD]
+    return sorted(why, key=lambda cause: (-cause["events"], json.dumps(cause, default=str)))[:_MOST_CAUSES]
 
 
 def watch(

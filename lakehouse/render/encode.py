@@ -49,19 +49,19 @@ class Bound:
     content_type: str | None
 
 
-def bind(binding: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, mode: str | None) -> Bound:
+def bind(binding: ProtocolBinding, filled: ResolvedDefinition, render_input: RenderInput, mode: str | None) -> Bound:
     """Write a filled definition as its protocol carries it.
 
     Raises:
         RenderRefused: the payload is not what its content type says, or the format of the envelope is not JSON.
     """
-    data_type = content_type_of(binding, filled.ce, filled.options, given)
+    data_type = content_type_of(binding, filled.ce, filled.options, render_input)
     options = {} if binding.protocol is None else _options(binding, filled)
     content_key = _content_key(binding)
     event = None
-    body = given.payload
+    body = render_input.payload
     if mode == "structured":
-        event = _structured(binding, filled, given, data_type)
+        event = _structured(binding, filled, render_input, data_type)
         envelope_type = _envelope_type(binding)
         body = orjson.dumps(event)
         if content_key and not binding.only_structured:
@@ -75,7 +75,7 @@ def bind(binding: ProtocolBinding, filled: ResolvedDefinition, given: RenderInpu
 
 
 def content_type_of(
-    binding: ProtocolBinding, ce: Mapping[str, Any], options: Mapping[str, Any], given: RenderInput
+    binding: ProtocolBinding, ce: Mapping[str, Any], options: Mapping[str, Any], render_input: RenderInput
 ) -> str | None:
     """Return the content type of the payload: of the event, the protocol, the message, inferred, or that of what was given."""
     candidates = [
@@ -84,10 +84,14 @@ def content_type_of(
         binding.definition.constant(CONTENT_TYPE),
         binding.inferred.get(f"{ENVELOPE}datacontenttype/value"),
         binding.inferred.get(CONTENT_TYPE),
-        given.payload_type,
+        render_input.payload_type,
     ]
     return next(
-        (one for one in candidates if isinstance(one, str) and one and not one.lower().startswith("application/cloudevents")),
+        (
+            candidate
+            for candidate in candidates
+            if isinstance(candidate, str) and candidate and not candidate.lower().startswith("application/cloudevents")
+        ),
         None,
     )
 
@@ -99,10 +103,10 @@ def _content_key(binding: ProtocolBinding) -> str:
 def declared_content_type(binding: ProtocolBinding, values: Mapping[str, Any]) -> str | None:
     """Return the content type of the payload before the definition is filled."""
     named = [values.get("datacontenttype"), values.get(f"{ENVELOPE}datacontenttype")]
-    given = next((one for one in named if isinstance(one, str)), None) or binding.definition.constant(_OF_ENVELOPE)
+    declared = next((value for value in named if isinstance(value, str)), None) or binding.definition.constant(_OF_ENVELOPE)
     key = _content_key(binding)
     options = {key: binding.definition.constant(Pointer(f"/protocoloptions/{key}"))} if key else {}
-    return content_type_of(binding, {"datacontenttype": given}, options, RenderInput())
+    return content_type_of(binding, {"datacontenttype": declared}, options, RenderInput())
 
 
 def is_text(content_type: str) -> bool:
@@ -143,7 +147,9 @@ def _envelope_type(binding: ProtocolBinding) -> str:
     """Return the content type of a structured event: of the message, of the endpoint, or the usual one."""
     written = binding.definition.constant(CONTENT_TYPE) or ""
     candidates = [written, (binding.endpoint.format if binding.endpoint else None) or ""]
-    result = next((one for one in candidates if one.lower().startswith("application/cloudevents")), STRUCTURED_JSON)
+    result = next(
+        (candidate for candidate in candidates if candidate.lower().startswith("application/cloudevents")), STRUCTURED_JSON
+    )
     if not media_type(result)[0].endswith("cloudevents+json"):
         raise RenderRefused(
             binding.definition.xid, [Refusal(CONTENT_TYPE, f"{result}: structured events are written in JSON only")]
@@ -152,21 +158,21 @@ def _envelope_type(binding: ProtocolBinding) -> str:
 
 
 def _structured(
-    binding: ProtocolBinding, filled: ResolvedDefinition, given: RenderInput, data_type: str | None
+    binding: ProtocolBinding, filled: ResolvedDefinition, render_input: RenderInput, data_type: str | None
 ) -> dict[str, Any]:
     """Return the event in JSON: JSON payloads as they are, texts as texts, others in base64 (CloudEvents, JSON format)."""
     event = dict(filled.ce)
-    if data_type is not None and (given.payload is not None or "datacontenttype" in event or _says_type(binding)):
+    if data_type is not None and (render_input.payload is not None or "datacontenttype" in event or _says_type(binding)):
         event["datacontenttype"] = data_type
-    if given.payload is None:
+    if render_input.payload is None:
         return event
     if data_type is None or is_json(media_type(data_type)[0]):
-        value = json_of(binding.definition.xid, given.payload)
-        event["data"] = value if b"\n" in given.payload and _is_plain(value) else orjson.Fragment(given.payload)
-    elif is_text(data_type) and _is_utf8(given.payload):
-        event["data"] = given.payload.decode()
+        value = json_of(binding.definition.xid, render_input.payload)
+        event["data"] = value if b"\n" in render_input.payload and _is_plain(value) else orjson.Fragment(render_input.payload)
+    elif is_text(data_type) and _is_utf8(render_input.payload):
+        event["data"] = render_input.payload.decode()
     else:
-        event["data_base64"] = base64.b64encode(given.payload).decode()
+        event["data_base64"] = base64.b64encode(render_input.payload).decode()
     return event
 
 

@@ -75,12 +75,12 @@ class ResolvedDefinition:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-def fill(binding: ProtocolBinding, given: RenderInput, now: str, new_id: str) -> ResolvedDefinition:
+def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: str) -> ResolvedDefinition:
     """Return a definition with values for its placeholders.
 
     Args:
         binding: the definition as a protocol carries it.
-        given: what was given.
+        render_input: what was given.
         now: RFC 3339 timestamp that stands for the current time.
         new_id: CloudEvents `id`, where none is given or declared.
 
@@ -88,14 +88,14 @@ def fill(binding: ProtocolBinding, given: RenderInput, now: str, new_id: str) ->
         MissingValues: with all values that are missing.
         RenderRefused: a value does not fit where it goes.
     """
-    needs = needs_of(binding, given)
+    needs = needs_of(binding, render_input)
     if needs:
         raise MissingValues(binding.definition.xid, needs)
-    filled = ResolvedDefinition(variables={name: as_text(given.values[name]) for name in placeholders_of(binding)})
+    filled = ResolvedDefinition(variables={name: as_text(render_input.values[name]) for name in placeholders_of(binding)})
     refusals: list[Refusal] = []
     for attribute in binding.definition.attributes:
         try:
-            value = _value(binding, attribute, given, filled.variables, now)
+            value = _value(binding, attribute, render_input, filled.variables, now)
         except ValueError as error:
             refusals.append(Refusal(attribute.pointer, str(error)))
             continue
@@ -103,7 +103,7 @@ def fill(binding: ProtocolBinding, given: RenderInput, now: str, new_id: str) ->
             (filled.ce if attribute.section == "envelope" else filled.options)[attribute.key] = value
     if refusals:
         raise RenderRefused(binding.definition.xid, refusals)
-    for pointer, value in _undeclared(binding, given):
+    for pointer, value in _undeclared(binding, render_input):
         section, _, key = pointer[1:].partition("/")
         (filled.ce if section == "envelopemetadata" else filled.options)[key] = value
     if binding.definition.is_cloudevent:
@@ -120,32 +120,42 @@ def placeholders_of(binding: ProtocolBinding) -> dict[str, DeclaredAttribute]:
     return results
 
 
-def needs_of(binding: ProtocolBinding, given: RenderInput) -> list[Need]:
+def needs_of(binding: ProtocolBinding, render_input: RenderInput) -> list[Need]:
     """Return what is missing: placeholders, attributes that must be there, and the address."""
     holes = placeholders_of(binding)
     needs = [
-        Need(name, one.pointer, one.kind, one.template.text if one.template else None)
-        for name, one in holes.items()
-        if given.values.get(name) is None
+        Need(name, attribute.pointer, attribute.kind, attribute.template.text if attribute.template else None)
+        for name, attribute in holes.items()
+        if render_input.values.get(name) is None
     ]
-    declared = {one.pointer: one for one in binding.definition.attributes}
-    wanted = [one for one in declared.values() if one.required and not one.has_value and one.section != "message"]
+    declared = {attribute.pointer: attribute for attribute in binding.definition.attributes}
+    wanted = [
+        attribute
+        for attribute in declared.values()
+        if attribute.required and not attribute.has_value and attribute.section != "message"
+    ]
     address = Pointer(PROTOCOL + _ADDRESSES[binding.family]) if binding.family in _ADDRESSES else None
     if address and not (address in declared and (declared[address].has_value or declared[address].required)):
         wanted.append(declared.get(address) or DeclaredAttribute(address, address.removeprefix(PROTOCOL), "protocol"))
-    for one in wanted:
-        is_made = one.pointer == f"{ENVELOPE}id" or _default(binding, one, "") is not None
-        if not is_made and given_for(binding, one, given) is None:
-            needs.append(Need(one.pointer if _is_shared(binding, one, holes) else one.key, one.pointer, kind_of(one)))
+    for attribute in wanted:
+        is_made = attribute.pointer == f"{ENVELOPE}id" or _default(binding, attribute, "") is not None
+        if not is_made and value_for(binding, attribute, render_input) is None:
+            needs.append(
+                Need(
+                    attribute.pointer if _is_shared(binding, attribute, holes) else attribute.key,
+                    attribute.pointer,
+                    kind_of(attribute),
+                )
+            )
     return needs
 
 
-def given_for(binding: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput) -> Any:
+def value_for(binding: ProtocolBinding, attribute: DeclaredAttribute, render_input: RenderInput) -> Any:
     """Find what was given for an attribute: by its pointer, or by its name, unless that means something else."""
-    result = given.values.get(attribute.pointer)
+    result = render_input.values.get(attribute.pointer)
     if result is not None or _is_shared(binding, attribute, placeholders_of(binding)):
         return result
-    return given.values.get(attribute.key)
+    return render_input.values.get(attribute.key)
 
 
 def _is_shared(binding: ProtocolBinding, attribute: DeclaredAttribute, holes: Mapping[str, Any]) -> bool:
@@ -154,7 +164,9 @@ def _is_shared(binding: ProtocolBinding, attribute: DeclaredAttribute, holes: Ma
         return True
     if attribute.section != "protocol" or not binding.definition.is_cloudevent:
         return False
-    return attribute.key in CORE_TYPES or any(one.pointer == ENVELOPE + attribute.key for one in binding.definition.attributes)
+    return attribute.key in CORE_TYPES or any(
+        other.pointer == ENVELOPE + attribute.key for other in binding.definition.attributes
+    )
 
 
 def kind_of(attribute: DeclaredAttribute) -> str | None:
@@ -184,10 +196,12 @@ def check_names(bindings: Sequence[ProtocolBinding], names: Iterable[str]) -> No
     Raises:
         SettingsError: one is not; with those that are.
     """
-    known = {name for binding in bindings for name in names_of(binding)}
-    strange = [name for name in names if name not in known and not any(_is_extension(binding, name) for binding in bindings)]
+    declared_names = {name for binding in bindings for name in names_of(binding)}
+    strange = [
+        name for name in names if name not in declared_names and not any(_is_extension(binding, name) for binding in bindings)
+    ]
     if strange:
-        settable = ", ".join(sorted(name for name in known if not name.startswith("/"))) or "nothing"
+        settable = ", ".join(sorted(name for name in declared_names if not name.startswith("/"))) or "nothing"
         raise SettingsError(
             f"{', '.join(strange)}: no placeholder and no attribute has this name. These have values: {settable}. Any other "
             "attribute of CloudEvents is given as /envelopemetadata/NAME, any other protocol option as /protocoloptions/NAME."
@@ -196,8 +210,12 @@ def check_names(bindings: Sequence[ProtocolBinding], names: Iterable[str]) -> No
 
 def names_of(binding: ProtocolBinding) -> set[str]:
     """Return all names that values may have."""
-    declared = [one for one in binding.definition.attributes if one.section != "message"]
-    names = {*placeholders_of(binding), *(one.pointer for one in declared), *(one.key for one in declared)}
+    declared = [attribute for attribute in binding.definition.attributes if attribute.section != "message"]
+    names = {
+        *placeholders_of(binding),
+        *(attribute.pointer for attribute in declared),
+        *(attribute.key for attribute in declared),
+    }
     if binding.definition.is_cloudevent:
         names |= {*CORE_TYPES, *(ENVELOPE + name for name in CORE_TYPES)}
     options = _OPTIONS.get(binding.family, ())
@@ -211,14 +229,14 @@ def _is_extension(binding: ProtocolBinding, name: str) -> bool:
 
 
 def _value(
-    binding: ProtocolBinding, attribute: DeclaredAttribute, given: RenderInput, variables: dict[str, str], now: str
+    binding: ProtocolBinding, attribute: DeclaredAttribute, render_input: RenderInput, variables: dict[str, str], now: str
 ) -> Any:
     """Return the value of an attribute; None: it is left out.
 
     Raises:
         ValueError: what was given does not fit.
     """
-    own = given_for(binding, attribute, given)
+    own = value_for(binding, attribute, render_input)
     if not attribute.has_value:
         return _default(binding, attribute, now) if own is None else typed(own, kind_of(attribute))
     if attribute.template is not None:
@@ -261,11 +279,11 @@ def _inferred(binding: ProtocolBinding, now: str) -> dict[str, Any]:
     return results
 
 
-def _undeclared(binding: ProtocolBinding, given: RenderInput) -> Iterator[tuple[Pointer, Any]]:
+def _undeclared(binding: ProtocolBinding, render_input: RenderInput) -> Iterator[tuple[Pointer, Any]]:
     """Return what was given for attributes that the definition does not declare, by pointer."""
-    declared = {one.pointer for one in binding.definition.attributes}
+    declared = {attribute.pointer for attribute in binding.definition.attributes}
     holes = placeholders_of(binding)
-    for name, value in given.values.items():
+    for name, value in render_input.values.items():
         if name in holes or value is None:
             continue
         for pointer in _own_pointers(binding, name):
@@ -284,7 +302,7 @@ def _own_pointers(binding: ProtocolBinding, name: str) -> list[Pointer]:
 
 def _pointers(binding: ProtocolBinding, name: str) -> list[Pointer]:
     """Return where a name goes that no declaration has: into the envelope, else into the protocol options."""
-    if any(one.key == name for one in binding.definition.attributes):
+    if any(attribute.key == name for attribute in binding.definition.attributes):
         return []
     if binding.definition.is_cloudevent and name in CORE_TYPES:
         return [Pointer(ENVELOPE + name)]
@@ -350,7 +368,7 @@ def read_values(written: str) -> Iterator[dict[str, Any]]:
         raise SourceNotFound(written, f"cannot be read ({getattr(error, 'strerror', None) or error}).") from error
 
 
-def given_of(row: Mapping[str, Any], common: RenderInput) -> RenderInput:
+def input_of(row: Mapping[str, Any], common: RenderInput) -> RenderInput:
     """Return what a row gives, over what is common to all: its column `data` is the payload."""
     values = {name: _plain(value) for name, value in row.items() if name != PAYLOAD and value is not None}
     payload = row.get(PAYLOAD)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import LakehouseError
 from lakehouse.match.payload.schemas import Schemas
-from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
+from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, input_of
 from lakehouse.render.protocolbinding import bindings_of
 from lakehouse.render.rendering import Renderer, RenderStyle
 from lakehouse.render.selected import Selected
@@ -44,11 +44,11 @@ def render_table(
         SettingsError: a column has a name that nothing asks for.
         RenderRefused: a definition does not go over what is asked.
     """
-    given = common or RenderInput()
+    render_input = common or RenderInput()
     bindings = [binding for row in selected.messages for binding in bindings_of(row, selected.endpoints, requested)]
-    check_names(bindings, [*(name for name in values.columns if name != PAYLOAD), *given.values])
+    check_names(bindings, [*(name for name in values.columns if name != PAYLOAD), *render_input.values])
     numbered = values.withColumn(_NUMBER, F.monotonically_increasing_id())
-    return numbered.mapInArrow(_pass(selected, style or RenderStyle(), requested, given), RENDERED_COLUMNS)
+    return numbered.mapInArrow(_pass(selected, style or RenderStyle(), requested, render_input), RENDERED_COLUMNS)
 
 
 def _pass(
@@ -61,18 +61,18 @@ def _pass(
             made = []
             for row in batch.to_pylist():
                 number = row.pop(_NUMBER)
-                given = given_of(row, common)
-                made += [_row(renderer, binding, given, number) for binding in bindings]
+                render_input = input_of(row, common)
+                made += [_row(renderer, binding, render_input, number) for binding in bindings]
             if made:
                 yield pa.RecordBatch.from_pylist(made, schema=_SCHEMA)
 
     return run
 
 
-def _row(renderer: Renderer, binding: Any, given: RenderInput, number: int) -> dict[str, Any]:
+def _row(renderer: Renderer, binding: Any, render_input: RenderInput, number: int) -> dict[str, Any]:
     fields = {"registryid": binding.definition.registryid, "xid": binding.definition.xid, "protocol": binding.protocol}
     try:
-        message = renderer.render(binding, given, number)
+        message = renderer.render(binding, render_input, number)
     except LakehouseError as error:
         return fields | {"error": str(error)}
     return fields | {"mode": message.mode, "line": message.line().decode(), "payload_status": message.payload_status}

@@ -61,14 +61,14 @@ class Endpoint:
     def uri(self) -> str | None:
         """Return its first address."""
         results = self.options.get("endpoints")
-        uris = [one.get("uri") for one in results if isinstance(one, dict)] if isinstance(results, list) else []
+        uris = [address.get("uri") for address in results if isinstance(address, dict)] if isinstance(results, list) else []
         return next((uri for uri in uris if isinstance(uri, str) and uri), None)
 
     def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:
         """Return whether it carries the messages of a group, or holds them itself."""
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)
 
-    def leaves(self) -> dict[Pointer, JsonText]:
+    def flat_attributes(self) -> dict[Pointer, JsonText]:
         """Return its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
         results: dict[Pointer, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
@@ -79,8 +79,8 @@ class Endpoint:
                 results[pointer] = value
         if self.family == "HTTP":
             pairs = [(kind, name, text) for kind in ("headers", "query") for name, text in self._pairs(kind)]
-            kept = [one for one in pairs if one[1].lower() not in SECRET_HEADERS]
-            results |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in kept}
+            sent = [pair for pair in pairs if pair[1].lower() not in SECRET_HEADERS]
+            results |= {Pointer(f"/protocoloptions/{kind}/{escape(name)}/value"): text for kind, name, text in sent}
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
                 results[Pointer("/protocoloptions/path/value")] = path
@@ -88,12 +88,12 @@ class Endpoint:
 
     def _pairs(self, name: str) -> Iterator[tuple[str, Any]]:
         """Read headers or a query: a list of {name, value}, or a map."""
-        held = self.options.get(name)
-        if isinstance(held, Mapping):
-            yield from held.items()
-        for one in held if isinstance(held, list) else ():
-            if isinstance(one, Mapping) and isinstance(one.get("name"), str):
-                yield one["name"], one.get("value")
+        entries = self.options.get(name)
+        if isinstance(entries, Mapping):
+            yield from entries.items()
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+                yield entry["name"], entry.get("value")
 
 
 def endpoint_of(row: Mapping[str, Any]) -> Endpoint:
@@ -186,12 +186,12 @@ def bindings_of(
         RenderRefused: it does not go over what is asked.
     """
     bare = definition_of(row, rule)
-    own = [one for one in endpoints if one.carries(bare.registryid, bare.group_xid)]
-    own.sort(key=lambda one: (bool(one.usage) and "producer" not in one.usage, one.xid))
+    own = [endpoint for endpoint in endpoints if endpoint.carries(bare.registryid, bare.group_xid)]
+    own.sort(key=lambda endpoint: (bool(endpoint.usage) and "producer" not in endpoint.usage, endpoint.xid))
     families = _families(bare, own, [name.upper() for name in requested])
     bindings = []
     for family in families:
-        endpoint = next((one for one in own if one.family == family), None)
+        endpoint = next((endpoint for endpoint in own if endpoint.family == family), None)
         bindings.append(_binding(row, bare, family, endpoint, rule))
     return bindings
 
@@ -199,7 +199,9 @@ def bindings_of(
 def _families(bare: Definition, own: list[Endpoint], requested: list[str]) -> list[str]:
     if not requested:
         return (
-            [bare.family] if bare.family else list(dict.fromkeys(one.family for one in own if one.family in FAMILIES)) or ["HTTP"]
+            [bare.family]
+            if bare.family
+            else list(dict.fromkeys(endpoint.family for endpoint in own if endpoint.family in FAMILIES)) or ["HTTP"]
         )
     if ALL in requested:
         able = [bare.family] if bare.family in FAMILIES else [] if bare.family else list(FAMILIES)
@@ -215,7 +217,7 @@ def _families(bare: Definition, own: list[Endpoint], requested: list[str]) -> li
 def _binding(row: Mapping[str, Any], bare: Definition, family: str, endpoint: Endpoint | None, rule: Rule) -> ProtocolBinding:
     inferred = {pointer: orjson.loads(text) for pointer, text in dict(row.get("inferred") or ()).items()}
     if family == CLOUDEVENTS:
-        of_envelope = tuple(one for one in bare.attributes if one.section != "protocol")
+        of_envelope = tuple(attribute for attribute in bare.attributes if attribute.section != "protocol")
         return ProtocolBinding(row, replace(bare, family=None, version=None, attributes=of_envelope), inferred)
     if family not in FAMILIES:
         raise RenderRefused(
@@ -223,32 +225,32 @@ def _binding(row: Mapping[str, Any], bare: Definition, family: str, endpoint: En
         )
     protocol = _protocol(bare, family, endpoint)
     alone = definition_of(_with(row, protocol, {}), rule)
-    added = _added(alone, endpoint.leaves() if endpoint else {}, family)
+    added = _added(alone, endpoint.flat_attributes() if endpoint else {}, family)
     return ProtocolBinding(
         row, definition_of(_with(row, protocol, added), rule) if added else alone, inferred, protocol, endpoint
     )
 
 
-def _added(alone: Definition, leaves: Mapping[Pointer, JsonText], family: str) -> dict[Pointer, JsonText]:
+def _added(alone: Definition, flat_attributes: Mapping[Pointer, JsonText], family: str) -> dict[Pointer, JsonText]:
     """Return what an endpoint adds: options that the message does not say itself."""
-    said: set[str] = {one.pointer for one in alone.attributes if one.has_value}
+    declared: set[str] = {attribute.pointer for attribute in alone.attributes if attribute.has_value}
     for option in shared_options(family):
-        if option.instead is not None and option.instead.removesuffix("/value") in said:
-            said.add(option.pointer.removesuffix("/value"))
-    if "/protocoloptions/status" in said:  # of a response
-        said.add("/protocoloptions/path")
+        if option.instead is not None and option.instead.removesuffix("/value") in declared:
+            declared.add(option.pointer.removesuffix("/value"))
+    if "/protocoloptions/status" in declared:  # of a response
+        declared.add("/protocoloptions/path")
     headers = "/protocoloptions/headers/"
     results = {}
-    for pointer, text in leaves.items():
+    for pointer, text in flat_attributes.items():
         base = pointer.removesuffix("/value")
-        if (base.lower() if family == "HTTP" and base.startswith(headers) else base) not in said:
+        if (base.lower() if family == "HTTP" and base.startswith(headers) else base) not in declared:
             results[pointer] = text
     return results
 
 
-def _with(row: Mapping[str, Any], protocol: str, leaves: Mapping[Pointer, JsonText]) -> dict[str, Any]:
+def _with(row: Mapping[str, Any], protocol: str, flat_attributes: Mapping[Pointer, JsonText]) -> dict[str, Any]:
     named = {OWN_PROTOCOL: decoded(orjson.dumps(protocol))}
-    return {**row, "protocol": protocol, "attributes": dict(row["attributes"] or ()) | named | dict(leaves)}
+    return {**row, "protocol": protocol, "attributes": dict(row["attributes"] or ()) | named | dict(flat_attributes)}
 
 
 def _protocol(bare: Definition, family: str, endpoint: Endpoint | None) -> str:

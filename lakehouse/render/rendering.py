@@ -137,7 +137,7 @@ def _batch(members: list[Rendered]) -> Rendered:
     events = [member.event for member in members]
     captured: dict[str, Any] = dict(first.captured)
     if "headers" in captured:
-        others = [one for one in captured["headers"] if one["name"].lower() != "content-type"]
+        others = [header for header in captured["headers"] if header["name"].lower() != "content-type"]
         captured["headers"] = [*others, {"name": "content-type", "value": BATCH_JSON}]
     one_definition = len({(member.registryid, member.xid) for member in members}) == 1
     statuses = {member.payload_status for member in members}
@@ -190,12 +190,12 @@ class Renderer:
         self._examples = Examples(schemas, self._payloads)
         self._tolerance = Tolerance("strict" if self.style.strict else "default")
 
-    def render(self, binding: ProtocolBinding, given: RenderInput | None = None, number: int = 0) -> Rendered:
+    def render(self, binding: ProtocolBinding, render_input: RenderInput | None = None, number: int = 0) -> Rendered:
         """Render one message.
 
         Args:
             binding: the definition as a protocol carries it.
-            given: values and payload.
+            render_input: values and payload.
             number: of the message among those of its definition: with a seed, each number makes up other values.
 
         Raises:
@@ -206,12 +206,12 @@ class Renderer:
         mode = binding.mode(self.style.mode)
         random = self._random(binding, number)
         new_id = str(uuid.UUID(int=random.getrandbits(128), version=4))
-        given = given or RenderInput()
+        render_input = render_input or RenderInput()
         remarks: tuple[str, ...] = ()
         if self.style.example:
-            given, remarks = self._examples.complete(binding, given, random)
-        filled = fill(binding, given, self.style.now or _clock(), new_id)
-        bound = bind(binding, filled, given, mode)
+            render_input, remarks = self._examples.complete(binding, render_input, random)
+        filled = fill(binding, render_input, self.style.now or _clock(), new_id)
+        bound = bind(binding, filled, render_input, mode)
         made = Rendered(
             registryid=definition.registryid,
             xid=definition.xid,
@@ -236,7 +236,7 @@ class Renderer:
 
     def _checked(self, binding: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
         refusals = refusals_of(binding.protocol, made.captured) if binding.protocol else []
-        [event] = [one for landed in landed_of_text(made.line()) for one in events_of(landed)]
+        [event] = [opened for landed in landed_of_text(made.line()) for opened in events_of(landed)]
         refusals += _unmatched(binding, event, filled, evaluate(binding.definition, event, self._tolerance), self.style.strict)
         if refusals:
             raise RenderRefused(made.xid, list(dict.fromkeys(refusals)))
@@ -252,10 +252,13 @@ def _unmatched(
     """Return why a message would not match back with the values that it was made of."""
     if event.problem:
         return [Refusal("", event.problem)]
-    held = placeholders_of(binding)
+    placeholders = placeholders_of(binding)
     refusals = [_refusal(reason) for reason in (*outcome.reasons, *(outcome.deviations if strict else ()))]
     refusals += [
-        Refusal(held[name].pointer, f"placeholder {name}: {text!r} was given, and {outcome.variables.get(name)!r} would be read")
+        Refusal(
+            placeholders[name].pointer,
+            f"placeholder {name}: {text!r} was given, and {outcome.variables.get(name)!r} would be read",
+        )
         for name, text in filled.variables.items()
         if outcome.variables.get(name) != text
     ]
@@ -277,6 +280,6 @@ def _clock() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def with_values(given: RenderInput, values: Mapping[str, Any]) -> RenderInput:
+def with_values(render_input: RenderInput, values: Mapping[str, Any]) -> RenderInput:
     """Return the same with more values; those that are given already stay."""
-    return replace(given, values={**values, **given.values})
+    return replace(render_input, values={**values, **render_input.values})

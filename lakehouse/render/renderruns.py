@@ -21,7 +21,7 @@ from lakehouse.errors import LakehouseError, SettingsError
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import View
-from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, given_of
+from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, input_of
 from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Endpoint, ProtocolBinding, bindings_of
 from lakehouse.render.rendering import Rendered, Renderer, RenderStyle, batched
 from lakehouse.render.selected import Selected, selected_at
@@ -49,14 +49,14 @@ def curl(message: Rendered) -> str:
         raise _refused(message, "/protocoloptions/status", "is a response: there is nothing to send")
     parts = urlsplit(message.uri or "")
     base = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") and parts.netloc else "http://localhost:8080"
-    query = urlencode([(one["name"], one["value"]) for one in captured.get("query", ())])
+    query = urlencode([(parameter["name"], parameter["value"]) for parameter in captured.get("query", ())])
     words = ["curl", "-X", captured["method"], base + captured["path"] + (f"?{query}" if query else "")]
     words += ["--path-as-is"] if "/." in captured["path"] else []
-    for one in captured["headers"]:
-        words += ["-H", f"{one['name']}: {one['value']}" if one["value"] else f"{one['name']};"]
+    for header in captured["headers"]:
+        words += ["-H", f"{header['name']}: {header['value']}" if header["value"] else f"{header['name']};"]
     if message.body is None:
         return shlex.join(words)
-    if not any(one["name"].lower() == "content-type" for one in captured["headers"]):
+    if not any(header["name"].lower() == "content-type" for header in captured["headers"]):
         words += ["-H", "content-type:"]  # curl would say that it is a form
     text = _text(message.body)
     return shlex.join([*words, "--data-raw", text]) if text is not None else _piped(message.body, [*words, "--data-binary", "@-"])
@@ -82,10 +82,10 @@ def kcat(message: Rendered) -> str:
         words += ["-k", key]
     words += ["-p", as_text(captured["partition"])] if "partition" in captured else []
     words += [] if message.acks is None else ["-X", f"acks={message.acks}"]
-    for one in captured["headers"]:
-        if "=" in one["name"]:
-            raise _refused(message, pointer_of("protocoloptions", "headers", one["name"]), "kcat takes no name that holds =")
-        words += ["-H", f"{one['name']}={one['value']}"]
+    for header in captured["headers"]:
+        if "=" in header["name"]:
+            raise _refused(message, pointer_of("protocoloptions", "headers", header["name"]), "kcat takes no name that holds =")
+        words += ["-H", f"{header['name']}={header['value']}"]
     if not message.body:
         return f"echo | {shlex.join([*words, '-Z'] if message.body is None else words)}"
     if b"\n" in message.body:
@@ -115,8 +115,8 @@ def mosquitto_pub(message: Rendered) -> str:
     for name, own in _MQTT_PROPERTIES.items():
         if name in captured:
             words += ["-D", "publish", own, as_text(captured[name])]
-    for one in captured.get("user_properties", ()):
-        words += ["-D", "publish", "user-property", one["name"], one["value"]]
+    for user_property in captured.get("user_properties", ()):
+        words += ["-D", "publish", "user-property", user_property["name"], user_property["value"]]
     if not message.body:
         return shlex.join([*words, "-n"])
     text = _text(message.body)
@@ -221,7 +221,7 @@ class Failure:
         if isinstance(self.error, MissingValues):
             fields["missing"] = [need._asdict() for need in self.error.needs]
         elif isinstance(self.error, RenderRefused):
-            fields["refused"] = [one._asdict() for one in self.error.refusals]
+            fields["refused"] = [refusal._asdict() for refusal in self.error.refusals]
         return fields | {"error": str(self.error)}
 
 
@@ -269,7 +269,7 @@ class RenderRun:
         if rows is None:
             check_names(bindings, common.values) if bindings else None
             if self.is_single:
-                yield from self._of_one(renderer, bindings, common)
+                yield from self._of_input(renderer, bindings, common)
             else:
                 for binding in bindings:
                     yield from self._attempt(renderer, binding, common, None)
@@ -281,7 +281,7 @@ class RenderRun:
                 check_names(bindings, sorted(names))
                 checked |= names
             for binding in bindings:
-                yield from self._attempt(renderer, binding, given_of(row, common), number)
+                yield from self._attempt(renderer, binding, input_of(row, common), number)
 
     def _bindings(self, row: Mapping[str, Any]) -> list[ProtocolBinding]:
         try:
@@ -292,8 +292,8 @@ class RenderRun:
             self._fail(Failure(row["registryid"], row["xid"], ", ".join(self.requested), None, error))
             return []
 
-    def _of_one(self, renderer: Renderer, bindings: list[ProtocolBinding], given: RenderInput) -> Iterator[Rendered]:
-        results = [message for binding in bindings for message in self._attempt(renderer, binding, given, None)]
+    def _of_input(self, renderer: Renderer, bindings: list[ProtocolBinding], render_input: RenderInput) -> Iterator[Rendered]:
+        results = [message for binding in bindings for message in self._attempt(renderer, binding, render_input, None)]
         if self.failures:
             needs: dict[Need, None] = {}
             for failure in self.failures:
@@ -306,10 +306,10 @@ class RenderRun:
         yield from results
 
     def _attempt(
-        self, renderer: Renderer, binding: ProtocolBinding, given: RenderInput, number: int | None
+        self, renderer: Renderer, binding: ProtocolBinding, render_input: RenderInput, number: int | None
     ) -> Iterator[Rendered]:
         try:
-            yield renderer.render(binding, given, number or 0)
+            yield renderer.render(binding, render_input, number or 0)
         except (MissingValues, RenderRefused) as error:
             definition = binding.definition
             self._fail(Failure(definition.registryid, definition.xid, binding.family, number, error))
@@ -395,9 +395,9 @@ def _sample(renderer: Renderer, binding: ProtocolBinding) -> Sample:
 def examples_of(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     """Return samples as JSON values: `registryid`, `xid`, `as`, and `example`, as `render` writes it, or `error`."""
     examples: list[dict[str, Any]] = []
-    for one in samples:
-        made = {"error": one.error} if one.message is None else {"example": orjson.loads(one.message.as_json())}
-        examples.append({"registryid": one.registryid, "xid": one.xid, "as": one.over, **made})
+    for sample in samples:
+        made = {"error": sample.error} if sample.message is None else {"example": orjson.loads(sample.message.as_json())}
+        examples.append({"registryid": sample.registryid, "xid": sample.xid, "as": sample.over, **made})
     return examples
 
 
@@ -411,7 +411,7 @@ def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Rendere
         selected: what they were made from.
         renderer: likewise.
     """
-    used = {one.message.endpoint for one in samples if one.message is not None}
+    used = {sample.message.endpoint for sample in samples if sample.message is not None}
     if not used:
         return []
     others = [
@@ -422,14 +422,19 @@ def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Rendere
         for binding in bindings_of(row, [endpoint])
         if binding.endpoint is not None
     ]
-    messages = [one.message for one in (*samples, *others) if one.message is not None]
-    sent = [one for one in messages if one.endpoint is not None] or messages
-    return [_command(client, line, one) for one in sent for client, (family, line) in CLIENTS.items() if family == one.family]
+    messages = [sample.message for sample in (*samples, *others) if sample.message is not None]
+    sent = [message for message in messages if message.endpoint is not None] or messages
+    return [
+        _command(client, line, message)
+        for message in sent
+        for client, (family, line) in CLIENTS.items()
+        if family == message.family
+    ]
 
 
 def _sending(row: Mapping[str, Any], endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-    carrying = [one for one in endpoints if one.carries(row["registryid"], row["group_xid"])]
-    return [one for one in carrying if not one.usage or "producer" in one.usage]
+    carrying = [endpoint for endpoint in endpoints if endpoint.carries(row["registryid"], row["group_xid"])]
+    return [endpoint for endpoint in carrying if not endpoint.usage or "producer" in endpoint.usage]
 
 
 def _command(client: str, line: Callable[[Rendered], str], message: Rendered) -> Command:

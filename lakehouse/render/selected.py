@@ -58,15 +58,19 @@ def read_selected(
     if not wanted:
         rows = read_definitions(view, scope)
     elif scope.is_narrow:
-        rows = read_definitions(view, scope, lambda one: one.xid in wanted)
+        rows = read_definitions(view, scope, lambda discriminators: discriminators.xid in wanted)
     else:
-        rows = [row for one in ([registry] if registry else view.registries()) for row in view.definitions(one, xids=wanted)]
+        rows = [
+            row
+            for registryid in ([registry] if registry else view.registries())
+            for row in view.definitions(registryid, xids=wanted)
+        ]
     for xid in sorted(wanted - {row["xid"] for row in rows}):
         if not scope.is_narrow and view.entities(xid, registry):
             raise DefinitionNotYet(xid, view.definitions_snapshot)
         raise MessageNotFound(xid)
     unique = {(row["registryid"], row["xid"]): row for row in rows}
-    chosen = [{name: held for name, held in row.items() if name != "endpoint"} for _, row in sorted(unique.items())]
+    chosen = [{name: value for name, value in row.items() if name != "endpoint"} for _, row in sorted(unique.items())]
     return _with_needs(view, chosen, endpoint)
 
 
@@ -81,20 +85,22 @@ def selected_at(view: View, definition: dict[str, Any]) -> Selected:
 
 
 def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: Xid | None = None) -> Selected:
-    holders = dict.fromkeys((row["registryid"], row["group_xid"]) for row in rows)
+    groups = dict.fromkeys((row["registryid"], row["group_xid"]) for row in rows)
     endpoints = {
-        (one.registryid, one.xid): one for registryid, group_xid in holders for one in _carrying(view, registryid, group_xid)
+        (carrier.registryid, carrier.xid): carrier
+        for registryid, group_xid in groups
+        for carrier in _carrying(view, registryid, group_xid)
     }
-    kept = [one for key, one in sorted(endpoints.items()) if endpoint in (None, key[1])]
-    return Selected(rows, kept, schema_versions(view, rows), view.definitions_snapshot)
+    wanted_endpoints = [carrier for key, carrier in sorted(endpoints.items()) if endpoint in (None, key[1])]
+    return Selected(rows, wanted_endpoints, schema_versions(view, rows), view.definitions_snapshot)
 
 
 def _carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Endpoint]:
     """Return the endpoints that hold a group's messages, or name the group."""
-    naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
-    sources = dict.fromkeys([group_xid, *(one.source_xid for one in naming)])
+    naming = (reference for reference in view.referring_to(registryid, group_xid) if reference.relation == "messagegroups")
+    sources = dict.fromkeys([group_xid, *(reference.source_xid for reference in naming)])
     results = (view.entity(registryid, xid) for xid in sources)
-    return [endpoint_of(endpoint_row(one)) for one in results if one is not None and one.kind == "endpoint"]
+    return [endpoint_of(endpoint_row(entity)) for entity in results if entity is not None and entity.kind == "endpoint"]
 
 
 def _xid_of(view: View, written: str, registry: RegistryId | None) -> Xid:

@@ -64,7 +64,7 @@ class MissingValues(LakehouseError):
 
     def __init__(self, xid: Xid, needs: Sequence[Need]) -> None:
         self.xid, self.needs = xid, tuple(needs)
-        message = "\n".join(f"  {need.name}: {_asked(need)}" for need in needs)
+        message = "\n".join(f"  {need.name}: {_described(need)}" for need in needs)
         example = " ".join(f"--set {need.name}=…" for need in needs[:3])
         super().__init__(f"{xid}: values are missing.\n{message}\nGive them with {example}, or let --example make them up.")
 
@@ -81,10 +81,12 @@ class RenderRefused(LakehouseError):
 
     def __init__(self, xid: Xid, refusals: Sequence[Refusal]) -> None:
         self.xid, self.refusals = xid, tuple(refusals)
-        super().__init__(f"{xid}: cannot be rendered.\n" + "\n".join(f"  {one.pointer or '/'}: {one.reason}" for one in refusals))
+        super().__init__(
+            f"{xid}: cannot be rendered.\n" + "\n".join(f"  {refusal.pointer or '/'}: {refusal.reason}" for refusal in refusals)
+        )
 
 
-def _asked(need: Need) -> str:
+def _described(need: Need) -> str:
     if need.template is not None:
         return f"placeholder of {need.template!r} ({need.pointer})"
     return f"{need.pointer}" + (f", type {need.kind}" if need.kind else "")
@@ -132,7 +134,7 @@ def _mqtt(captured: Mapping[str, Any], version: str) -> list[Refusal]:
     results = []
     for name in ("topic_name", "response_topic"):
         text = as_text(captured.get(name, "t"))
-        if not text or any(one in text for one in "+#\0") or len(text.encode()) > 65_535:
+        if not text or any(character in text for character in "+#\0") or len(text.encode()) > 65_535:
             results.append(_refusal(name, text, "a topic to publish to is not empty and has no wildcards"))
     if captured["qos"] not in (0, 1, 2):
         results.append(_refusal("qos", captured["qos"], "0, 1 or 2"))
@@ -140,20 +142,20 @@ def _mqtt(captured: Mapping[str, Any], version: str) -> list[Refusal]:
         results += [
             _refusal(name, captured[name], f"MQTT/{version} does not carry it") for name in _ONLY_MQTT_5 if captured.get(name)
         ]
-    for one in captured.get("user_properties", ()):
-        if "\0" in one["name"] + one["value"]:
-            results.append(_refusal(f"user_properties/{escape(one['name'])}", one["value"], "holds a NUL"))
+    for user_property in captured.get("user_properties", ()):
+        if "\0" in user_property["name"] + user_property["value"]:
+            results.append(_refusal(f"user_properties/{escape(user_property['name'])}", user_property["value"], "holds a NUL"))
     return results
 
 
 def _headers(captured: Mapping[str, Any]) -> list[Refusal]:
     results = []
-    for one in captured.get("headers", ()):
-        pointer = f"headers/{escape(one['name'])}"
-        if not _TOKEN.match(one["name"]):
-            results.append(_refusal(pointer, one["name"], "no name of a header"))
-        if not _FIELD.match(one["value"]):
-            results.append(_refusal(pointer, one["value"], "a header holds printable ASCII, and blanks only inside"))
+    for header in captured.get("headers", ()):
+        pointer = f"headers/{escape(header['name'])}"
+        if not _TOKEN.match(header["name"]):
+            results.append(_refusal(pointer, header["name"], "no name of a header"))
+        if not _FIELD.match(header["value"]):
+            results.append(_refusal(pointer, header["value"], "a header holds printable ASCII, and blanks only inside"))
     return results
 
 

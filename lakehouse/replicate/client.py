@@ -202,8 +202,8 @@ class Client:
 
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.wait if isinstance(error, RequestStumbled) else 0.0
-            pause = max(asked, exponential(state))
+            requested = error.wait if isinstance(error, RequestStumbled) else 0.0
+            pause = max(requested, exponential(state))
             logger.info("%s; again in %.1f s", error, pause)
             return pause
 
@@ -220,20 +220,20 @@ class Client:
             self._check_origin(url)
             self.requests += 1
             try:
-                found = self._pool.request(
+                response = self._pool.request(
                     method, url, headers=request_headers, body=body, redirect=False, preload_content=False, retries=False
                 )
             except HTTPError as error:
                 raise RequestStumbled(url, f"no answer: {_reason(error)}") from error
             try:
-                location = found.headers.get("location") if found.status in (301, 302, 303, 307, 308) else None
+                location = response.headers.get("location") if response.status in (301, 302, 303, 307, 308) else None
                 if location is None:
-                    return self._read(method, url, request_headers, found, into, until)
+                    return self._read(method, url, request_headers, response, into, until)
                 url = urljoin(url, location)
             except (HTTPError, OSError) as error:
                 raise RequestStumbled(url, f"its answer broke off: {_reason(error)}") from error
             finally:
-                found.close()
+                response.close()
         raise ReplicationError(url, f"it leads on more than {_MOST_REDIRECTS} times")
 
     def _check_origin(self, url: str) -> None:
@@ -249,22 +249,22 @@ class Client:
         method: str,
         url: str,
         response_headers: dict[str, str],
-        found: urllib3.BaseHTTPResponse,
+        response: urllib3.BaseHTTPResponse,
         into: BinaryIO | None,
         until: float,
     ) -> SourceResponse:
-        headers = {name.lower(): value for name, value in found.headers.items()}
-        if found.status == 304:
-            found.drain_conn()
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        if response.status == 304:
+            response.drain_conn()
             return SourceResponse(304, url, headers, b"")
-        is_error = found.status >= 300
+        is_error = response.status >= 300
         most = 1 << 16 if is_error else self.limits.bytes if into is not None else self.limits.page_bytes
         length = headers.get("content-length", "")
         if not is_error and length.isdigit() and int(length) > most:
             raise self._too_large(url, most)
-        held: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
-        while chunk := found.read1(_CHUNK, decode_content=True):  # as it comes, so that drop by drop is seen to be too slow
+        while chunk := response.read1(_CHUNK, decode_content=True):  # as it comes, so that drop by drop is seen to be too slow
             size += len(chunk)
             self.received += len(chunk)
             if size > most and not is_error:
@@ -274,16 +274,16 @@ class Client:
             if into is not None and not is_error:
                 into.write(chunk)
             else:
-                held.append(chunk)
+                chunks.append(chunk)
             if size > most:
                 break
-        body = b"".join(held)
+        body = b"".join(chunks)
         if is_error:
-            raise self._refused(url, found.status, headers, body)
+            raise self._refused(url, response.status, headers, body)
         kind = headers.get("content-type", "")
         if method == "GET" and response_headers["Accept"] != "*/*" and not is_json(kind):
             raise ReplicationError(url, f"it answers with {kind[:80] or 'no Content-Type'}, not JSON. Is this a registry's URL?")
-        return SourceResponse(found.status, url, headers, body)
+        return SourceResponse(response.status, url, headers, body)
 
     def _too_large(self, url: str, most: int) -> ReplicationError:
         return TooLarge(url, f"its answer has more than {most} bytes (setting max_document_bytes)")

@@ -81,7 +81,7 @@ class Reader:
             return
         if not isinstance(offered, dict):
             return
-        flags = {one.lstrip("?") for one in offered.get("flags") or () if isinstance(one, str)}
+        flags = {flag.lstrip("?") for flag in offered.get("flags") or () if isinstance(flag, str)}
         self.nests = {"doc", "inline"} <= flags
         available, apis = offered.get("available"), offered.get("apis")
         self.has_export = (isinstance(available, dict) and "export" in available) or (
@@ -135,7 +135,7 @@ class Reader:
     def collection(self, path: str, query: str = "") -> Iterator[Json]:
         """Return a collection page by page, as `Link` leads."""
         limit = f"limit={_PAGE}" if self.has_pages else ""
-        url: str | None = self.url(path, "&".join(one for one in (query, limit) if one))
+        url: str | None = self.url(path, "&".join(parameter for parameter in (query, limit) if parameter))
         visited: set[str] = set()
         while url is not None:
             if url in visited:
@@ -269,12 +269,12 @@ class Walk:
         """Fetch everything at once."""
         url = self.reader.url("export" if self.reader.has_export else "?" + WHOLE)
         name, settled = "/export", self.state.part("/export")
-        known = self.state.marks.get(name, {})
+        mark = self.state.marks.get(name, {})
         fetched = settled.with_suffix(".answer")
         try:
-            answer = self.reader.noted(self.reader.client.download(url, fetched, _mark(self.state, known, settled, url)))
+            answer = self.reader.noted(self.reader.client.download(url, fetched, _mark(self.state, mark, settled, url)))
             if answer.status == 304:
-                return Unit(self.reader.base, known["digest"], settled if settled.is_file() else None)
+                return Unit(self.reader.base, mark["digest"], settled if settled.is_file() else None)
             settle(fetched, settled, self.screen, self.reader.base, self.reader.client.limits.depth)
         finally:
             fetched.unlink(missing_ok=True)
@@ -323,8 +323,8 @@ class Walk:
             try:
                 group = self.reader.value(self.reader.get(self.reader.url(group_xid)))
                 if member:
-                    found = bare_resource(self.reader.resource(xid))
-                    text = with_member(bare_group(group), member[0], {member[1]: found})
+                    resource = bare_resource(self.reader.resource(xid))
+                    text = with_member(bare_group(group), member[0], {member[1]: resource})
                     screened = self.screen.group(text)
                     content = None if screened is None else as_read(screened)
                 else:
@@ -352,13 +352,13 @@ class Walk:
         """Fetch a group with its members into its part, unless it is there as it is at the source."""
         collection = xid.split("/")[1]
         count = listed.get(f"{MEMBERS[collection]}count")
-        known = self.state.marks.get(xid, {})
+        previous = self.state.marks.get(xid, {})
         part = self.state.part(xid)
         in_one = self.reader.nests and not (self.reader.has_pages and isinstance(count, int) and count > _IN_PAGES)
         if in_one:
             url = self.reader.url(xid, WHOLE)
             try:
-                answer = self.reader.get(url, _mark(self.state, known, part, url))
+                answer = self.reader.get(url, _mark(self.state, previous, part, url))
             except (RequestRefused, TooLarge) as error:
                 if isinstance(error, RequestRefused) and error.status not in (400, 406):
                     raise
@@ -372,8 +372,8 @@ class Walk:
         mark = {"snapshot": self.reader.snapshot, "life": life}
         if (
             self.reader.snapshot is not None
-            and known.get("snapshot") == self.reader.snapshot
-            and known.get("life") == life
+            and previous.get("snapshot") == self.reader.snapshot
+            and previous.get("life") == life
             and part.is_file()
         ):
             return  # fetched by a walk of the same snapshot that was cut short
@@ -386,12 +386,12 @@ class Walk:
         _, collection, groupid = xid.split("/")
         name = MEMBERS[collection]
         check_count(url, collection, groupid, group)
-        held = [one or {} for one in values_of(group, name)] or [{}]
-        if not all(isinstance(one, dict) for one in held):
+        collections = [collection or {} for collection in values_of(group, name)] or [{}]
+        if not all(isinstance(collection, dict) for collection in collections):
             raise ReplicationError(url, f"`{name}` of its answer is not a map.")
-        twins = [(name, _taken(self.screen, name, one)) for one in held[:-1]]  # of a key that occurs twice
+        twins = [(name, _taken(self.screen, name, collection)) for collection in collections[:-1]]  # of a key that occurs twice
         own = object_of([*members(without(bare_group(group), (name,))), *twins])
-        self._keep(xid, own, held[-1:], {"etag": answer.etag, "url": url})
+        self._keep(xid, own, collections[-1:], {"etag": answer.etag, "url": url})
 
     def _keep(self, xid: Xid, own: Json, pages: Iterable[Json], mark: Json, count: int | None = None) -> None:
         """Write a group's part, and its mark once it is whole."""
@@ -417,7 +417,9 @@ class Walk:
 
 def _taken(screen: Screen, name: str, page: Json) -> Json:
     """Return messages or schemas of an answer as they are taken."""
-    bare = object_of((key, bare_resource(one) if isinstance(one, dict) else one) for key, one in members(page))
+    bare = object_of(
+        (key, bare_resource(resource) if isinstance(resource, dict) else resource) for key, resource in members(page)
+    )
     return screen.messages(bare) if name == "messages" and not screen.is_open else bare
 
 
@@ -431,8 +433,8 @@ def _paged(reader: Reader, xid: Xid) -> Iterator[Json]:
         yield object_of((key, reader.resource(Xid(f"{xid}/{name}/{key}"))) for key, _ in members(page))
 
 
-def _mark(state: PeerState, known: Json, file: Path, url: str) -> str | None:
+def _mark(state: PeerState, mark: Json, file: Path, url: str) -> str | None:
     """Return the mark for a conditional request where what it names is here, or in the catalog."""
-    is_here = file.is_file() or known.get("digest") in state.loaded.values()
-    etag = known.get("etag")
-    return etag if is_here and known.get("url") == url and isinstance(etag, str) else None
+    is_here = file.is_file() or mark.get("digest") in state.loaded.values()
+    etag = mark.get("etag")
+    return etag if is_here and mark.get("url") == url and isinstance(etag, str) else None

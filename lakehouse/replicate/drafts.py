@@ -86,9 +86,9 @@ class DraftWalk:
         """Write the document of a group; None: it went while it was read, or all of it is ours."""
         url = f"{self.base}/{_quoted(groupid)}"
         group = self._object(self._get(url))
-        held = self._array(self._get(f"{url}/messagedefinitions"))
-        ids = [one for one in held if not only or one in only]
-        part = self.state.part(url + "".join(f"/{one}" for one in only))
+        listed = self._array(self._get(f"{url}/messagedefinitions"))
+        ids = [definition_id for definition_id in listed if not only or definition_id in only]
+        part = self.state.part(url + "".join(f"/{definition_id}" for definition_id in only))
         aside = part.with_suffix(".writing")
 
         with ThreadPoolExecutor(_AT_ONCE, "lakehouse-replicate") as threads, aside.open("wb") as stream:
@@ -96,16 +96,22 @@ class DraftWalk:
             def pages() -> Any:
                 for start in range(0, len(ids), _BATCH):
                     batch = ids[start : start + _BATCH]
-                    found = threads.map(lambda one: self._definition(url, one), batch)
-                    taken = ((one, self.screen.definition(it)) for one, it in zip(batch, found, strict=True))
-                    yield {one: it for one, it in taken if it is not None}
+                    definitions = threads.map(lambda definition_id: self._definition(url, definition_id), batch)
+                    taken = (
+                        (definition_id, self.screen.definition(it)) for definition_id, it in zip(batch, definitions, strict=True)
+                    )
+                    yield {definition_id: it for definition_id, it in taken if it is not None}
 
             count = write_members(stream, group, "messagedefinitions", pages())
         if ids and not count:
             aside.unlink()
             return None
         replace_synced(aside, part)
-        return Unit(f"{self.scope}{_quoted(groupid)}" + "".join(f"?{_quoted(one)}" for one in only), digest_of(part), part)
+        return Unit(
+            f"{self.scope}{_quoted(groupid)}" + "".join(f"?{_quoted(definition_id)}" for definition_id in only),
+            digest_of(part),
+            part,
+        )
 
     def _definition(self, group_url: str, definition_id: str) -> Json:
         """Return a definition with all of its versions (CAT-164, CAT-166, CAT-167)."""
@@ -114,9 +120,9 @@ class DraftWalk:
         versions = {str(number): self._object(self._get(f"{url}/versions/{number}")) for number in numbers}
         if not versions:
             raise ReplicationError(url, "it has no version (CAT-034).")
-        latest = versions[max(versions, key=int)] if all(one.isdigit() for one in versions) else {}
+        latest = versions[max(versions, key=int)] if all(versionid.isdigit() for versionid in versions) else {}
         own = [(name, value) for name, value in members(latest) if name in ("format", "authority")]
-        bare = {number: without(one, ("authority",)) for number, one in versions.items()}
+        bare = {number: without(version, ("authority",)) for number, version in versions.items()}
         return object_of([("id", definition_id), *own, ("versions", bare)])
 
     def _get(self, url: str) -> SourceResponse:
@@ -127,7 +133,9 @@ class DraftWalk:
 
     def _array(self, answer: SourceResponse) -> list[Any]:
         value = self.client.value(answer)
-        if not isinstance(value, list) or any(not isinstance(one, str | int) or isinstance(one, bool) for one in value):
+        if not isinstance(value, list) or any(
+            not isinstance(element, str | int) or isinstance(element, bool) for element in value
+        ):
             raise ReplicationError(answer.url, "its answer is not an array of ids. Is this a catalog of the CNCF draft?")
         return value
 
@@ -148,8 +156,8 @@ def is_draft_catalog(client: Client) -> bool:
         return True
     reason = "no `specversion` in its answer"
     try:
-        found = client.json(client.address.url)
-        if isinstance(found, dict) and "specversion" in found:
+        root = client.json(client.address.url)
+        if isinstance(root, dict) and "specversion" in root:
             return False
     except RequestRefused as refused:
         if refused.status != 404:
@@ -162,5 +170,5 @@ def is_draft_catalog(client: Client) -> bool:
         raise ReplicationError(client.address.url, f"{what}: {reason}") from refused
 
 
-def _quoted(one: Any) -> str:
-    return quote(str(one), safe="@~!$&'()*+,;=-._:")
+def _quoted(segment: Any) -> str:
+    return quote(str(segment), safe="@~!$&'()*+,;=-._:")

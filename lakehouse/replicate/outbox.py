@@ -42,22 +42,24 @@ def body_of(view: View, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
         return {name: value for name, value in bare_group(written).items() if name not in _NOT_SENT}
     group = view.entity(registryid, xid_of_group(xid))
     protocol = group.attributes.get("protocol") if group is not None and group.kind == "group" else None
-    versions = [stored(one) for one in view.versions(registryid, xid)]
-    found = resource_view(xid, None if row is None else stored(row), versions, None, Urls(), bare=False)
-    slim = {name: value for name, value in found.items() if name in ("protocol", "meta", "versions")}
+    versions = [stored(version) for version in view.versions(registryid, xid)]
+    view_of_resource = resource_view(xid, None if row is None else stored(row), versions, None, Urls(), bare=False)
+    slim = {name: value for name, value in view_of_resource.items() if name in ("protocol", "meta", "versions")}
     written, _ = to_dialect(slim, dialect, ENTITIES_OF[xid.split("/")[3]], family_of(protocol))
     bare = bare_resource(written)
     bare["meta"] = {name: value for name, value in bare.get("meta", {}).items() if name not in _NOT_SENT}
-    bare["versions"] = {key: _version_of(one) for key, one in bare.get("versions", {}).items()}
+    bare["versions"] = {key: _version_of(version) for key, version in bare.get("versions", {}).items()}
     return bare
 
 
 def _version_of(version: Json) -> Json:
     named = {"schemauri": "schemaurl"}  # as the API spells it
-    found = {named.get(name, name): value for name, value in version.items() if name not in _NOT_SENT}
-    if isinstance(found.get("schema"), (dict, list)):  # a server sets it where a client does not (core, `<RESOURCE>` attribute)
-        found.setdefault("contenttype", "application/json")
-    return found
+    attributes = {named.get(name, name): value for name, value in version.items() if name not in _NOT_SENT}
+    if isinstance(
+        attributes.get("schema"), (dict, list)
+    ):  # a server sets it where a client does not (core, `<RESOURCE>` attribute)
+        attributes.setdefault("contenttype", "application/json")
+    return attributes
 
 
 def meta_of(meta: Json) -> Json:
@@ -67,22 +69,22 @@ def meta_of(meta: Json) -> Json:
     return {name: value for name, value in meta.items() if name not in ("defaultversionid", "defaultversionsticky")}
 
 
-def is_held_group(found: Json, body: Json) -> bool:
+def is_same_group(existing: Json, body: Json) -> bool:
     """Return whether a group of a target is what would be sent; who wrote it last, and when, does not count.
 
     Args:
-        found: the answer of the target.
+        existing: the answer of the target.
         body: as from `body_of`.
     """
-    return _undated(bare_group(found)) == _undated(body)
+    return _undated(bare_group(existing)) == _undated(body)
 
 
-def is_held_resource(found: Json, body: Json) -> bool:
+def is_same_resource(existing: Json, body: Json) -> bool:
     """Return whether a message or schema of a target, in the document view with its Versions, is what would be sent."""
-    return _told(found) == _told(body)
+    return _comparable(existing) == _comparable(body)
 
 
-def _told(resource: Json) -> Json:
+def _comparable(resource: Json) -> Json:
     """Return what counts of a message or schema."""
     bare = bare_resource(resource)
     meta, versions = bare.get("meta"), bare.get("versions")
@@ -91,7 +93,7 @@ def _told(resource: Json) -> Json:
     if "xref" in meta:
         return {"xref": meta["xref"]}
     assert isinstance(versions, dict)
-    versions_sent = {key: _undated(_version_of(one)) for key, one in versions.items() if isinstance(one, dict)}
+    versions_sent = {key: _undated(_version_of(version)) for key, version in versions.items() if isinstance(version, dict)}
     return {"meta": _undated(meta_of(meta)), "versions": versions_sent}
 
 
@@ -169,9 +171,9 @@ class Outbox:
 
     def begin(self, xid: Xid, versions: list[str]) -> None:
         """Record that the target is being sent this, with these Versions, in case of a crash before its response."""
-        known = self.sent(xid)
-        if known != []:  # an alias stays one until it is deleted
-            every = sorted({*(known or ()), *versions})
+        versions_sent = self.sent(xid)
+        if versions_sent != []:  # an alias stays one until it is deleted
+            every = sorted({*(versions_sent or ()), *versions})
             self.db.execute("INSERT OR REPLACE INTO sent VALUES (?, ?)", (xid, json.dumps(every)))
 
     def leave(self, xid: Xid) -> None:

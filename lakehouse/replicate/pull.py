@@ -99,11 +99,11 @@ def read_scope(groups: tuple[str, ...]) -> tuple[Xid, ...]:
         SettingsError: one is neither.
     """
     scope = []
-    for one in groups:
-        xid = one if one.startswith("/") else f"/messagegroups/{one}" if _ID.fullmatch(one) else ""
+    for group in groups:
+        xid = group if group.startswith("/") else f"/messagegroups/{group}" if _ID.fullmatch(group) else ""
         if not _XID.fullmatch(xid):
             raise SettingsError(
-                f"--group {one}: name the id of a message group, or an XID like /endpoints/ID or /messagegroups/ID/messages/ID."
+                f"--group {group}: name the id of a message group, or an XID like /endpoints/ID or /messagegroups/ID/messages/ID."
             )
         scope.append(Xid(xid))
     return tuple(dict.fromkeys(scope))

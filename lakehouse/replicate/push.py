@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits, RequestRefused
-from lakehouse.replicate.outbox import Outbox, Reached, body_of, is_held_group, is_held_resource, meta_of
+from lakehouse.replicate.outbox import Outbox, Reached, body_of, is_same_group, is_same_resource, meta_of
 from lakehouse.replicate.sourcedocuments import COLLECTIONS, MEMBERS, Json
 from lakehouse.replicate.state import PeerState
 from lakehouse.settings import Settings
@@ -112,8 +112,8 @@ class Pusher:
         since = reached.snapshot if is_known else 0
         if since == view.head and not self.outbox.refused():
             return
-        found = _changed(view, registryid, since) | (set() if is_known else set(self.outbox.all_sent()))
-        wanted = [xid for xid in found if _is_wanted(xid, self.options.scope)]
+        changed = _changed(view, registryid, since) | (set() if is_known else set(self.outbox.all_sent()))
+        wanted = [xid for xid in changed if _is_wanted(xid, self.options.scope)]
         there = {xid for xid in wanted if _is_there(view, registryid, xid)}
         gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
         digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
@@ -136,7 +136,7 @@ class Pusher:
                 refused = self.outbox.refused()
                 if not refused or sum(counts.values()) == progress or (before and len(refused) >= before):
                     break
-                self.outbox.again(sorted((one for one, _ in refused), key=_order))
+                self.outbox.again(sorted((refused_xid for refused_xid, _ in refused), key=_order))
             self.outbox.finish()
             return Pushed(view.head, **counts, refused=refused)
 
@@ -169,8 +169,8 @@ class Pusher:
 
     def _holds_more(self, xid: Xid) -> bool:
         """Return whether a group of the target still has members, which are not from us: ours went before."""
-        found = self._found(xid)
-        return bool(found and found.get(f"{MEMBERS[xid.split('/')[1]]}count"))
+        existing = self._existing(xid)
+        return bool(existing and existing.get(f"{MEMBERS[xid.split('/')[1]]}count"))
 
     def _write(self, view: View, registryid: RegistryId, xid: Xid) -> bool | None:
         """Write an entity; False: the target has it as it is, or it is the target's own; None: it comes later."""
@@ -186,10 +186,10 @@ class Pusher:
                 return False
             if not authority and self.settings.authority and "xref" not in meta:
                 authority = meta["authority"] = self.settings.authority
-        found = self._found(xid, "?doc&inline=*")
-        if found is not None and sent is None:
-            _check_authority(self.options.target.of(xid), found, authority)
-        if found is not None and is_held_resource(found, body):
+        existing = self._existing(xid, "?doc&inline=*")
+        if existing is not None and sent is None:
+            _check_authority(self.options.target.of(xid), existing, authority)
+        if existing is not None and is_same_resource(existing, body):
             self.outbox.leave(xid) if sent is None else self.outbox.done(xid, list(body.get("versions", {})))
             return False
         self._write_resource(xid, body, sent)
@@ -201,14 +201,14 @@ class Pusher:
         A message that an endpoint refers to may be the endpoint's own, so neither can be first: while the message is still to be
         sent, the endpoint is sent without its `willmessage`, and again behind the rest.
         """
-        found = self._found(xid)
-        if found is not None and is_held_group(found, body):
+        existing = self._existing(xid)
+        if existing is not None and is_same_group(existing, body):
             self.outbox.leave(xid)
             return False
         options = body.get("protocoloptions")
         will = options.get("willmessage") if isinstance(options, dict) else None
         comes = isinstance(will, str) and will.startswith("/") and self.outbox.waits(xid_of_resource(Xid(will)))
-        if comes and found is not None:
+        if comes and existing is not None:
             self.outbox.postpone(xid)
             return None
         self.outbox.begin(xid, [])
@@ -238,19 +238,19 @@ class Pusher:
         self._request("PUT", f"{xid}/meta", meta_of(meta))
         self.outbox.done(xid, list(versions))
 
-    def _found(self, path: str, flags: str = "") -> Json | None:
+    def _existing(self, path: str, flags: str = "") -> Json | None:
         """Fetch the target's entity; None if there is none."""
         details = "$details" if "/schemas/" in path else ""
         try:
-            found = self.client.json(self.options.target.of(path) + details + flags)
+            entity = self.client.json(self.options.target.of(path) + details + flags)
         except RequestRefused as refused:
             if refused.status == _TOO_LARGE:
-                meta = self._found(f"{path}/meta")
+                meta = self._existing(f"{path}/meta")
                 return None if meta is None else {"meta": meta}
             if refused.status != 404:
                 raise
             return None
-        return found if isinstance(found, dict) else None
+        return entity if isinstance(entity, dict) else None
 
     def _request(self, method: str, path: str, body: Any, *, missing: bool = False, details: bool = False) -> None:
         """Send a request; with `missing` what is not there is as good as deleted."""
@@ -263,12 +263,12 @@ class Pusher:
 
 
 def _registry_of(view: View, settings: Settings) -> RegistryId:
-    known = view.registries()
+    registryids = view.registries()
     if settings.registry:
         return RegistryId(settings.registry)
-    if len(known) > 1:
-        raise SettingsError(f"the catalog holds several registries ({', '.join(known[:10])}): name one with --registry.")
-    return known[0] if known else RegistryId("default")
+    if len(registryids) > 1:
+        raise SettingsError(f"the catalog holds several registries ({', '.join(registryids[:10])}): name one with --registry.")
+    return registryids[0] if registryids else RegistryId("default")
 
 
 def _dialect_of(client: Client, url: str) -> str:
@@ -277,7 +277,7 @@ def _dialect_of(client: Client, url: str) -> str:
     version = root.get("specversion") if isinstance(root, dict) else None
     if not isinstance(version, str):
         raise ReplicationError(url, "it is not an xRegistry server: there is no `specversion`.")
-    return next((one for one in _DIALECTS if one == version.lower()), _DIALECTS[0])
+    return next((dialect for dialect in _DIALECTS if dialect == version.lower()), _DIALECTS[0])
 
 
 def _changed(view: View, registryid: RegistryId, since: int) -> set[Xid]:
@@ -292,16 +292,18 @@ def _changed(view: View, registryid: RegistryId, since: int) -> set[Xid]:
 
 def _is_wanted(xid: Xid, scope: Sequence[Xid]) -> bool:
     """Return whether something lies in the scope, or holds what does."""
-    return not scope or any(one == xid or xid.startswith(one + "/") or one.startswith(xid + "/") for one in scope)
+    return not scope or any(
+        selected == xid or xid.startswith(selected + "/") or selected.startswith(xid + "/") for selected in scope
+    )
 
 
-def _check_authority(url: str, found: Json, authority: Any) -> None:
+def _check_authority(url: str, existing: Json, authority: Any) -> None:
     """Check that the target does not have an entity under another authority, whose entity stays as it is.
 
     Raises:
         Refused: it has this, and not from us.
     """
-    meta = found.get("meta")
+    meta = existing.get("meta")
     theirs = meta.get("authority") if isinstance(meta, dict) else None
     if theirs and theirs != authority:
         raise RequestRefused(url, 409, f"the target has it under the authority {theirs}, and here it is {authority}")

@@ -53,7 +53,7 @@ class Screen(NamedTuple):
 
     def group(self, group: Json) -> Json | None:
         """Return a group or endpoint as it is taken; None: all of its messages are ours, so it is ours too."""
-        if self.is_open or not any(isinstance(one, dict) and one for one in values_of(group, "messages")):
+        if self.is_open or not any(isinstance(message, dict) and message for message in values_of(group, "messages")):
             return group
         screened = object_of(
             (name, self.messages(value) if name == "messages" and isinstance(value, dict) else value)
@@ -72,11 +72,11 @@ class Screen(NamedTuple):
     def _is_ours(self, message: Json) -> bool:
         """Return whether a message is this catalog's; where its authority occurs twice, each of them has to be."""
         authorities = _authorities(message)
-        return bool(authorities) and all(self.is_own(one) for one in authorities)
+        return bool(authorities) and all(self.is_own(authority) for authority in authorities)
 
     def _message(self, message: Json) -> Json:
         """Return a message with the authority that it gets."""
-        metas = [one for one in values_of(message, "meta") if isinstance(one, dict)]
+        metas = [meta for meta in values_of(message, "meta") if isinstance(meta, dict)]
         if self.filled is None or _authorities(message) or any(meta.get("xref") is not None for meta in metas):
             return message
         if not metas:
@@ -88,17 +88,17 @@ class Screen(NamedTuple):
 
     def definition(self, definition: Json) -> Json | None:
         """Return a definition of the draft as it is taken; None: it is ours."""
-        authorities = [one for one in values_of(definition, "authority") if one]
-        if authorities and all(self.is_own(one) for one in authorities):
+        authorities = [authority for authority in values_of(definition, "authority") if authority]
+        if authorities and all(self.is_own(authority) for authority in authorities):
             return None
         return definition if authorities or self.filled is None else with_member(definition, "authority", self.filled)
 
 
 def _authorities(message: Json) -> list[Any]:
     """Return what a message says of its authority: in its meta object, else itself."""
-    metas = [one for one in values_of(message, "meta") if isinstance(one, dict)]
+    metas = [meta for meta in values_of(message, "meta") if isinstance(meta, dict)]
     inside = [authority for meta in metas for authority in values_of(meta, "authority") if authority]
-    return inside or [one for one in values_of(message, "authority") if one]
+    return inside or [authority for authority in values_of(message, "authority") if authority]
 
 
 def bare_group(group: Json) -> Json:
@@ -116,7 +116,7 @@ def _bare_member(name: str, value: Any) -> Any:
         return value
     if name == "meta":
         return without(value, _COMPUTED)
-    return object_of((key, without(one, _COMPUTED) if isinstance(one, dict) else one) for key, one in members(value))
+    return object_of((key, without(member, _COMPUTED) if isinstance(member, dict) else member) for key, member in members(value))
 
 
 class DocumentWriter:
@@ -176,7 +176,12 @@ class DocumentWriter:
 def _own_attributes(root: dict[str, Any]) -> dict[str, Any]:
     """Return a registry's attributes without what a server computes, and without collections that this catalog does not know."""
     collections = {name.removesuffix("url") for name in root if name.endswith("surl") and name != "url"}
-    computed = {"self", "shortself", *_OF_SERVER, *(one + end for one in collections for end in ("", "url", "count"))}
+    computed = {
+        "self",
+        "shortself",
+        *_OF_SERVER,
+        *(collection + end for collection in collections for end in ("", "url", "count")),
+    }
     return without(root, computed)
 
 
@@ -261,10 +266,10 @@ def check_count(url: str, collection: str, groupid: str, group: Any) -> None:
         ReplicationError: they differ.
     """
     name = MEMBERS[collection]
-    count, held = (group.get(f"{name}count"), group.get(name)) if isinstance(group, dict) else (None, None)
-    if not isinstance(held, dict) or type(count) is not int:
+    count, resources = (group.get(f"{name}count"), group.get(name)) if isinstance(group, dict) else (None, None)
+    if not isinstance(resources, dict) or type(count) is not int:
         return
-    if count not in (len(held), every := sum(1 for _ in members(held))):
+    if count not in (len(resources), every := sum(1 for _ in members(resources))):
         detail = f"/{collection}/{groupid} has `{name}count` {count}, and {every} {name}"
         raise ReplicationError(url, f"its answer is not whole: {detail}. Report it to whoever runs that server.")
 

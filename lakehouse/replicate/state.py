@@ -77,9 +77,9 @@ class PeerState:
     def keep_only(self, names: set[str]) -> None:
         """Delete parts and marks of what is not at the source any more."""
         self.marks = {name: mark for name, mark in self.marks.items() if name in names}
-        kept = {part_name(name) for name in names}
+        part_names = {part_name(name) for name in names}
         for file in self.folder.glob("*.part.json"):
-            if file.name not in kept:
+            if file.name not in part_names:
                 file.unlink()
 
     def part(self, name: str) -> Path:

@@ -42,16 +42,18 @@ def xid_of(subject: str) -> Xid:
 
     In events of the core it is one; in those of the draft a path, in which samples spell `/versions/` as `/version/` (CAT-211).
     """
-    found = _SUBJECT.fullmatch(subject)
-    if found is None:
+    subject_match = _SUBJECT.fullmatch(subject)
+    if subject_match is None:
         return Xid(subject)
-    return Xid(f"/messagegroups/{found[1]}" + (f"/messages/{found[2]}" if found[2] else ""))
+    return Xid(f"/messagegroups/{subject_match[1]}" + (f"/messages/{subject_match[2]}" if subject_match[2] else ""))
 
 
 def concerns(subject: str, scope: tuple[Xid, ...]) -> bool:
     """Return whether what an event is about lies in a scope, or holds a part of it."""
     xid = xid_of(subject)
-    return not scope or any(one == xid or one.startswith(xid.rstrip("/") + "/") or xid.startswith(one + "/") for one in scope)
+    return not scope or any(
+        selected == xid or selected.startswith(xid.rstrip("/") + "/") or xid.startswith(selected + "/") for selected in scope
+    )
 
 
 class Listener:
@@ -111,8 +113,8 @@ class Listener:
         return True
 
     async def _answer(self, request: Request) -> Response:
-        given = request.headers.get("authorization", "").encode()
-        if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+        authorization = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
             return Response(b"", 401, {"WWW-Authenticate": "Bearer"})
         if request.method == "OPTIONS":
             headers = {"WebHook-Allowed-Origin": request.headers.get("webhook-request-origin", "*"), "Allow": "POST, OPTIONS"}
@@ -141,7 +143,7 @@ def _subjects(kind: str, subject: str | None, body: bytes) -> list[str]:
     except orjson.JSONDecodeError:
         return ["/"]
     events = value if isinstance(value, list) else [value]
-    return [str(one.get("subject", "/")) if isinstance(one, dict) else "/" for one in events]
+    return [str(event.get("subject", "/")) if isinstance(event, dict) else "/" for event in events]
 
 
 class Subscriber:
@@ -165,7 +167,9 @@ class Subscriber:
             "sinkcredential": {"credentialtype": "ACCESSTOKEN", "accesstoken": token, "accesstokentype": "bearer"},
         }
         if scope:
-            self.subscription["filters"] = [{"any": [{"prefix": {"subject": one}} for xid in scope for one in _prefixes(xid)]}]
+            self.subscription["filters"] = [
+                {"any": [{"prefix": {"subject": prefix}} for xid in scope for prefix in _prefixes(xid)]}
+            ]
         self.gaps = 0
         self.is_ours = False
 
@@ -176,13 +180,13 @@ class Subscriber:
             ReplicationError: the source does not answer, or has no subscriptions.
         """
         name = self.state.subscription
-        found = None if name is None else self._found(name)
-        if found is not None and self.is_ours and found.get("sink") == self.subscription["sink"]:
-            status = found.get("status") or {}
+        existing = None if name is None else self._existing(name)
+        if existing is not None and self.is_ours and existing.get("sink") == self.subscription["sink"]:
+            status = existing.get("status") or {}
             was, self.gaps = self.gaps, status.get("gaps", 0) + status.get("parked", 0)
             if status.get("state") != "parked":
                 return bool(self.gaps > was)
-        if found is not None:  # of an earlier process, or parked: it is written again
+        if existing is not None:  # of an earlier process, or parked: it is written again
             self._send("PUT", f"subscriptions/{name}")
         else:
             made = self._send("POST", "subscriptions")
@@ -193,14 +197,14 @@ class Subscriber:
         self.is_ours = True
         return True
 
-    def _found(self, name: str) -> dict[str, Any] | None:
+    def _existing(self, name: str) -> dict[str, Any] | None:
         try:
-            found = self.client.json(self.client.address.of(f"subscriptions/{name}"))
+            subscription = self.client.json(self.client.address.of(f"subscriptions/{name}"))
         except RequestRefused as refused:
             if refused.status != 404:
                 raise
             return None
-        return found if isinstance(found, dict) else None
+        return subscription if isinstance(subscription, dict) else None
 
     def end(self) -> None:
         """Return the subscription up; a source that does not answer keeps it, and parks it some day."""
@@ -228,7 +232,7 @@ class Subscriber:
 def _prefixes(xid: Xid) -> list[str]:
     """Return the prefixes of subjects in both feeds."""
     _, collection, groupid, *member = xid.split("/")
-    found: list[str] = [xid]
+    prefixes: list[str] = [xid]
     if collection == "messagegroups":
-        found.append(f"/messagecatalog/{groupid}" + (f"/messagedefinitions/{member[1]}" if member else ""))
-    return found
+        prefixes.append(f"/messagecatalog/{groupid}" + (f"/messagedefinitions/{member[1]}" if member else ""))
+    return prefixes

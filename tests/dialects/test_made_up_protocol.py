@@ -92,7 +92,7 @@ from lakehouse.render.filling import _ADDRESSES, _OPTIONS
 roof = Endpoint("r", "/endpoints/roof", protocol="PIGEON/2", options={"ring": "blue"})
 print(json.dumps({
     "sections": SECTIONS["PIGEON"], "address": ADDRESSES["PIGEON"], "needed": _ADDRESSES["PIGEON"], "may": _OPTIONS["PIGEON"],
-    "told": sorted(captured_by("PIGEON", set())), "endpoint": roof.leaves(),
+    "told": sorted(captured_by("PIGEON", set())), "endpoint": roof.flat_attributes(),
 }))
 """
 

@@ -118,18 +118,20 @@ class Definition:
     @cached_property
     def demands(self) -> frozenset[tuple[str, str]]:
         """Return what it asks in addition to values: attributes that must be there, and types."""
-        needed = {(one.pointer, "required") for one in self.attributes if one.required}
-        return frozenset(needed | {(one.pointer, f"type {one.kind}") for one in self.attributes if one.kind})
+        needed = {(attribute.pointer, "required") for attribute in self.attributes if attribute.required}
+        return frozenset(
+            needed | {(attribute.pointer, f"type {attribute.kind}") for attribute in self.attributes if attribute.kind}
+        )
 
     @cached_property
     def is_bare(self) -> bool:
         """Return whether only its payload (and protocol) distinguishes it: no envelope, value or demand does (MSG-087)."""
-        discriminator = (one for one in self.attributes if one.pointer != CONTENT_TYPE)
-        return not self.is_cloudevent and not any(one.has_value or one.required for one in discriminator)
+        discriminator = (attribute for attribute in self.attributes if attribute.pointer != CONTENT_TYPE)
+        return not self.is_cloudevent and not any(attribute.has_value or attribute.required for attribute in discriminator)
 
     def attribute(self, pointer: Pointer) -> DeclaredAttribute | None:
         """Find an attribute."""
-        return next((one for one in self.attributes if one.pointer == pointer), None)
+        return next((attribute for attribute in self.attributes if attribute.pointer == pointer), None)
 
     def constant(self, pointer: Pointer) -> str | None:
         """Return the value of an attribute that has one without placeholders, as text."""
@@ -154,28 +156,30 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
         endpoint: for a scope, the endpoint's own options (pointer → JSON text), which apply where the message says nothing, and
             `/protocol`.
     """
-    leaves, inferred = dict(row["attributes"] or ()), dict(row.get("inferred") or ())
+    flat_attributes, inferred = dict(row["attributes"] or ()), dict(row.get("inferred") or ())
     for pointer, text in (endpoint or {}).items():
-        leaves.setdefault(pointer, text)
-    protocol = _text(leaves.get("/protocol")) or row.get("protocol") or ""
+        flat_attributes.setdefault(pointer, text)
+    protocol = _text(flat_attributes.get("/protocol")) or row.get("protocol") or ""
     family, _, version = protocol.partition("/")
-    known = family.upper() if family.upper() not in ("", "NONE") else None
-    envelope = (row.get("envelope") or _text(leaves.get("/envelope")) or "").upper()
-    is_cloudevent = envelope.startswith("CLOUDEVENTS") or (not envelope and any(name.startswith(ENVELOPE) for name in leaves))
+    normal_family = family.upper() if family.upper() not in ("", "NONE") else None
+    envelope = (row.get("envelope") or _text(flat_attributes.get("/envelope")) or "").upper()
+    is_cloudevent = envelope.startswith("CLOUDEVENTS") or (
+        not envelope and any(name.startswith(ENVELOPE) for name in flat_attributes)
+    )
     return Definition(
         registryid=row["registryid"],
         xid=row["xid"],
         version_xid=row.get("version_xid") or NO_XID,
         group_xid=row.get("group_xid") or NO_XID,
         chain=frozenset(row.get("depends_on") or ()) - {row["xid"]},
-        family=known,
+        family=normal_family,
         version=version or None,
         is_cloudevent=is_cloudevent,
-        attributes=_in_order(_attributes(leaves, inferred, known, is_cloudevent, rule)),
-        dataschemauri=_text(leaves.get("/dataschemauri")),
+        attributes=_in_order(_attributes(flat_attributes, inferred, normal_family, is_cloudevent, rule)),
+        dataschemauri=_text(flat_attributes.get("/dataschemauri")),
         schema_xid=row.get("schema_xid"),
-        schema_format=row.get("dataschemaformat") or _text(leaves.get("/dataschemaformat")),
-        inline_schema=leaves.get("/dataschema"),
+        schema_format=row.get("dataschemaformat") or _text(flat_attributes.get("/dataschemaformat")),
+        inline_schema=flat_attributes.get("/dataschema"),
         incomplete=incomplete_of(row.get("chain_status")),
         deprecated=bool(row.get("deprecated")),
         older=row.get("older") or 0,
@@ -203,10 +207,14 @@ def unescape(token: str) -> str:
 
 
 def _attributes(
-    leaves: Mapping[Pointer, JsonText], inferred: Mapping[str, JsonText], family: str | None, is_cloudevent: bool, rule: Rule
+    flat_attributes: Mapping[Pointer, JsonText],
+    inferred: Mapping[str, JsonText],
+    family: str | None,
+    is_cloudevent: bool,
+    rule: Rule,
 ) -> Iterator[DeclaredAttribute]:
     declared: dict[str, dict[str, Any]] = {}
-    for pointer, text in leaves.items():
+    for pointer, text in flat_attributes.items():
         if (is_cloudevent and pointer.startswith(ENVELOPE)) or (family and pointer.startswith(PROTOCOL)):
             base, _, member = pointer.rpartition("/")
             if member in ("value", "type", "required") and base not in ("/envelopemetadata", "/protocoloptions"):
@@ -222,8 +230,8 @@ def _attributes(
         in_envelope = base.startswith(ENVELOPE)
         key = base[len(ENVELOPE if in_envelope else PROTOCOL) :]
         yield _attribute(Pointer(base), key, members, inferred, None if in_envelope else family, rule)
-    if CONTENT_TYPE in leaves:
-        value = _text(leaves[CONTENT_TYPE])
+    if CONTENT_TYPE in flat_attributes:
+        value = _text(flat_attributes[CONTENT_TYPE])
         yield DeclaredAttribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
 
 
@@ -258,7 +266,7 @@ def _attribute(
 
 def _of_list(pointer: Pointer, items: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read headers or user properties written as a list of {name, value}, or a query written so."""
-    named = items.items() if isinstance(items, dict) else ((one.get("name"), one) for one in items if isinstance(one, dict))
+    named = items.items() if isinstance(items, dict) else ((item.get("name"), item) for item in items if isinstance(item, dict))
     for name, members in named:
         if isinstance(name, str):
             yield f"{pointer}/{escape(name)}", members if isinstance(members, dict) else {"value": members}
@@ -272,10 +280,10 @@ def _lower_header(pointer: str) -> str:
 def _in_order(attributes: Iterator[DeclaredAttribute]) -> tuple[DeclaredAttribute, ...]:
     """Return declared attributes in the order of checks, the fastest and most selective first: constants, templates, the rest."""
 
-    def rank(one: DeclaredAttribute) -> tuple[int, str]:
-        if one.pointer == TYPE:
+    def rank(attribute: DeclaredAttribute) -> tuple[int, str]:
+        if attribute.pointer == TYPE:
             return (0, "")
-        return (3 if not one.has_value else 2 if one.template else 1, one.pointer)
+        return (3 if not attribute.has_value else 2 if attribute.template else 1, attribute.pointer)
 
     return tuple(sorted(attributes, key=rank))
 

@@ -92,30 +92,30 @@ def read_definitions(view: View, scope: Scope, is_wanted: Callable[[Discriminato
     Raises:
         SettingsError: the scope names what is not there.
     """
-    holders = list(_holders(view, scope))
+    parents = list(_parents(view, scope))
     is_there, rows = False, []
-    for registryid, group_xid, options in holders:
+    for registryid, group_xid, options in parents:
         if is_wanted is None:
             results = view.definitions(registryid, group_xid=group_xid)
         else:
             wanted: dict[RegistryId, list[Xid]] = {}
-            for one in view.discriminators(registryid, group_xid=group_xid):
+            for discriminators in view.discriminators(registryid, group_xid=group_xid):
                 is_there = True
-                if is_wanted(one):
-                    wanted.setdefault(one.registryid, []).append(one.xid)
-            results = (row for one, xids in wanted.items() for row in view.definitions(one, xids=xids))
+                if is_wanted(discriminators):
+                    wanted.setdefault(discriminators.registryid, []).append(discriminators.xid)
+            results = (row for registry, xids in wanted.items() for row in view.definitions(registry, xids=xids))
         rows += [row if options is None else row | {"endpoint": options} for row in results]
     if not (rows or is_there or scope.endpoint):
         in_scope([], [], scope)
     return rows
 
 
-def _holders(view: View, scope: Scope) -> Iterator[tuple[RegistryId | None, Xid | None, dict[Pointer, JsonText] | None]]:
+def _parents(view: View, scope: Scope) -> Iterator[tuple[RegistryId | None, Xid | None, dict[Pointer, JsonText] | None]]:
     """Return registry and group of what a scope holds (None: all), and what an endpoint says where its messages say nothing."""
     if not scope.endpoint:
         yield scope.registry or None, scope.group, None
         return
-    endpoints = [one for one in view.entities(scope.endpoint, scope.registry) if one.kind == "endpoint"]
+    endpoints = [entity for entity in view.entities(scope.endpoint, scope.registry) if entity.kind == "endpoint"]
     if not endpoints:
         in_scope([], [], Scope(endpoint=scope.endpoint))
     for endpoint in endpoints:
@@ -144,11 +144,11 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
         inline[registryid] = inline.get(registryid, False) or names_others(row["attributes"].get("/dataschema"))
     results = []
     for registryid, xids in wanted.items():
-        own = [schema_version(one) for xid in xids for one in view.versions(registryid, xid)]
-        if inline[registryid] or any(names_others(one.text) for one in own):
-            known = {one.xid for one in own}
-            others = (one for one in view.below(registryid, xid_of("schemagroups")) if one.kind == "schemaversion")
-            own += [schema_version(one) for one in others if one.xid not in known and '"$id"' in one.body]
+        own = [schema_version(version) for xid in xids for version in view.versions(registryid, xid)]
+        if inline[registryid] or any(names_others(version.text) for version in own):
+            own_xids = {version.xid for version in own}
+            others = (entity for entity in view.below(registryid, xid_of("schemagroups")) if entity.kind == "schemaversion")
+            own += [schema_version(entity) for entity in others if entity.xid not in own_xids and '"$id"' in entity.body]
         results += own
     return results
 
@@ -179,11 +179,17 @@ def in_scope(messages: list[dict[str, Any]], endpoints: list[dict[str, Any]], sc
                 f"--group {scope.group}: the catalog holds no message of such a group. It is an XID: /messagegroups/ID."
             )
     if scope.endpoint:
-        results = [one for one in endpoints if one["xid"] == scope.endpoint and scope.registry in (None, "", one["registryid"])]
+        results = [
+            endpoint
+            for endpoint in endpoints
+            if endpoint["xid"] == scope.endpoint and scope.registry in (None, "", endpoint["registryid"])
+        ]
         if not results:
             raise SettingsError(f"--endpoint {scope.endpoint}: the catalog holds no such endpoint. It is an XID: /endpoints/ID.")
         carried = {
-            (one["registryid"], via): own_options(one) for one in results for via in (one["xid"], *(one["messagegroups"] or ()))
+            (endpoint["registryid"], via): own_options(endpoint)
+            for endpoint in results
+            for via in (endpoint["xid"], *(endpoint["messagegroups"] or ()))
         }
         messages = [
             row | {"endpoint": carried[row["registryid"], row["group_xid"]]}

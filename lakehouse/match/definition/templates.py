@@ -42,8 +42,8 @@ class Template:
         if self.flaw:
             return None
         if self.segments == (("", ""),):
-            held = text if text and not (self.separator and self.separator in text) else None
-            return None if held is None else (held,)
+            hole = text if text and not (self.separator and self.separator in text) else None
+            return None if hole is None else (hole,)
         parts = text.split(self.separator) if self.separator else [text]
         if len(parts) != len(self.segments):
             return None
@@ -67,8 +67,8 @@ class Template:
         if len(parts) > wanted and len(holes) == 1:
             at = self.segments.index(holes[0])
             after = wanted - at - 1
-            held = self.separator.join(parts[at : len(parts) - after])
-            lined_up = [*parts[:at], held, *parts[len(parts) - after :]]
+            middle = self.separator.join(parts[at : len(parts) - after])
+            lined_up = [*parts[:at], middle, *parts[len(parts) - after :]]
             if all(not isinstance(want, str) or part == want for part, want in zip(lined_up, self.segments, strict=True)):
                 return f"{{{self.names[0]}}} would have to hold {self.separator}"
         if len(parts) != wanted:

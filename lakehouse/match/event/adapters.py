@@ -225,7 +225,7 @@ def to_landed(
         made["options"] = _options({FORM: F.lit(form)})
     if mapping:
         if adapter == "json" and JSON not in plain.columns:
-            rows, plain = (one.withColumn(JSON, F.decode(made[LINE], "UTF-8")) for one in (rows, plain))
+            rows, plain = (frame.withColumn(JSON, F.decode(made[LINE], "UTF-8")) for frame in (rows, plain))
         made |= _mapped(plain, mapping, made)
     if protocol is not None:
         made["protocol"] = F.coalesce(made["protocol"], F.lit(protocol)) if "protocol" in made else F.lit(protocol)
@@ -312,8 +312,8 @@ def _kafka(rows: DataFrame) -> dict[str, Column]:
 def _cloudevents(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower(): name for name in rows.columns}
     prefix = KQL if f"{KQL}type" in names else ""
-    known = {name: names[prefix + name] for name in ATTRIBUTES if prefix + name in names}
-    texts = {name: _text(rows, column) for name, column in known.items()}
+    attribute_columns = {name: names[prefix + name] for name in ATTRIBUTES if prefix + name in names}
+    texts = {name: _text(rows, column) for name, column in attribute_columns.items()}
     texts.setdefault("specversion", F.lit("1.0"))
     made = {"ce": _options(texts), "captured": F.array().cast("ARRAY<STRING>")}
     data = next((names[name] for name in BODIES["cloudevents"] if name in names), None)
@@ -377,8 +377,8 @@ def _http(rows: DataFrame) -> dict[str, Column]:
     if body is not None:
         made["payload"] = _binary(rows, body)
     has_query = "url" in names or "query" in names
-    known = ["path", "status", "query" if has_query else "", *(name for name in ("method", "headers") if name in names)]
-    return made | {"captured": _captured(*known)}  # what has no status is a request
+    captured_names = ["path", "status", "query" if has_query else "", *(name for name in ("method", "headers") if name in names)]
+    return made | {"captured": _captured(*captured_names)}  # what has no status is a request
 
 
 def _mqtt(rows: DataFrame) -> dict[str, Column]:
@@ -434,12 +434,12 @@ def _mapped(rows: DataFrame, mapping: Mapping[str, Any], made: Mapping[str, Colu
             options[name] = F.expr(expression)
     if options:
         results["options"] = _merged(made["options"], _options(options)) if "options" in made else _options(options)
-    known = _captured(
+    captured = _captured(
         *(name if "/" not in name else name.partition("/")[0] for name in options), "headers" if "headers" in results else ""
     )
     takes_over = JSON in rows.columns and results.keys() & {"ce", "payload", "options", "headers"}  # the line counts no more
     if LINE not in made or takes_over:
-        results["captured"] = F.concat(made["captured"], known) if "captured" in made else known
+        results["captured"] = F.concat(made["captured"], captured) if "captured" in made else captured
     return results
 
 
@@ -457,12 +457,14 @@ def _options(columns: Mapping[str, Column]) -> Column:
     """Make pairs of name and text of columns; what is NULL does not count."""
     if not columns:
         return F.array().cast(_PAIRS)
-    return F.array(*(F.struct(F.lit(name).alias("key"), one.cast("STRING").alias("value")) for name, one in columns.items()))
+    return F.array(
+        *(F.struct(F.lit(name).alias("key"), column.cast("STRING").alias("value")) for name, column in columns.items())
+    )
 
 
 def _merged(*pairs: Column) -> Column:
     """Return the concatenation of pairs, where the last one of a name wins."""
-    return F.concat(*(F.coalesce(one, F.array().cast(_PAIRS)) for one in pairs))
+    return F.concat(*(F.coalesce(part, F.array().cast(_PAIRS)) for part in pairs))
 
 
 def _captured(*names: str) -> Column:
@@ -508,17 +510,17 @@ def _as_pairs(column: Column, kind: DataType) -> Column:
     else:
         raise SettingsError("headers are an array of structs of a name and a value, or a map.")
     key, value = fields
-    return F.transform(column, lambda one: F.struct(one[key].alias("key"), one[value].cast("BINARY").alias("value")))
+    return F.transform(column, lambda header: F.struct(header[key].alias("key"), header[value].cast("BINARY").alias("value")))
 
 
 def _flat_map(rows: DataFrame, name: str) -> Column:
     """Make a map of unions (structs member0, member1, …) a map of text."""
-    column = next(one for one in rows.columns if one.lower() == name.lower())
+    column = next(column_name for column_name in rows.columns if column_name.lower() == name.lower())
     kind = rows.schema[column].dataType
     if not isinstance(kind, MapType):
         raise SettingsError(f"{name}: a map is needed.")
     value = kind.valueType
     if not isinstance(value, StructType):
-        return F.transform_values(F.col(column), lambda _, one: one.cast("STRING"))
+        return F.transform_values(F.col(column), lambda _, value: value.cast("STRING"))
     members = value.names
-    return F.transform_values(F.col(column), lambda _, one: F.coalesce(*(one[member].cast("STRING") for member in members)))
+    return F.transform_values(F.col(column), lambda _, value: F.coalesce(*(value[member].cast("STRING") for member in members)))

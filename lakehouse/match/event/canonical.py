@@ -149,10 +149,10 @@ class CapturedEvent:
 
 def captured_by(family: str, sections: frozenset[str] | set[str]) -> frozenset[str]:
     """Return what a landing can hold that shows these options and sections of a protocol (pointers; empty sections count)."""
-    known = {name for name in SECTIONS.get(family, ()) if name in sections or name not in _ALWAYS.get(family, ())}
+    visible = {name for name in SECTIONS.get(family, ()) if name in sections or name not in _ALWAYS.get(family, ())}
     if family == "HTTP" and "status" not in sections and "method" in sections:
-        known.add("status")
-    return frozenset(f"/protocoloptions/{name}" for name in known)
+        visible.add("status")
+    return frozenset(f"/protocoloptions/{name}" for name in visible)
 
 
 def events_of(landed: CapturedEvent, max_unpacked_bytes: int = MOST_UNPACKED) -> Iterator[Event]:
@@ -209,7 +209,7 @@ def _content_type(event: Event) -> str | None:
     protocol = PROTOCOLS.get(event.family or "")
     result = event.options.get(protocol.content_type) if protocol else None
     if result is None and event.family == "NATS":  # whose clients write it in their own letters
-        result = next((one for name, one in event.options.items() if name.lower() == "headers/content-type"), None)
+        result = next((value for name, value in event.options.items() if name.lower() == "headers/content-type"), None)
     return None if result is None else as_text(result)
 
 
@@ -255,7 +255,7 @@ def _sniff(body: bytes | None, content: str) -> str:
     value = _json(body) if start in (b"{", b"[") else None
     if isinstance(value, dict) and "specversion" in value and "type" in value:
         return "event"
-    return "batch" if isinstance(value, list) and value and all(_is_event(one) for one in value) else ""
+    return "batch" if isinstance(value, list) and value and all(_is_event(member) for member in value) else ""
 
 
 def _is_event(value: Any) -> bool:
@@ -298,13 +298,13 @@ def _open_batch(event: Event) -> Iterator[Event]:
         yield event
         return
     for item, member in enumerate(value):
-        one = Event(event.family, event.version, None, {}, event.options, event.repeated, event.captured, event.content_type)
-        one.item = item
+        opened = Event(event.family, event.version, None, {}, event.options, event.repeated, event.captured, event.content_type)
+        opened.item = item
         if isinstance(member, dict):
-            yield _fill(one, member)
+            yield _fill(opened, member)
         else:
-            one.problem = f"payload: item {item} of the batch is not JSON object"
-            yield one
+            opened.problem = f"payload: item {item} of the batch is not JSON object"
+            yield opened
 
 
 def _fill(event: Event, members: dict[str, Any]) -> Event:
@@ -341,7 +341,7 @@ def named_values(
     pairs: list[tuple[str, Any]] = []
     if isinstance(items, Mapping):
         for name, value in items.items():
-            pairs += [(name, one) for one in value] if isinstance(value, list) else [(name, value)]
+            pairs += [(name, element) for element in value] if isinstance(value, list) else [(name, value)]
     for item in items if isinstance(items, list | tuple) else ():
         if isinstance(item, Mapping):
             name = item.get("name", item.get("key"))

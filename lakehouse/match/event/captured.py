@@ -92,7 +92,7 @@ _VERSION = re.compile(rb"\A\d\.\d\Z")
 Pairs = list[dict[str, Any]]
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 _PAIRS = {family: listed_options(family) for family in FAMILIES}
-_BINARY_HEADERS = {one.partition("/")[2] for one in (SCHEMA_ID, KEY_SCHEMA_ID)}
+_BINARY_HEADERS = {pointer.partition("/")[2] for pointer in (SCHEMA_ID, KEY_SCHEMA_ID)}
 _SECTIONS_OF_PAIRS = {"MQTT": "user_properties", "AMQP": "application-properties"}
 _PROPERTIES = ("message-id", "user-id", "to", "subject", "reply-to", "correlation-id", "content-type", "content-encoding",
                "absolute-expiry-time", "creation-time", "group-id", "group-sequence", "reply-to-group-id")  # fmt: skip
@@ -112,7 +112,7 @@ def known_platform(names: Iterable[str]) -> str | None:
 
 def missing_columns(platform: str, names: Iterable[str]) -> list[str]:
     """Return which columns of a platform are not there."""
-    written = {one for name in names for one in (name.lower(), name.lower().replace("_", "-"))}
+    written = {spelling for name in names for spelling in (name.lower(), name.lower().replace("_", "-"))}
     return [needed.replace(" ", " or ") for needed in _NEEDED.get(platform, ()) if not written & set(needed.split())]
 
 
@@ -163,10 +163,10 @@ def _is_kcat(value: Mapping[str, Any]) -> bool:
 def _of_kcat(value: Mapping[str, Any]) -> dict[str, Any]:
     """Rename what `kcat -J` writes: `payload`, and headers as one list of names and values in turn."""
     headers = value.get("headers")
-    if isinstance(headers, list) and all(one is None or isinstance(one, str) for one in headers):
+    if isinstance(headers, list) and all(element is None or isinstance(element, str) for element in headers):
         headers = [{"key": name, "value": text} for name, text in zip(headers[::2], headers[1::2], strict=False)]
-    kept = {name: one for name, one in value.items() if name != "payload"}
-    return kept | {"value": value["payload"], "headers": headers if headers is not None else []}
+    renamed = {name: member for name, member in value.items() if name != "payload"}
+    return renamed | {"value": value["payload"], "headers": headers if headers is not None else []}
 
 
 def _kafka(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _kafka(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     read = _from_base64 if _is_all_base64(pairs or [], named.get("key"), named.get("value")) else _bytes
     options = {name: named[name] for name in ("topic", "partition") if name in named}
     shown = [name for name in ("topic", "partition", "key") if name in named] + (["headers"] if pairs is not None else [])
-    headers = None if pairs is None else [one | {"value": read(one["value"])} for one in pairs]
+    headers = None if pairs is None else [pair | {"value": read(pair["value"])} for pair in pairs]
     return {
         "protocol": "KAFKA", "options": _options(options), "captured": captured_names(shown), "payload": read(named.get("value")),
         "key": read(named.get("key")), "headers": headers,
@@ -188,7 +188,7 @@ def _cloudevents(named: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str
     row: dict[str, Any] = {"ce": _options({"specversion": "1.0"} | attributes), "captured": []}
     data = next((name for name in BODIES["cloudevents"] if name in named), None)
     if prefix:
-        others = {name: one for name, one in value.items() if not name.startswith(KQL) and one is not None}
+        others = {name: member for name, member in value.items() if not name.startswith(KQL) and member is not None}
         row["payload"] = orjson.dumps(others)
     elif data is not None:
         row["payload"] = (_from_base64 if data == "data_base64" else _bytes)(named[data])
@@ -217,15 +217,19 @@ def _http(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     if "query" in named and "url" not in named and named["query"]:
         url = f"{as_text(url)}?{as_text(named['query'])}"
     options = {"url": url} | {name: named[name] for name in ("method", "status") if name in named}
-    name = next((one for one in ("headers", _LOGGED_HEADERS) if one in named), None)
+    name = next((column for column in ("headers", _LOGGED_HEADERS) if column in named), None)
     headers = _pairs(named[name], name) if name else None
     body = named.get(next((name for name in BODIES["http"] if name in named), ""))
-    shown = ["path", "status", *(one for one in ("method", "headers") if one in named)]  # what has no status is a request
+    shown = [
+        "path",
+        "status",
+        *(column for column in ("method", "headers") if column in named),
+    ]  # what has no status is a request
     shown += ["query"] if "url" in named or "query" in named else []
-    shown += [f"headers/{escape(one['key'])}" for one in headers or () if name == _LOGGED_HEADERS]
+    shown += [f"headers/{escape(header['key'])}" for header in headers or () if name == _LOGGED_HEADERS]
     return {
         "protocol": "HTTP", "options": _options(options), "captured": captured_names(shown),
-        "headers": None if headers is None else [one | {"value": _bytes(one["value"])} for one in headers],
+        "headers": None if headers is None else [header | {"value": _bytes(header["value"])} for header in headers],
         "payload": _reading(body)(body),
     }  # fmt: skip
 
@@ -233,28 +237,34 @@ def _http(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 def _mqtt(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: named[name] for name in MQTT_OPTIONS if name in named}
     properties = next((name for name in ("user_properties", "properties", "userproperties") if name in named), None)
-    held = None if properties is None else named[properties]
-    inner = next((name for name in held if _letters(name) == "userproperties"), None) if isinstance(held, dict) else None
-    if isinstance(held, dict) and inner is not None:  # as mosquitto_sub writes them: with the other properties of the message
-        further = {_letters(name): one for name, one in held.items()}
+    user_properties = None if properties is None else named[properties]
+    inner = (
+        next((name for name in user_properties if _letters(name) == "userproperties"), None)
+        if isinstance(user_properties, dict)
+        else None
+    )
+    if (
+        isinstance(user_properties, dict) and inner is not None
+    ):  # as mosquitto_sub writes them: with the other properties of the message
+        further = {_letters(name): member for name, member in user_properties.items()}
         options |= {name: further[_letters(name)] for name in MQTT_OPTIONS if _letters(name) in further}
-        held = held[inner]
-    pairs = None if properties is None else _pairs(held, str(properties))
+        user_properties = user_properties[inner]
+    pairs = None if properties is None else _pairs(user_properties, str(properties))
     topic = named.get("topic", named.get("topic_name"))
     shown = ["topic_name", *options, *(["user_properties"] if pairs is not None else [])]
     body = next(named[name] for name in BODIES["mqtt"] if name in named)
     return {
         "protocol": "MQTT/5.0", "options": _options({"topic_name": topic} | options), "captured": captured_names(shown),
-        "headers": None if pairs is None else [one | {"value": _bytes(one["value"])} for one in pairs],
+        "headers": None if pairs is None else [pair | {"value": _bytes(pair["value"])} for pair in pairs],
         "payload": _reading(body)(body),
     }  # fmt: skip
 
 
 def _amqp(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
-    dashed = {name.replace("_", "-"): one for name, one in named.items()}
+    dashed = {name.replace("_", "-"): member for name, member in named.items()}
     sections = {name: dashed[name] for name in AMQP_SECTIONS if dashed.get(name) is not None}
-    for name, one in sections.items():
-        if not isinstance(one, dict):
+    for name, section in sections.items():
+        if not isinstance(section, dict):
             raise UnreadableEvent(f"{name}: a JSON object is needed")
     body = next((name for name in BODIES["amqp"] if name in dashed), None)
     payload = None if body is None else _bytes(dashed[body])
@@ -272,7 +282,7 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
 
     The status that a log says is of the answer, and no part of the request.
     """
-    by_letters = {_letters(name): one for name, one in value.items()}
+    by_letters = {_letters(name): member for name, member in value.items()}
     nested = next((by_letters[name] for name in _NESTED if isinstance(by_letters.get(name), dict)), None)
     if nested is None and {"method"} <= value.keys() and value.keys() & {"url", "path"}:
         return None
@@ -289,9 +299,9 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
 def _request_members(*parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a log's line that are of a request, the later part first; else what its request line says."""
     results: dict[str, Any] = {}
-    for one in parts:
-        known = ((_HTTP_NAMES.get(_letters(name)), held) for name, held in one.items() if held is not None)
-        results |= {name: held for name, held in known if name}
+    for part in parts:
+        renamed = ((_HTTP_NAMES.get(_letters(name)), member) for name, member in part.items() if member is not None)
+        results |= {name: member for name, member in renamed if name}
     written = parts[0].get("request")
     line = _REQUEST_LINE.match(written) if isinstance(written, str) else None
     return results if line is None else line.groupdict() | results
@@ -299,11 +309,11 @@ def _request_members(*parts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _logged_headers(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return the headers that are in their own members; what else a request had is not known."""
-    for name, one in value.items():
+    for name, member in value.items():
         logged = _LOGGED.match(name)
         own = "content-type" if _letters(name) == "contenttype" else _dashed(logged["name"]) if logged else ""
-        if isinstance(one, str) and one not in ("", "-") and own.startswith(("ce-", "content-type", "x-")):
-            yield own, one
+        if isinstance(member, str) and member not in ("", "-") and own.startswith(("ce-", "content-type", "x-")):
+            yield own, member
 
 
 def _dashed(name: str) -> str:
@@ -311,22 +321,22 @@ def _dashed(name: str) -> str:
 
 
 def _letters(name: str) -> str:
-    return "".join(one for one in name.lower() if one.isalnum())
+    return "".join(character for character in name.lower() if character.isalnum())
 
 
 def _options(named: Mapping[str, Any]) -> Pairs:
-    return [{"key": name, "value": None if one is None else as_text(one)} for name, one in named.items()]
+    return [{"key": name, "value": None if value is None else as_text(value)} for name, value in named.items()]
 
 
 def _pairs(items: Any, column: str) -> Pairs:
     """Read headers or user properties: a list of {name, value} or {key, value}, of pairs, of objects with one name; or a map."""
-    return [{"key": name, "value": one} for name, one in _named_pairs(items, column)]
+    return [{"key": name, "value": value} for name, value in _named_pairs(items, column)]
 
 
 def _named_pairs(items: Any, column: str) -> Iterator[tuple[str, Any]]:
     if isinstance(items, dict):
-        for name, one in items.items():
-            yield from ((name, each) for each in one) if isinstance(one, list) else ((name, one),)
+        for name, value in items.items():
+            yield from ((name, each) for each in value) if isinstance(value, list) else ((name, value),)
     elif isinstance(items, list):
         for item in items:
             name = item.get("name", item.get("key")) if isinstance(item, dict) else None
@@ -363,8 +373,8 @@ def _from_base64(value: Any) -> bytes | None:
 
 def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
     """Return whether a row was written by Spark, whose JSON has bytes in base64: a text that has a form must have it there."""
-    texts = [one for one in (*(pair["value"] for pair in headers), key, value) if one is not None]
-    if not texts or not all(isinstance(one, str) and _BASE64.match(one) for one in texts):
+    texts = [text for text in (*(pair["value"] for pair in headers), key, value) if text is not None]
+    if not texts or not all(isinstance(text, str) and _BASE64.match(text) for text in texts):
         return False
     decoded = {pair["key"]: base64.b64decode(pair["value"]) for pair in headers if pair["value"] is not None}
     if "ce_specversion" in decoded:
@@ -378,8 +388,8 @@ def _is_all_base64(headers: Pairs, key: Any, value: Any) -> bool:
 def _of_unions(value: Any, column: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise UnreadableEvent(f"{column}: a map is needed")
-    results = {name: _of_union(one) for name, one in value.items()}
-    return {name: as_text(one) for name, one in results.items() if one is not None}
+    results = {name: _of_union(union) for name, union in value.items()}
+    return {name: as_text(value) for name, value in results.items() if value is not None}
 
 
 def _of_union(value: Any) -> Any:
@@ -387,7 +397,7 @@ def _of_union(value: Any) -> Any:
     if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _AVRO_NAMES:
         return next(iter(value.values()))
     if isinstance(value, dict) and value and all(_MEMBER.match(name) for name in value):
-        return next((one for one in value.values() if one is not None), None)
+        return next((member for member in value.values() if member is not None), None)
     return value
 
 
@@ -411,7 +421,7 @@ def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = 
     except orjson.JSONDecodeError as error:
         return [CapturedEvent(None, problem=f"line: not JSON ({error})")]
     if isinstance(value, list):
-        return [one for member in value for one in _of_value(member, protocol, form)]
+        return [captured for member in value for captured in _of_value(member, protocol, form)]
     return list(_of_value(value, protocol, form))
 
 
@@ -490,7 +500,7 @@ def _options_of(family: str, written: Mapping[str, Any]) -> tuple[dict[str, Any]
             repeated |= more
         elif family == "AMQP" and isinstance(member, dict):
             members = _spelled(member, _AMQP_NAMES.get(name, {}))
-            options |= {f"{name}/{escape(key)}": one for key, one in members.items() if one is not None}
+            options |= {f"{name}/{escape(key)}": member for key, member in members.items() if member is not None}
         elif member is not None:
             options[name] = member
     return options, repeated
@@ -515,8 +525,10 @@ def landed_of_har(entry: Any) -> Iterator[CapturedEvent]:
 def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, status: int | None) -> CapturedEvent:
     members = content if isinstance(content, dict) else {}
     text, body = members.get("text"), None
-    headers = [one for one in message.get("headers") or () if isinstance(one, dict)]
-    if isinstance(members.get("mimeType"), str) and not any(str(one.get("name")).lower() == "content-type" for one in headers):
+    headers = [header for header in message.get("headers") or () if isinstance(header, dict)]
+    if isinstance(members.get("mimeType"), str) and not any(
+        str(header.get("name")).lower() == "content-type" for header in headers
+    ):
         headers = [*headers, {"name": "content-type", "value": members["mimeType"]}]
     if isinstance(text, str):
         body = text.encode()
@@ -526,8 +538,8 @@ def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, sta
             except (binascii.Error, ValueError):
                 return CapturedEvent("HTTP", problem="content: no base64 text")
     # A browser writes down what it unpacked, and the header of what came packed.
-    kept = [one for one in headers if status is None or str(one.get("name")).lower() != "content-encoding"]
-    return landed_of_http(method, url, kept, status, body)
+    sent_headers = [header for header in headers if status is None or str(header.get("name")).lower() != "content-encoding"]
+    return landed_of_http(method, url, sent_headers, status, body)
 
 
 def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes | None) -> CapturedEvent:
@@ -543,8 +555,8 @@ def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes
         options["method"] = method.upper()
     else:
         options["status"] = status
-    known = {"headers", "path", "query", "method", "status"}
-    return CapturedEvent("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", known), body=body)
+    sections = {"headers", "path", "query", "method", "status"}
+    return CapturedEvent("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", sections), body=body)
 
 
 def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
@@ -558,14 +570,14 @@ def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
     family = (protocol or "").partition("/")[0].upper()
     options = _of_pairs(row["options"])
     try:
-        named_ones = (one for one in row["headers"] or () if one and one["key"] is not None and one["value"] is not None)
-        pairs = [(one["key"], _header_text(one["key"], bytes(one["value"]))) for one in named_ones]
+        present = (pair for pair in row["headers"] or () if pair and pair["key"] is not None and pair["value"] is not None)
+        pairs = [(pair["key"], _header_text(pair["key"], bytes(pair["value"]))) for pair in present]
     except UnicodeDecodeError as error:
         return CapturedEvent(protocol, problem=f"headers: not UTF-8 ({error.reason})")
     if family == "HTTP":
         url = options.pop("url", options.pop("path", ""))
         event = landed_of_http(options.get("method", ""), url, pairs, options.get("status"), row["payload"])
-        return event if row["captured"] is None else replace(event, captured=_known(tuple(row["captured"])))
+        return event if row["captured"] is None else replace(event, captured=_pointers(tuple(row["captured"])))
     section = _SECTIONS_OF_PAIRS.get(family, "headers")
     named = {f"{section}/{escape(name)}": text for name, text in pairs}
     repeated = {} if len(named) == len(pairs) else named_values(pairs, section)[1]
@@ -573,7 +585,7 @@ def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
     if row["key"] is not None:
         options |= key_options(row["key"])
     ce = None if row["ce"] is None else _of_pairs(row["ce"])
-    captured = _known(tuple(row["captured"] or ()))
+    captured = _pointers(tuple(row["captured"] or ()))
     return CapturedEvent(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
 
 
@@ -587,7 +599,7 @@ def _header_text(name: str, value: bytes) -> str:
 
 
 def _of_pairs(pairs: Iterable[Mapping[str, Any]] | None) -> dict[str, Any]:
-    return {one["key"]: one["value"] for one in pairs or () if one["value"] is not None}
+    return {pair["key"]: pair["value"] for pair in pairs or () if pair["value"] is not None}
 
 
 def key_options(key: bytes | str) -> dict[str, Any]:
@@ -623,8 +635,8 @@ def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozens
     """Narrow `properties` to those that can be captured: all properties but `to`."""
     if "/protocoloptions/properties" not in captured:
         return captured
-    known = {f"/protocoloptions/properties/{name}" for name in _PROPERTIES if name != "to"}
-    return (captured - {"/protocoloptions/properties"}) | known
+    properties = {f"/protocoloptions/properties/{name}" for name in _PROPERTIES if name != "to"}
+    return (captured - {"/protocoloptions/properties"}) | properties
 
 
 def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
@@ -635,7 +647,7 @@ def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
 
 
 @lru_cache(1000)
-def _known(pointers: tuple[str, ...]) -> frozenset[str]:
+def _pointers(pointers: tuple[str, ...]) -> frozenset[str]:
     return frozenset(pointers)
 
 

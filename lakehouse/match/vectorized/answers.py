@@ -28,7 +28,7 @@ from lakehouse.text.names import Pointer
 _MOST_NUMBERS = 20_000
 _MANY = 256  # distinct texts, from which on kernels are quicker than a loop
 _OFTEN = 3  # groups that ask the same, from which on the whole column is looked at
-_MOST_KEPT = 64  # answers of whole columns
+_MOST_PATHS = 64  # answers of whole columns
 # All fixed, and run by RE2. A timestamp that is one at a glance; what is not of this form is looked at by itself.
 _PLAIN_TIME = (
     r"\A\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)\z"
@@ -62,7 +62,7 @@ class Candidates:
 
     def __init__(self, definitions: Sequence[Definition], numbers: Sequence[int], *, protocol_known: bool) -> None:
         pairs = sorted(zip(numbers, definitions, strict=True), key=lambda pair: (pair[0], pair[1].key))
-        self.definitions = [one for _, one in pairs]
+        self.definitions = [definition for _, definition in pairs]
         self.likeness = tuple(number for number, _ in pairs)
         self._protocol_known = protocol_known
         self._choices: dict[int, Choice | None] = {}
@@ -77,15 +77,18 @@ class Candidates:
         return self._choices[bits]
 
     def _choose(self, bits: int) -> Choice | None:
-        matches = [one for bit, one in enumerate(self.definitions) if bits >> bit & 1]
-        missed = [one for bit, one in enumerate(self.definitions) if not bits >> bit & 1 and one.family]
-        matches.sort(key=lambda one: one.key)
-        best = [one.definition for one in best_of([Evaluation(one) for one in matches], protocol_known=self._protocol_known)]
+        matches = [definition for bit, definition in enumerate(self.definitions) if bits >> bit & 1]
+        missed = [definition for bit, definition in enumerate(self.definitions) if not bits >> bit & 1 and definition.family]
+        matches.sort(key=lambda definition: definition.key)
+        best = [
+            outcome.definition
+            for outcome in best_of([Evaluation(definition) for definition in matches], protocol_known=self._protocol_known)
+        ]
         if not best or status_of(best) != MATCHED:
             return None
-        if self._protocol_known and any(is_more_specific(one, two) for one in missed for two in best):
+        if self._protocol_known and any(is_more_specific(definition, two) for definition in missed for two in best):
             return None
-        return Choice(matches, best, next(bit for bit, one in enumerate(self.definitions) if one is best[0]))
+        return Choice(matches, best, next(bit for bit, definition in enumerate(self.definitions) if definition is best[0]))
 
 
 class Likeness:
@@ -100,17 +103,22 @@ class Likeness:
     def _candidates(self, definitions: tuple[Definition, ...], family: str | None) -> Candidates:
         """Return the candidates of rows of a type: definitions that the index gave, the protocol of the rows."""
         wanted = [
-            one
-            for one in definitions
-            if not (one.is_bare or one.older or one.incomplete) and (family is None or one.family in (None, family))
+            definition
+            for definition in definitions
+            if not (definition.is_bare or definition.older or definition.incomplete)
+            and (family is None or definition.family in (None, family))
         ]
-        return Candidates(wanted, [self._number_of(one) for one in wanted], protocol_known=family is not None)
+        return Candidates(wanted, [self._number_of(definition) for definition in wanted], protocol_known=family is not None)
 
     def _number(self, definition: Definition) -> int:
         question = (
             definition.family,
             definition.version,
-            tuple((one.question, one.required, one.decides) for one in definition.attributes if not is_settled(one)),
+            tuple(
+                (attribute.question, attribute.required, attribute.decides)
+                for attribute in definition.attributes
+                if not is_settled(attribute)
+            ),
         )
         if len(self._numbers) > _MOST_NUMBERS:  # what comes again gets another number: it cannot be combined once more
             self._numbers.clear()
@@ -129,11 +137,11 @@ class FastPath(NamedTuple):
     """What of some texts holds without a doubt and has nothing odd, and what the placeholders hold."""
 
     holds: Rows
-    held: list[Captures]
+    captures: list[Captures]
 
     def of(self, numbers: Rows) -> FastPath:
         """Return the part of some of the texts."""
-        return FastPath(self.holds[numbers], [one.of(numbers) for one in self.held])
+        return FastPath(self.holds[numbers], [capture.of(numbers) for capture in self.captures])
 
 
 class ColumnAnswer(NamedTuple):
@@ -142,20 +150,20 @@ class ColumnAnswer(NamedTuple):
     Attributes:
         holds: which rows hold what is asked; absent ones do not.
         is_odd: which of them have something more to report, so that the row loop must look at them.
-        held: what each placeholder of the template holds, row by row.
+        captures: what each placeholder of the template holds, row by row.
     """
 
     holds: Rows
     is_odd: Rows
-    held: tuple[Captures, ...]
+    captures: tuple[Captures, ...]
 
 
 class FastPathCache:
     """What of whole columns holds at a glance, for what several small groups of rows ask alike."""
 
     def __init__(self) -> None:
-        self._asked: Counter[tuple[object, ...]] = Counter()
-        self._known: dict[tuple[object, ...], FastPath | None] = {}
+        self._questions: Counter[tuple[object, ...]] = Counter()
+        self._paths: dict[tuple[object, ...], FastPath | None] = {}
 
     def of(self, attribute: DeclaredAttribute, texts: TextColumn) -> FastPath | None:
         """Return for each text whether it holds at a glance, and what the placeholders hold.
@@ -164,10 +172,10 @@ class FastPathCache:
             None: it was asked once only, or kernels cannot say.
         """
         key = (id(texts), attribute.question)
-        self._asked[key] += 1
-        if self._asked[key] == _OFTEN and len(texts.words) >= _MANY and len(self._known) < _MOST_KEPT:
-            self._known[key] = _at_a_glance(attribute, texts.words)
-        return self._known.get(key)
+        self._questions[key] += 1
+        if self._questions[key] == _OFTEN and len(texts.words) >= _MANY and len(self._paths) < _MOST_PATHS:
+            self._paths[key] = _at_a_glance(attribute, texts.words)
+        return self._paths.get(key)
 
 
 class RowGroup:
@@ -197,9 +205,9 @@ class RowGroup:
         key = (id(texts), attribute.question)
         if key not in self._answers:
             part = self._part(texts)
-            holds, is_odd, held = part.ask(attribute, probe, self._glances)
+            holds, is_odd, captures = part.ask(attribute, probe, self._glances)
             inverse = part.inverse
-            self._answers[key] = ColumnAnswer(holds[inverse], is_odd[inverse], tuple(one.of(inverse) for one in held))
+            self._answers[key] = ColumnAnswer(holds[inverse], is_odd[inverse], tuple(capture.of(inverse) for capture in captures))
         return self._answers[key]
 
     def _part(self, texts: TextColumn) -> _RowTexts:
@@ -213,12 +221,12 @@ class _RowTexts:
 
     def __init__(self, texts: TextColumn, codes: Rows) -> None:
         self.texts = texts
-        known = len(texts.words) + 1
-        if known <= 4 * len(codes):
-            is_there = np.zeros(known, bool)
+        size = len(texts.words) + 1
+        if size <= 4 * len(codes):
+            is_there = np.zeros(size, bool)
             is_there[codes] = True
             self.unique: Rows = np.nonzero(is_there)[0]
-            number = np.empty(known, np.int64)
+            number = np.empty(size, np.int64)
             number[self.unique] = np.arange(len(self.unique))
             self.inverse: Rows = number[codes]
         else:
@@ -240,7 +248,7 @@ class _RowTexts:
         holds = np.zeros(count, bool) if sure is None else sure.holds & left
         left &= ~holds
         if not left.any():
-            return holds, is_odd, [] if sure is None else sure.held
+            return holds, is_odd, [] if sure is None else sure.captures
         results: list[list[str]] = [[] for _ in (attribute.template.names if attribute.template else ())]
         at = np.full(count, -1)
         for number in np.nonzero(left)[0].tolist():
@@ -248,19 +256,19 @@ class _RowTexts:
             captured: list[tuple[str, Pointer, str]] = []
             if compare(attribute, text, probe, captured) is None:
                 holds[number] = True
-                is_odd[number] = deviates_in_form(attribute, text) or any(len(one) > LONGEST_VALUE for *_, one in captured)
+                is_odd[number] = deviates_in_form(attribute, text) or any(len(piece) > LONGEST_VALUE for *_, piece in captured)
                 if results:
                     at[number] = len(results[0])
-                for into, one in zip(results, captured, strict=False):
-                    into.append(one[2])
-        looped = [Captures(pa.array(one, pa.string()), at) for one in results]
-        return holds, is_odd, looped if sure is None else [_joined(*pair) for pair in zip(sure.held, looped, strict=True)]
+                for into, capture in zip(results, captured, strict=False):
+                    into.append(capture[2])
+        looped = [Captures(pa.array(pieces, pa.string()), at) for pieces in results]
+        return holds, is_odd, looped if sure is None else [_joined(*pair) for pair in zip(sure.captures, looped, strict=True)]
 
     def _sure(self, attribute: DeclaredAttribute, left: Rows, glances: FastPathCache) -> FastPath | None:
         """Return what holds at a glance: of these texts where they are many, else of the column where others ask that too."""
         if left.sum() < _MANY:
-            known = glances.of(attribute, self.texts)
-            return None if known is None else known.of(np.where(left, self.unique, -1))
+            fast = glances.of(attribute, self.texts)
+            return None if fast is None else fast.of(np.where(left, self.unique, -1))
         words = self.texts.words
         at = self.unique[left]
         sure = _at_a_glance(attribute, words if len(at) == len(words) else words.take(pa.array(at)))
@@ -299,7 +307,7 @@ def _at_a_glance(attribute: DeclaredAttribute, texts: pa.Array) -> FastPath | No
     if result is None:
         return None
     sure &= result.holds
-    return FastPath(sure, [Captures(one.values, np.where(sure, one.at, -1)) for one in result.held])
+    return FastPath(sure, [Captures(capture.values, np.where(sure, capture.at, -1)) for capture in result.captures])
 
 
 def _form_of(attribute: DeclaredAttribute) -> str | None:
@@ -322,14 +330,18 @@ def _form_of(attribute: DeclaredAttribute) -> str | None:
 
 def _split(template: Template, texts: pa.Array) -> FastPath | None:
     """Match a template whose placeholders fill their segments: which texts fit, and what the holes of these hold."""
-    if template.flaw or not template.separator or any(not isinstance(one, str) and one != ("", "") for one in template.segments):
+    if (
+        template.flaw
+        or not template.separator
+        or any(not isinstance(segment, str) and segment != ("", "") for segment in template.segments)
+    ):
         return None
     parts = pc.split_pattern(texts, template.separator)
     pieces, starts = parts.values, np.array(parts.offsets)[:-1]
     width = len(template.segments)
     fits = _bools(pc.equal(pc.list_value_length(parts), width))
     rows = np.nonzero(fits)[0]
-    held, whole = [], np.ones(len(rows), bool)
+    captures, whole = [], np.ones(len(rows), bool)
     for at, segment in enumerate(template.segments):
         numbers = starts[rows] + at
         piece = pieces.take(pa.array(numbers))
@@ -337,9 +349,9 @@ def _split(template: Template, texts: pa.Array) -> FastPath | None:
         if not isinstance(segment, str):
             places = np.full(len(texts), -1)
             places[rows] = numbers
-            held.append(Captures(pieces, places))
+            captures.append(Captures(pieces, places))
     fits[rows] = whole
-    return FastPath(fits, held)
+    return FastPath(fits, captures)
 
 
 def _bools(values: pa.Array) -> Rows:

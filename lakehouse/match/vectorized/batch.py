@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakehouse.match.definition.compiled import DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.evaluation import hides_envelope_type, is_told, is_version
+from lakehouse.match.evaluation import hides_envelope_type, is_captured, is_version
 from lakehouse.match.event.canonical import CapturedEvent, Event
 from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_text
 from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, why_of
@@ -93,7 +93,7 @@ def result_batch(matcher: Matcher, columns: Columns, results: list[MatchedRows])
     Returns:
         Columns of `RESULT_SCHEMA`, in the order of the rows.
     """
-    rows = np.concatenate([one.rows for one in results])
+    rows = np.concatenate([matched.rows for matched in results])
     order = np.argsort(rows) if (rows[1:] < rows[:-1]).any() else None
     if order is not None:
         rows = rows[order]
@@ -140,42 +140,42 @@ def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 def _same(results: list[MatchedRows]) -> dict[str, _Repeated]:
     """Return the columns that are the same for rows of the same definitions."""
-    pairs = [(one, choice) for one in results for choice in one.choices if choice is not None]
+    pairs = [(matched, choice) for matched in results for choice in matched.choices if choice is not None]
     numbers, before = [], 0
-    for one in results:
-        number = np.cumsum([choice is not None for choice in one.choices]) - 1 + before
+    for matched in results:
+        number = np.cumsum([choice is not None for choice in matched.choices]) - 1 + before
         before = int(number[-1]) + 1
-        numbers.append(number[one.which])
+        numbers.append(number[matched.which])
     which = np.concatenate(numbers)
     values: dict[str, list[Any]] = {
         "registryid": [choice.best[0].registryid for _, choice in pairs],
         "xid": [choice.best[0].xid for _, choice in pairs],
         "version_xid": [choice.best[0].version_xid for _, choice in pairs],
-        "unchecked": [one.unchecked for one, _ in pairs],
+        "unchecked": [matched.unchecked for matched, _ in pairs],
         "best": [[_key(definition) for definition in choice.best] for _, choice in pairs],
         "matches": [[_key(definition) for definition in choice.matches] for _, choice in pairs],
     }
-    return {name: _Repeated(held, which) for name, held in values.items()}
+    return {name: _Repeated(column, which) for name, column in values.items()}
 
 
 def _payloads(matcher: Matcher, columns: Columns, results: list[MatchedRows]) -> dict[str, _Repeated]:
     """Validate payloads: status, errors, the Version that wrote them, and remarks."""
     verdicts: list[tuple[PayloadVerdict, Definition]] = []
     which: list[Rows] = []
-    for one in results:
-        choices = [(at, choice.best[0]) for at, choice in enumerate(one.choices) if choice is not None]
-        number = np.zeros(len(one.choices), np.int64)
+    for matched in results:
+        choices = [(at, choice.best[0]) for at, choice in enumerate(matched.choices) if choice is not None]
+        number = np.zeros(len(matched.choices), np.int64)
         number[[at for at, _ in choices]] = np.arange(len(verdicts), len(verdicts) + len(choices))
         is_validated = matcher.request.payload_share > 0
         verdicts += [(matcher.payloads.valid(shown) if is_validated else _NOT_ASKED, shown) for _, shown in choices]
-        numbers = number[one.which]
+        numbers = number[matched.which]
         for quick, wanted in _validators(matcher, choices).items() if is_validated else ():
-            at = np.arange(len(one.rows)) if len(wanted) == len(choices) else np.nonzero(np.isin(one.which, wanted))[0]
-            at = at[np.argsort(one.rows[at])]  # as they are in memory
-            for place, payload in _left(columns, quick, one.rows[at]):
+            at = np.arange(len(matched.rows)) if len(wanted) == len(choices) else np.nonzero(np.isin(matched.which, wanted))[0]
+            at = at[np.argsort(matched.rows[at])]  # as they are in memory
+            for place, payload in _left(columns, quick, matched.rows[at]):
                 shown = verdicts[numbers[at[place]]][1]
                 numbers[at[place]] = len(verdicts)
-                verdicts.append((_verdict(matcher, columns, shown, int(one.rows[at[place]]), payload), shown))
+                verdicts.append((_verdict(matcher, columns, shown, int(matched.rows[at[place]]), payload), shown))
         which.append(numbers)
     values: dict[str, list[Any]] = {
         "payload_status": [verdict.status for verdict, _ in verdicts],
@@ -184,7 +184,7 @@ def _payloads(matcher: Matcher, columns: Columns, results: list[MatchedRows]) ->
         "remarks": [[*verdict.remarks, *remarks_of(definition)] for verdict, definition in verdicts],
     }
     numbers = np.concatenate(which)
-    return {name: _Repeated(held, numbers) for name, held in values.items()}
+    return {name: _Repeated(column, numbers) for name, column in values.items()}
 
 
 def _validators(matcher: Matcher, choices: list[tuple[int, Definition]]) -> dict[Quick | None, list[int]]:
@@ -199,7 +199,7 @@ def _left(columns: Columns, quick: Quick | None, rows: Rows) -> Iterator[tuple[i
     """Yield the payloads that are not valid at a glance, with their index in `rows`; JSON by JSON Schema is validated at once."""
     if isinstance(columns, StructuredColumns):
         opened = enumerate(columns.opened(rows))
-        yield from ((at, payload_of(one)) for at, one in opened if quick is None or not _is_quick(quick, one))
+        yield from ((at, payload_of(payload)) for at, payload in opened if quick is None or not _is_quick(quick, payload))
         return
     bodies = columns.bodies(rows)
     left: Iterable[int] = range(len(bodies))
@@ -248,18 +248,18 @@ def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None)
     starts: dict[int, int] = {}  # of the columns that hold the texts, by identity
     held_in: list[pa.Array] = []
     sizes, at, texts = [], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for one in results:
-        shown = [_shown(matcher, name, held) for name, held in one.variables.items()]
-        for values in (held.values for held in shown):
+    for matched in results:
+        shown = [_shown(matcher, name, capture) for name, capture in matched.variables.items()]
+        for values in (capture.values for capture in shown):
             if id(values) not in starts:
                 starts[id(values)] = sum(map(len, held_in))
                 held_in.append(values)
-        count = len(one.rows)
+        count = len(matched.rows)
         sizes.append(np.full(count, len(shown)))
         at.append(np.tile(np.arange(len(names), len(names) + len(shown)), count))
         if shown:
-            texts.append(np.stack([held.at + starts[id(held.values)] for held in shown], axis=1).ravel())
-        names += one.variables
+            texts.append(np.stack([capture.at + starts[id(capture.values)] for capture in shown], axis=1).ravel())
+        names += matched.variables
     size, own_at, own_texts = np.concatenate(sizes), np.concatenate(at), np.concatenate(texts)
     if order is not None:
         begins = (np.cumsum(size) - size)[order]
@@ -273,10 +273,10 @@ def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None)
     return pa.MapArray.from_arrays(offsets, keys, values.take(pa.array(own_texts)))
 
 
-def _shown(matcher: Matcher, name: str, held: Captures) -> Captures:
+def _shown(matcher: Matcher, name: str, capture: Captures) -> Captures:
     if not matcher.request.with_values:
-        return Captures(_NOTHING, np.zeros(len(held.at), np.int64))
-    return Captures(_HIDDEN, np.zeros(len(held.at), np.int64)) if looks_secret(name) else held
+        return Captures(_NOTHING, np.zeros(len(capture.at), np.int64))
+    return Captures(_HIDDEN, np.zeros(len(capture.at), np.int64)) if looks_secret(name) else capture
 
 
 def _key(definition: Definition) -> dict[str, str]:
@@ -310,11 +310,11 @@ def match_columns(matcher: Matcher, batch: pa.RecordBatch) -> tuple[list[pa.Reco
         for columns in columns_of(batch):
             glances = FastPathCache()
             groups = ((RowGroup(columns, rows, glances), members, which) for rows, members, which in _groups(matcher, columns))
-            matches = [one for group, members, which in groups for one in _match_group(group, members, which)]
+            matches = [matched for group, members, which in groups for matched in _match_group(group, members, which)]
             if matches:
                 results.append(result_batch(matcher, columns, matches))
-                for one in matches:
-                    done[columns.numbers[one.rows]] = True
+                for matched in matches:
+                    done[columns.numbers[matched.rows]] = True
     if not done.any():
         return results, batch
     return results, batch.slice(batch.num_rows) if done.all() else batch.filter(pa.array(~done))
@@ -373,20 +373,20 @@ def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidate
 def _match_group(group: RowGroup, members: list[Candidates], which: Rows) -> Iterator[MatchedRows]:
     """Match rows whose candidates ask alike; rows with anything to report are left out."""
     rows = group.rows
-    verdicts = [_evaluate(one, group) for one in members[0].definitions]
+    verdicts = [_evaluate(definition, group) for definition in members[0].definitions]
     pattern, odd = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
     for bit, verdict in enumerate(verdicts):
         pattern |= verdict.matches.astype(np.int64) << bit
         odd |= verdict.odd
     for bits in np.unique(pattern[~odd]).tolist():
         here = np.nonzero((pattern == bits) & ~odd)[0]
-        choices = [one.choice(bits) for one in members]
-        shown = np.array([-1 if one is None else one.shown for one in choices])[which[here]]
+        choices = [candidates.choice(bits) for candidates in members]
+        shown = np.array([-1 if choice is None else choice.shown for choice in choices])[which[here]]
         for slot in np.unique(shown).tolist():
             if slot >= 0:
                 chosen = here if (shown == slot).all() else here[shown == slot]
                 verdict = verdicts[slot]
-                variables = {name: held.of(chosen) for name, held in verdict.variables.items()}
+                variables = {name: capture.of(chosen) for name, capture in verdict.variables.items()}
                 yield MatchedRows(rows[chosen], choices, which[chosen], variables, verdict.unchecked)
 
 
@@ -395,7 +395,7 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
     columns, count = group.columns, len(group.rows)
     probe = columns.event()
     matches, odd = np.ones(count, bool), np.zeros(count, bool)
-    held: dict[str, list[Captures]] = {}
+    captures: dict[str, list[Captures]] = {}
     unchecked = ["/protocol"] if definition.family and not columns.binding.family else []
     if definition.family == "MQTT" and not is_version(columns.binding.version, definition.version):
         odd |= True  # another version deviates
@@ -406,7 +406,7 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
             unchecked.append(attribute.pointer)
             continue
         answer, absent = _ask(attribute, group, probe)
-        if absent.any() and not is_told(attribute, probe):
+        if absent.any() and not is_captured(attribute, probe):
             unchecked.append(attribute.pointer)
             odd |= not absent.all()  # known of some rows and of others not
         elif attribute.required or attribute.has_value:
@@ -419,10 +419,10 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
         else:
             odd |= ~(answer.holds | absent)
         odd |= answer.is_odd & ~absent
-        for name, texts in zip(attribute.template.names if attribute.template else (), answer.held, strict=False):
-            held.setdefault(name, []).append(texts)
-    variables = {name: uses[0] for name, uses in held.items()}
-    for name, uses in held.items():
+        for name, texts in zip(attribute.template.names if attribute.template else (), answer.captures, strict=False):
+            captures.setdefault(name, []).append(texts)
+    variables = {name: uses[0] for name, uses in captures.items()}
+    for name, uses in captures.items():
         for other in uses[1:]:  # texts that differ are the row loop's
             odd |= matches & variables[name].differs(other)
     return ColumnVerdict(matches, odd & matches, variables, unchecked)
@@ -434,7 +434,9 @@ def _ask(attribute: DeclaredAttribute, group: RowGroup, probe: Event) -> tuple[C
     if attribute.section == "message":  # one of the content types must hold
         answers = [group.answer(attribute, texts, probe) for texts in columns.content_types()]
         holds, odd = (np.logical_or.reduce([answer[part] for answer in answers]) for part in (0, 1))
-        return ColumnAnswer(holds, odd, ()), np.logical_and.reduce([group.is_absent(one) for one in columns.content_types()])
+        return ColumnAnswer(holds, odd, ()), np.logical_and.reduce(
+            [group.is_absent(content_type) for content_type in columns.content_types()]
+        )
     texts = columns.attribute(attribute.key) if attribute.section == "envelope" else columns.option(attribute.key)
     absent, odd = group.is_absent(texts), group.is_odd(texts)
     if attribute.key == "key_base64":
@@ -450,7 +452,7 @@ def landed_of_row(row: dict[str, Any]) -> Iterable[CapturedEvent]:
     if row["problem"]:
         return [CapturedEvent(row["protocol"], problem=row["problem"])]
     if row["line"] is not None and row["captured"] is None:  # with a mapping, the columns say what the line is
-        form = next((one["value"] for one in row["options"] or () if one["key"] == FORM), None)
+        form = next((option["value"] for option in row["options"] or () if option["key"] == FORM), None)
         return landed_of_text(row["line"], row["protocol"], form)
     return [landed_of_columns(row)]
 
@@ -472,7 +474,7 @@ def match_batch(matcher: Matcher, batch: pa.RecordBatch) -> Iterator[pa.RecordBa
         quick, left = [], batch
     yield from quick
     for start in range(0, left.num_rows, _ROWS_OF_LOOP):
-        made = [one for row in left.slice(start, _ROWS_OF_LOOP).to_pylist() for one in match_row(matcher, row)]
+        made = [result for row in left.slice(start, _ROWS_OF_LOOP).to_pylist() for result in match_row(matcher, row)]
         yield pa.RecordBatch.from_pylist(made, schema=RESULT_SCHEMA)
 
 

@@ -57,8 +57,8 @@ class Captures(NamedTuple):
         return _not_equal(self, other)
 
 
-def _not_equal(one: Captures, other: Captures) -> Rows:
-    texts = (held.values.take(pa.array(held.at, mask=held.at < 0)) for held in (one, other))
+def _not_equal(first: Captures, other: Captures) -> Rows:
+    texts = (captures.values.take(pa.array(captures.at, mask=captures.at < 0)) for captures in (first, other))
     result: Rows = pc.fill_null(pc.not_equal(*texts), False).to_numpy(zero_copy_only=False)
     return result
 
@@ -173,7 +173,7 @@ class AlikePairs:
 
     def column(self, name: str, rows: Rows) -> tuple[pa.Array, Rows | None]:
         """Return the last value of a name for some rows, and which rows have several, as `Pairs.column` does."""
-        places = [at for at, one in enumerate(self._names) if one == name]
+        places = [at for at, other in enumerate(self._names) if other == name]
         if not places:
             return pa.nulls(len(rows), pa.string()), None
         return self.texts.take(pa.array(rows * len(self._names) + places[-1])), np.ones(len(rows), bool) if places[1:] else None
@@ -268,7 +268,7 @@ def _binding(protocol: Protocol) -> Binding:
 
 
 # Values that are percent-encoded are left to the row loop.
-BINDINGS = tuple(_binding(one) for one in PROTOCOLS.values() if one.ce_attributes and not one.ce_encoding)
+BINDINGS = tuple(_binding(protocol) for protocol in PROTOCOLS.values() if protocol.ce_attributes and not protocol.ce_encoding)
 
 
 class Payload(NamedTuple):
@@ -304,8 +304,8 @@ class Columns:
 
     def event(self) -> Event:
         """Return an event with what is the same for all rows."""
-        known = self.captured | {"/envelopemetadata"}
-        return Event(self.binding.family, self.binding.version, self.mode, captured=known)
+        captured = self.captured | {"/envelopemetadata"}
+        return Event(self.binding.family, self.binding.version, self.mode, captured=captured)
 
     def option(self, name: str) -> TextColumn:
         """Return an option of the protocol."""
@@ -405,7 +405,7 @@ class StructuredColumns(Columns):
     def __init__(self, outer: Columns, rows: Rows, envelopes: list[dict[str, Any]], values: dict[str, list[Any]]) -> None:
         self.binding, self.captured = outer.binding, outer.captured
         self.numbers, self.batch = outer.numbers[rows], outer.batch.drop_columns(["payload", "line"]).take(pa.array(rows))
-        self._outer, self._rows, self._envelopes, self._told = outer, rows, envelopes, values
+        self._outer, self._rows, self._envelopes, self._texts_by_name = outer, rows, envelopes, values
         self._texts = {}
 
     def event(self) -> Event:
@@ -435,7 +435,7 @@ class StructuredColumns(Columns):
         return [self._envelopes[row] for row in rows.tolist()]
 
     def _attribute(self, name: str) -> TextColumn:
-        values = self._told.get(name)
+        values = self._texts_by_name.get(name)
         if values is None:
             is_payload = name in ("data", "data_base64")
             values = [None if is_payload else envelope.get(name) for envelope in self._envelopes]
@@ -506,14 +506,14 @@ def _opened(outer: Columns, rows: Rows, column: str) -> Iterator[Columns]:
     for part in np.split(np.arange(len(rows)), breaks):
         if len(part) < FEWEST_ROWS:
             continue
-        kept, envelopes, opened = _read(texts.slice(int(part[0]), len(part)).to_pylist(), column == "line")
-        if len(kept) >= FEWEST_ROWS:
-            yield StructuredColumns(outer, rows[part[kept]], envelopes, opened)
+        taken, envelopes, opened = _read(texts.slice(int(part[0]), len(part)).to_pylist(), column == "line")
+        if len(taken) >= FEWEST_ROWS:
+            yield StructuredColumns(outer, rows[part[taken]], envelopes, opened)
 
 
 def _read(texts: list[bytes | None], is_line: bool) -> tuple[list[int], list[dict[str, Any]], dict[str, list[Any]]]:
     """Read CloudEvents in JSON: which of the texts are one that is taken here, the events, and their usual attributes."""
-    kept: list[int] = []
+    taken: list[int] = []
     envelopes: list[dict[str, Any]] = []
     columns: dict[str, list[Any]] = {name: [] for name in _USUAL}
     for start in range(0, len(texts), _AT_ONCE):
@@ -521,12 +521,12 @@ def _read(texts: list[bytes | None], is_line: bool) -> tuple[list[int], list[dic
         for number, text in enumerate(texts[start : start + _AT_ONCE], start):
             envelope = _envelope(text, is_line)
             if envelope is not None:
-                kept.append(number)
+                taken.append(number)
                 fresh.append(envelope)
         for name, values in columns.items():
             values += [envelope.get(name) for envelope in fresh]
         envelopes += fresh
-    return kept, envelopes, columns
+    return taken, envelopes, columns
 
 
 def _envelope(text: bytes | None, is_line: bool) -> dict[str, Any] | None:

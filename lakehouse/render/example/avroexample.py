@@ -35,15 +35,19 @@ class AvroExample:
     def _collect(self, schema: Any) -> None:
         """Find the named types."""
         if isinstance(schema, list):
-            for one in schema:
-                self._collect(one)
+            for branch in schema:
+                self._collect(branch)
         elif isinstance(schema, dict):
-            self._named |= {name: held for name, held in schema.get("__named_schemas", {}).items() if isinstance(held, dict)}
+            self._named |= {
+                name: named_schema
+                for name, named_schema in schema.get("__named_schemas", {}).items()
+                if isinstance(named_schema, dict)
+            }
             if isinstance(schema.get("name"), str):
                 self._named[schema["name"]] = schema
-            for held in (schema.get("items"), schema.get("values"), schema.get("type")):
-                if isinstance(held, dict | list):
-                    self._collect(held)
+            for part in (schema.get("items"), schema.get("values"), schema.get("type")):
+                if isinstance(part, dict | list):
+                    self._collect(part)
             for field in schema.get("fields", ()):
                 self._collect(field["type"])
 
@@ -69,7 +73,7 @@ class AvroExample:
 
     def _union(self, branches: list[Any], name: str, depth: int) -> Any:
         """Choose a branch: null where it is too deep, and none that fails while another does not."""
-        named = [one for one in branches if one != "null"]
+        named = [branch for branch in branches if branch != "null"]
         order = self._made.random.sample(named, len(named))
         if "null" in branches:
             order = ["null", *order] if depth >= DEEPEST or self._made.level >= 9 else [*order, "null"]
@@ -82,10 +86,10 @@ class AvroExample:
         logical, moment = schema.get("logicalType", ""), self._made.moment()
         if kind in ("int", "long"):
             seconds = int(moment.timestamp())
-            known = {"date": seconds // 86_400, "time-millis": seconds % 86_400 * 1_000, "time-micros": seconds % 86_400 * 10**6}
+            values = {"date": seconds // 86_400, "time-millis": seconds % 86_400 * 1_000, "time-micros": seconds % 86_400 * 10**6}
             scale = {"millis": 1_000, "micros": 10**6, "nanos": 10**9}.get(logical.rpartition("-")[2])
-            if logical in known:
-                return known[logical]
+            if logical in values:
+                return values[logical]
             return seconds * scale if scale and "timestamp" in logical else self._made.integer()
         if kind in ("float", "double"):
             return self._made.number(name)

@@ -52,14 +52,14 @@ class Combinations:
             )
             if reference is not None:
                 rest = {
-                    word: held for word, held in schema.items() if word not in ("$ref", "$dynamicRef", "$recursiveRef", *_NOTES)
+                    word: value for word, value in schema.items() if word not in ("$ref", "$dynamicRef", "$recursiveRef", *_NOTES)
                 }
                 target, root = referred(reference, root, self._find)
                 if target is False:
                     raise Impossible(f"{reference} is false")
                 schema = _merged(target if isinstance(target, dict) else {}, rest)
             elif isinstance(schema.get("allOf"), list):
-                parts, rest = schema["allOf"], {word: held for word, held in schema.items() if word != "allOf"}
+                parts, rest = schema["allOf"], {word: value for word, value in schema.items() if word != "allOf"}
                 for part in parts:
                     if part is False:
                         raise Impossible("a part of allOf is false")
@@ -75,16 +75,20 @@ class Combinations:
         raise Impossible("references in circles")
 
     def _branch(self, schema: dict[str, Any], word: str, depth: int) -> dict[str, Any]:
-        able = [one for one in schema[word] if one is not False]
-        named = [one for one in able if not (isinstance(one, dict) and one.get("type") == "null")] or able
+        able = [branch for branch in schema[word] if branch is not False]
+        named = [branch for branch in able if not (isinstance(branch, dict) and branch.get("type") == "null")] or able
         if not named:
             raise Impossible(f"nothing satisfies {word}")
-        plain = [one for one in able if not (isinstance(one, dict) and ("$ref" in one or one.get("type") in ("object", "array")))]
+        plain = [
+            branch
+            for branch in able
+            if not (isinstance(branch, dict) and ("$ref" in branch or branch.get("type") in ("object", "array")))
+        ]
         chosen = self._made.random.choice(plain if depth >= DEEPEST and plain else named)
-        return _merged({key: held for key, held in schema.items() if key != word}, chosen if isinstance(chosen, dict) else {})
+        return _merged({key: value for key, value in schema.items() if key != word}, chosen if isinstance(chosen, dict) else {})
 
     def _conditional(self, schema: dict[str, Any]) -> dict[str, Any]:
-        rest = {word: held for word, held in schema.items() if word not in ("if", "then", "else")}
+        rest = {word: value for word, value in schema.items() if word not in ("if", "then", "else")}
         if schema["if"] is not False and schema.get("then", True) is not False and self._made.random.random() < 0.7:
             for part in (schema["if"], schema.get("then")):
                 rest = _merged(rest, part if isinstance(part, dict) else {})
@@ -123,45 +127,45 @@ def referred(reference: str, root: Any, find: Callable[[str], Any]) -> tuple[Any
     return (_by_anchor(document, fragment) if fragment else document), document
 
 
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _merged(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Merge two schemas that must both hold, as far as an example needs it."""
-    merged = dict(one)
-    for word, held in other.items():
+    merged = dict(schema)
+    for word, theirs in other.items():
         mine = merged.get(word)
-        if mine is None or mine == held or word in _NOTES:
-            merged[word] = held
+        if mine is None or mine == theirs or word in _NOTES:
+            merged[word] = theirs
         elif word == "allOf":
-            merged[word] = [*mine, *held]
+            merged[word] = [*mine, *theirs]
         elif word in ("oneOf", "anyOf", "if", "not"):
-            merged["allOf"] = [*merged.get("allOf", ()), {word: held}]
-        elif word == "additionalProperties" and (mine is False or held is False):
+            merged["allOf"] = [*merged.get("allOf", ()), {word: theirs}]
+        elif word == "additionalProperties" and (mine is False or theirs is False):
             merged[word] = False
         else:
-            merged[word] = _MERGED_BY[word](mine, held) if word in _MERGED_BY else held
+            merged[word] = _MERGED_BY[word](mine, theirs) if word in _MERGED_BY else theirs
     return merged
 
 
-def _properties(mine: Any, held: Any) -> Any:
-    if not (isinstance(mine, dict) and isinstance(held, dict)):
-        return held
-    both = {name: {"allOf": [mine[name], schema]} for name, schema in held.items() if name in mine and mine[name] != schema}
-    return {**mine, **held, **both}
+def _properties(mine: Any, theirs: Any) -> Any:
+    if not (isinstance(mine, dict) and isinstance(theirs, dict)):
+        return theirs
+    both = {name: {"allOf": [mine[name], schema]} for name, schema in theirs.items() if name in mine and mine[name] != schema}
+    return {**mine, **theirs, **both}
 
 
-def _required(mine: Any, held: Any) -> Any:
-    return list(dict.fromkeys([*mine, *held])) if isinstance(mine, list) and isinstance(held, list) else held
+def _required(mine: Any, theirs: Any) -> Any:
+    return list(dict.fromkeys([*mine, *theirs])) if isinstance(mine, list) and isinstance(theirs, list) else theirs
 
 
-def _both_values(mine: Any, held: Any) -> list[Any]:
-    return [value for value in mine if value in held]
+def _both_values(mine: Any, theirs: Any) -> list[Any]:
+    return [value for value in mine if value in theirs]
 
 
-def _types(mine: Any, held: Any) -> Any:
+def _types(mine: Any, theirs: Any) -> Any:
     first = mine if isinstance(mine, list) else [mine]
-    second = held if isinstance(held, list) else [held]
-    both = [one for one in first if one in second] or (["integer"] if "integer" in (*first, *second) else [])
+    second = theirs if isinstance(theirs, list) else [theirs]
+    both = [kind for kind in first if kind in second] or (["integer"] if "integer" in (*first, *second) else [])
     if not both:
-        raise Impossible(f"nothing is both {mine} and {held}")
+        raise Impossible(f"nothing is both {mine} and {theirs}")
     return both
 
 
@@ -181,27 +185,34 @@ def value_at(document: Any, fragment: str) -> Any:
     Raises:
         Impossible: there is nothing at this place.
     """
-    held = document
+    value = document
     for token in tokens_of(Pointer(unquote(fragment))):
-        if isinstance(held, dict) and token in held:
-            held = held[token]
-        elif isinstance(held, list) and token.isdigit() and int(token) < len(held):
-            held = held[int(token)]
+        if isinstance(value, dict) and token in value:
+            value = value[token]
+        elif isinstance(value, list) and token.isdigit() and int(token) < len(value):
+            value = value[int(token)]
         else:
             raise Impossible(f"#{fragment}: there is nothing at this place")
-    return held
+    return value
 
 
 def _by_id(root: Any, uri: str, whole: str) -> Any:
     """Find the schema inside of a document that has an `$id`."""
-    results = [one for one in _schemas(root) if one is not root and any(one.get(word) in (uri, whole) for word in ("$id", "id"))]
+    results = [
+        schema
+        for schema in _schemas(root)
+        if schema is not root and any(schema.get(word) in (uri, whole) for word in ("$id", "id"))
+    ]
     return results[0] if results else None
 
 
 def _by_anchor(document: Any, anchor: str) -> Any:
-    for one in _schemas(document):
-        if anchor in (one.get("$anchor"), one.get("$dynamicAnchor")) or f"#{anchor}" in (one.get("$id"), one.get("id")):
-            return one
+    for schema in _schemas(document):
+        if anchor in (schema.get("$anchor"), schema.get("$dynamicAnchor")) or f"#{anchor}" in (
+            schema.get("$id"),
+            schema.get("id"),
+        ):
+            return schema
     raise Impossible(f"#{anchor}: nothing has this anchor")
 
 
@@ -209,12 +220,12 @@ def _schemas(document: Any) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     open_ones = [document]
     while open_ones and len(results) < 100_000:
-        held = open_ones.pop()
-        if isinstance(held, dict):
-            results.append(held)
-            open_ones += held.values()
-        elif isinstance(held, list):
-            open_ones += held
+        part = open_ones.pop()
+        if isinstance(part, dict):
+            results.append(part)
+            open_ones += part.values()
+        elif isinstance(part, list):
+            open_ones += part
     return results
 
 
@@ -252,7 +263,7 @@ class JsonExample:
         if "const" in schema:
             return schema["const"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            named = [one for one in schema["enum"] if one is not None]
+            named = [value for value in schema["enum"] if value is not None]
             return self._made.random.choice(named or schema["enum"])
         if self._made.level == 0:
             for word in ("examples", "example", "default"):
@@ -276,7 +287,7 @@ class JsonExample:
     def _type(self, schema: dict[str, Any]) -> str:
         written = schema.get("type")
         if isinstance(written, list) and written:
-            return str(self._made.random.choice([one for one in written if one != "null"] or written))
+            return str(self._made.random.choice([kind for kind in written if kind != "null"] or written))
         if isinstance(written, str):
             return written
         for words, kind in ((_OBJECT, "object"), (_ARRAY, "array"), (_NUMBER, "number"), (_STRING, "string")):
@@ -287,7 +298,7 @@ class JsonExample:
     def _object(self, schema: dict[str, Any], root: Any, depth: int) -> dict[str, Any]:
         declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
         required = (
-            [one for one in schema.get("required", ()) if isinstance(one, str)]
+            [name for name in schema.get("required", ()) if isinstance(name, str)]
             if isinstance(schema.get("required"), list)
             else []
         )
@@ -317,9 +328,9 @@ class JsonExample:
         declared = _dict(schema, "properties")
         if name in declared:
             return declared[name]
-        for pattern, held in _dict(schema, "patternProperties").items():
+        for pattern, subschema in _dict(schema, "patternProperties").items():
             if re2.search(pattern, name):
-                return held
+                return subschema
         return schema.get("additionalProperties", {})
 
     def _free_name(self, schema: dict[str, Any], number: int) -> str:
@@ -401,5 +412,5 @@ def _bounds(schema: dict[str, Any]) -> tuple[float | None, float | None, tuple[b
 
 
 def _dict(schema: dict[str, Any], word: str) -> dict[str, Any]:
-    held = schema.get(word)
-    return held if isinstance(held, dict) else {}
+    value = schema.get(word)
+    return value if isinstance(value, dict) else {}

@@ -59,12 +59,14 @@ class Examples:
         self._schemas, self._payloads = schemas, payloads
         self._makers = lru_cache(1_000)(self._maker)
 
-    def complete(self, binding: ProtocolBinding, given: RenderInput, random: Random) -> tuple[RenderInput, tuple[str, ...]]:
+    def complete(
+        self, binding: ProtocolBinding, render_input: RenderInput, random: Random
+    ) -> tuple[RenderInput, tuple[str, ...]]:
         """Make up the payload and the values that are missing.
 
         Args:
             binding: the definition as a protocol carries it.
-            given: what was given, which stays.
+            render_input: what was given, which stays.
             random: what is drawn from.
 
         Returns:
@@ -75,27 +77,29 @@ class Examples:
         """
         remarks: tuple[str, ...] = ()
         drawn = Random(random.getrandbits(64))  # noqa: S311  values are the same for any payload; examples are no secrets
-        if given.payload is None:
-            payload, content_type, reason = self._payload(binding, given, random)
-            given = replace(given, payload=payload, payload_type=content_type)
+        if render_input.payload is None:
+            payload, content_type, reason = self._payload(binding, render_input, random)
+            render_input = replace(render_input, payload=payload, payload_type=content_type)
             remarks = (f"no payload was made up: {reason}",) if reason else ()
-        members = _members(given.payload)
-        values = dict(given.values)
-        for need in needs_of(binding, given):
+        members = _members(render_input.payload)
+        values = dict(render_input.values)
+        for need in needs_of(binding, render_input):
             values[need.name] = _value_of(binding, need, values, members, Plausible(drawn))
-        return replace(given, values=values), remarks
+        return replace(render_input, values=values), remarks
 
-    def _payload(self, binding: ProtocolBinding, given: RenderInput, random: Random) -> tuple[bytes | None, str | None, str]:
-        content_type = declared_content_type(binding, given.values)
+    def _payload(
+        self, binding: ProtocolBinding, render_input: RenderInput, random: Random
+    ) -> tuple[bytes | None, str | None, str]:
+        content_type = declared_content_type(binding, render_input.values)
         result = self._makers(binding.definition, content_type)
         if result.make is None:
             return (None if result.reason else _without_schema(content_type)), None, result.reason
-        return self._valid(binding, given, random, result.make, result.content_type), result.content_type, ""
+        return self._valid(binding, render_input, random, result.make, result.content_type), result.content_type, ""
 
     def _valid(
         self,
         binding: ProtocolBinding,
-        given: RenderInput,
+        render_input: RenderInput,
         random: Random,
         make: Callable[[Plausible], bytes],
         content_type: str | None,
@@ -111,7 +115,7 @@ class Examples:
             except NoAnswer as error:
                 reason = str(error)
                 break
-            for candidate in dict.fromkeys((_with_given(payload, given.values, content_type), payload)):
+            for candidate in dict.fromkeys((_with_values(payload, render_input.values, content_type), payload)):
                 event = Event(mode="binary", content_type=content_type, body=candidate)
                 verdict = self._payloads.check(binding.definition, event)
                 if verdict.status not in (INVALID, UNDECODABLE) and (candidate or verdict.status == NONE):
@@ -231,48 +235,48 @@ def _without_schema(content_type: str | None) -> bytes | None:
     return b"{}" if is_json(kind) else b"example" if kind.startswith("text/") else None
 
 
-def _with_given(payload: bytes, values: Mapping[str, Any], content_type: str | None) -> bytes:
+def _with_values(payload: bytes, values: Mapping[str, Any], content_type: str | None) -> bytes:
     """Write values that were given into the members of an object that are called so."""
     if not values or (content_type and not is_json(media_type(content_type)[0])):
         return payload
-    held = orjson.loads(payload)
-    if not isinstance(held, dict):
+    document = orjson.loads(payload)
+    if not isinstance(document, dict):
         return payload
     named = {_squashed(name): value for name, value in values.items() if not name.startswith("/")}
-    for name, member in held.items():
+    for name, member in document.items():
         value = named.get(_squashed(name))
         if value is None or isinstance(member, dict | list):
             continue
         if isinstance(member, str):
-            held[name] = as_text(value)
+            document[name] = as_text(value)
         elif not isinstance(value, str):
-            held[name] = value
+            document[name] = value
         elif is_of_type(value, "number") and not isinstance(member, bool):
-            held[name] = orjson.loads(value)
+            document[name] = orjson.loads(value)
         elif value in ("true", "false") and isinstance(member, bool):
-            held[name] = value == "true"
-    return orjson.dumps(held)
+            document[name] = value == "true"
+    return orjson.dumps(document)
 
 
 def _members(payload: bytes | None) -> dict[str, str]:
     """Return the texts of a JSON payload's scalar members by name, letters and digits only; higher ones win."""
     try:
-        held = orjson.loads(payload or b"null")
+        document = orjson.loads(payload or b"null")
     except orjson.JSONDecodeError:
         return {}
     results: dict[str, str] = {}
-    level: list[Any] = [held]
+    level: list[Any] = [document]
     for _ in range(_MOST_MEMBERS):
         if not level:
             break
-        one = level.pop(0)
-        if isinstance(one, dict):
-            for name, member in one.items():
+        part = level.pop(0)
+        if isinstance(part, dict):
+            for name, member in part.items():
                 if isinstance(member, str | int | float):
                     results.setdefault(_squashed(name), as_text(member))
-            level += [member for member in one.values() if isinstance(member, dict | list)]
-        elif isinstance(one, list):
-            level += [member for member in one if isinstance(member, dict | list)]
+            level += [member for member in part.values() if isinstance(member, dict | list)]
+        elif isinstance(part, list):
+            level += [member for member in part if isinstance(member, dict | list)]
     return results
 
 
@@ -318,9 +322,9 @@ def _attribute_value(binding: ProtocolBinding, need: Need, kinds: Mapping[str, s
 def _fits(binding: ProtocolBinding, name: str, text: str, values: Mapping[str, Any]) -> bool:
     """Return whether a text can be the value of a placeholder, wherever it is used."""
     return bool(text) and all(
-        _fits_attribute(binding, one, name, text, values)
-        for one in binding.definition.attributes
-        if one.template is not None and name in one.template.names
+        _fits_attribute(binding, attribute, name, text, values)
+        for attribute in binding.definition.attributes
+        if attribute.template is not None and name in attribute.template.names
     )
 
 
@@ -330,9 +334,9 @@ def _fits_attribute(
     template, kind = attribute.template, kind_of(attribute)
     if template is None:
         return True
-    held = {other: as_text(values.get(other) or "x") for other in template.names} | {name: text}
+    texts = {other: as_text(values.get(other) or "x") for other in template.names} | {name: text}
     try:
-        written = template.fill(held)
+        written = template.fill(texts)
     except ValueError:
         return False
     whole = all(other == name or other in values for other in template.names)

@@ -80,7 +80,7 @@ class Plausible:
     def formatted(self, form: str, name: str = "") -> str | None:
         """Return a text of a format of JSON Schema, or of a type of JSON Structure; None: the format is not known."""
         moment, number = self.moment(), self.random.randrange(1, 250)
-        known = {
+        formats = {
             "date-time": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "datetime": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
             "date": f"{moment:%Y-%m-%d}", "time": f"{moment:%H:%M:%SZ}", "duration": f"PT{number}M",
             "email": f"user{number}@example.com", "idn-email": f"user{number}@example.com",
@@ -92,7 +92,7 @@ class Plausible:
             "jsonpointer": f"#/item/{number}", "relative-json-pointer": "0/item", "regex": "^[a-z]+$",
             "byte": self.base64(), "base64": self.base64(), "binary": self.base64(),
         }  # fmt: skip
-        return known.get(form)
+        return formats.get(form)
 
     def uuid(self) -> str:
         """Return a UUID."""
@@ -214,9 +214,9 @@ class _Drawn:
         self.groups: dict[int, str] = {}
 
     def of(self, tree: Any) -> str:
-        return "".join(self._one(operator, value) for operator, value in tree)
+        return "".join(self._part(operator, value) for operator, value in tree)
 
-    def _one(self, operator: Any, value: Any) -> str:
+    def _part(self, operator: Any, value: Any) -> str:
         self.left -= 1
         if self.left < 0:
             raise _TooLong
@@ -245,18 +245,18 @@ def _characters(operator: Any, value: Any) -> str:
     if operator is constants.ANY:
         return string.ascii_lowercase
     if operator is constants.NOT_LITERAL:
-        return "".join(one for one in _PRINTABLE if ord(one) != value)
+        return "".join(character for character in _PRINTABLE if ord(character) != value)
     negated = bool(value) and value[0][0] is constants.NEGATE
     result = ""
-    for kind, held in value[1:] if negated else value:
+    for kind, member in value[1:] if negated else value:
         if kind is constants.LITERAL:
-            result += chr(held)
+            result += chr(member)
         elif kind is constants.RANGE:
-            result += "".join(chr(code) for code in range(held[0], min(held[1], held[0] + 255) + 1))
+            result += "".join(chr(code) for code in range(member[0], min(member[1], member[0] + 255) + 1))
         elif kind is constants.CATEGORY:
-            result += _CATEGORIES.get(str(held), "")
+            result += _CATEGORIES.get(str(member), "")
     if negated:
-        result = "".join(one for one in _PRINTABLE if one not in result)
+        result = "".join(character for character in _PRINTABLE if character not in result)
     if not result:
         raise _TooLong
     return result

@@ -34,7 +34,7 @@ class ProtobufExample:
         if message.DESCRIPTOR.full_name == _TIMESTAMP:
             message.seconds = int(self._made.moment().timestamp())
             return message
-        chosen = {one.name: self._made.random.choice(list(one.fields)).name for one in message.DESCRIPTOR.oneofs}
+        chosen = {oneof.name: self._made.random.choice(list(oneof.fields)).name for oneof in message.DESCRIPTOR.oneofs}
         for field in message.DESCRIPTOR.fields:
             if field.containing_oneof is not None and chosen[field.containing_oneof.name] != field.name:
                 continue
@@ -43,22 +43,22 @@ class ProtobufExample:
         return message
 
     def _set(self, message: Any, field: Any, depth: int) -> None:
-        held = getattr(message, field.name)
+        member = getattr(message, field.name)
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             key, value = field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
             made = self._plain(key)
             if value.message_type is not None:
-                self.fill(held[made], depth + 1)
+                self.fill(member[made], depth + 1)
             else:
-                held[made] = self._plain(value)
+                member[made] = self._plain(value)
         elif field.is_repeated:
             if field.message_type is not None:
-                self.fill(held.add(), depth + 1)
+                self.fill(member.add(), depth + 1)
             else:
-                held.append(self._plain(field))
+                member.append(self._plain(field))
         elif field.message_type is not None:
-            held.SetInParent()
-            self.fill(held, depth + 1)
+            member.SetInParent()
+            self.fill(member, depth + 1)
         else:
             setattr(message, field.name, self._plain(field))
 
@@ -69,7 +69,7 @@ class ProtobufExample:
         if kind == FieldDescriptor.CPPTYPE_BOOL:
             return True
         if kind == FieldDescriptor.CPPTYPE_ENUM:
-            return self._made.random.choice([one.number for one in field.enum_type.values])
+            return self._made.random.choice([value.number for value in field.enum_type.values])
         if kind in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
             return self._made.number(field.name)
         return self._made.integer(1 if field.type in _UNSIGNED else None)

@@ -55,15 +55,15 @@ class StructureExample:
         if "const" in schema:
             return schema["const"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            return self._made.random.choice([one for one in schema["enum"] if one is not None] or schema["enum"])
+            return self._made.random.choice([value for value in schema["enum"] if value is not None] or schema["enum"])
         examples = schema.get("examples")
         if self._made.level == 0 and isinstance(examples, list) and examples:
             return examples[0]
         kind = schema.get("type")
         if isinstance(kind, list):
-            able = [one for one in kind if one != "null"] or kind
+            able = [branch for branch in kind if branch != "null"] or kind
             chosen = self._made.random.choice(able)
-            rest = {word: held for word, held in schema.items() if word != "type"}
+            rest = {word: value for word, value in schema.items() if word != "type"}
             return self._value({**rest, "type": chosen} if isinstance(chosen, str) else {"type": chosen}, name, depth + 1)
         if isinstance(kind, dict):
             return self._value({**self._resolve(str(kind.get("$ref")))}, name, depth + 1)
@@ -81,7 +81,7 @@ class StructureExample:
             }
         if kind == "tuple":
             members = schema.get("properties", {})
-            return [self._value(members.get(one, "any"), one, depth + 1) for one in schema.get("tuple", ())]
+            return [self._value(members.get(member, "any"), member, depth + 1) for member in schema.get("tuple", ())]
         if kind == "choice":
             return self._choice(schema, depth)
         return self._plain(kind, schema, name)
@@ -130,8 +130,8 @@ class StructureExample:
         """Return the bounds; those out of which the value must stay are moved by a step. Of large integers they are texts."""
 
         def read(word: str) -> Any:
-            held = schema.get(word)
-            return int(held) if isinstance(held, str) and held.lstrip("-").isdigit() else held
+            bound = schema.get(word)
+            return int(bound) if isinstance(bound, str) and bound.lstrip("-").isdigit() else bound
 
         low, high = read("minimum"), read("maximum")
         above, below = read("exclusiveMinimum"), read("exclusiveMaximum")
@@ -141,7 +141,7 @@ class StructureExample:
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
         required = schema.get("required", [])
-        sets = required and all(isinstance(one, list) for one in required)
+        sets = required and all(isinstance(names, list) for names in required)
         must = list(required[0] if sets else required)
         results: dict[str, Any] = {}
         for name in dict.fromkeys([*(declared or {}), *must]):
@@ -171,10 +171,10 @@ class StructureExample:
     def _choice(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         """Return a tagged union, or with `$extends` and `selector` an inline one."""
         name = self._made.random.choice(sorted(schema.get("choices") or {"": None}))
-        held = self._value((schema.get("choices") or {}).get(name), name, depth + 1)
+        value = self._value((schema.get("choices") or {}).get(name), name, depth + 1)
         if "$extends" not in schema:
-            return {name: held}
-        return {str(schema.get("selector")): name, **(held if isinstance(held, dict) else {})}
+            return {name: value}
+        return {str(schema.get("selector")): name, **(value if isinstance(value, dict) else {})}
 
     def _flat(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Follow references, and merge bases and combinations."""
@@ -183,35 +183,37 @@ class StructureExample:
                 schema = self._resolve(schema["$ref"])
             elif schema.get("$extends") and schema.get("type") != "choice":
                 bases = schema["$extends"] if isinstance(schema["$extends"], list) else [schema["$extends"]]
-                own = {word: held for word, held in schema.items() if word not in ("$extends", "abstract")}
+                own = {word: value for word, value in schema.items() if word not in ("$extends", "abstract")}
                 for base in bases:
                     own = _joined(self._flat({**self._resolve(str(base))}), own)
                 return own
             elif isinstance(schema.get("allOf"), list):
-                rest = {word: held for word, held in schema.items() if word != "allOf"}
+                rest = {word: value for word, value in schema.items() if word != "allOf"}
                 for part in schema["allOf"]:
                     rest = _joined(rest, self._flat(part))
                 schema = rest
-            elif word := next((one for one in ("oneOf", "anyOf") if isinstance(schema.get(one), list) and schema[one]), None):
+            elif word := next(
+                (keyword for keyword in ("oneOf", "anyOf") if isinstance(schema.get(keyword), list) and schema[keyword]), None
+            ):
                 chosen = self._made.random.choice(schema[word])
-                schema = _joined({name: held for name, held in schema.items() if name != word}, self._flat(chosen))
+                schema = _joined({name: value for name, value in schema.items() if name != word}, self._flat(chosen))
             else:
                 return schema
         raise Impossible("references in circles")
 
     def _resolve(self, reference: str) -> dict[str, Any]:
-        held: Any = self._document
+        part: Any = self._document
         for token in tokens_of(Pointer(reference.lstrip("#"))):
-            if not isinstance(held, dict) or token not in held:
+            if not isinstance(part, dict) or token not in part:
                 raise Impossible(f"{reference}: there is nothing at this place")
-            held = held[token]
-        if not isinstance(held, dict):
+            part = part[token]
+        if not isinstance(part, dict):
             raise Impossible(f"{reference}: no schema")
-        return held
+        return part
 
 
 def _joined(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    joined = {**{word: held for word, held in base.items() if word not in ("abstract", "name")}, **own}
+    joined = {**{word: value for word, value in base.items() if word not in ("abstract", "name")}, **own}
     for word in ("properties",):
         if isinstance(base.get(word), dict) and isinstance(own.get(word), dict):
             joined[word] = {**base[word], **own[word]}

@@ -41,23 +41,23 @@ class XsdExample:
         Raises:
             Impossible: there is none, it is too deep or too large.
         """
-        results = [one for name, one in self._schema.elements.items() if wanted in (None, name) and not one.abstract]
+        results = [element for name, element in self._schema.elements.items() if wanted in (None, name) and not element.abstract]
         if not results:
             raise Impossible("the schema itself declares no element")
         return bytes(ElementTree.tostring(self._element(results[0], 0), encoding="utf-8"))
 
     def _element(self, declared: Any, depth: int) -> ElementTree.Element:
         self._made.spend(depth)
-        one = declared.ref or declared
-        if one.abstract:
-            others = sorted(self._schema.maps.substitution_groups.get(one.name, ()), key=lambda other: str(other.name))
-            kept = [other for other in others if not other.abstract]
-            if not kept:
-                raise Impossible(f"the element {one.local_name} is abstract")
-            one = kept[0]
-        made, kind = ElementTree.Element(one.name), one.type
+        element = declared.ref or declared
+        if element.abstract:
+            others = sorted(self._schema.maps.substitution_groups.get(element.name, ()), key=lambda other: str(other.name))
+            concrete = [other for other in others if not other.abstract]
+            if not concrete:
+                raise Impossible(f"the element {element.local_name} is abstract")
+            element = concrete[0]
+        made, kind = ElementTree.Element(element.name), element.type
         if kind.is_complex() and getattr(kind, "abstract", False):
-            raise Impossible(f"the type of {one.local_name} is abstract")
+            raise Impossible(f"the type of {element.local_name} is abstract")
         if kind.is_complex():
             for name, attribute in kind.attributes.items():
                 if (
@@ -66,27 +66,27 @@ class XsdExample:
                     and (attribute.use == "required" or self._made.wants(depth))
                 ):
                     made.set(name, attribute.fixed or attribute.default or self._text(attribute.type, attribute.local_name))
-        if one.fixed is not None or one.default is not None:
-            made.text = one.fixed if one.fixed is not None else one.default
+        if element.fixed is not None or element.default is not None:
+            made.text = element.fixed if element.fixed is not None else element.default
         elif kind.is_simple() or kind.has_simple_content():
-            made.text = self._text(kind if kind.is_simple() else kind.content, one.local_name)
+            made.text = self._text(kind if kind.is_simple() else kind.content, element.local_name)
         else:
             made.extend(self._group(kind.content, depth + 1))
         return made
 
     def _group(self, group: Any, depth: int) -> list[ElementTree.Element]:
         self._made.spend(depth)
-        held = group.ref or group
-        members = list(held)
-        if held.model == "choice" and members:
-            open_ended = [one for one in members if not self._is_deep(one)] or members
+        referenced = group.ref or group
+        members = list(referenced)
+        if referenced.model == "choice" and members:
+            open_ended = [member for member in members if not self._is_deep(member)] or members
             members = [self._made.random.choice(open_ended)] if self._made.wants(depth) else open_ended[:1]
         results: list[ElementTree.Element] = []
-        for one in members:
-            for _ in range(self._times(one, depth)):
-                if isinstance(one, XsdAnyElement):
+        for member in members:
+            for _ in range(self._times(member, depth)):
+                if isinstance(member, XsdAnyElement):
                     raise Impossible("any element is allowed there")
-                results += self._group(one, depth + 1) if isinstance(one, XsdGroup) else [self._element(one, depth)]
+                results += self._group(member, depth + 1) if isinstance(member, XsdGroup) else [self._element(member, depth)]
         return results
 
     def _times(self, particle: Any, depth: int) -> int:
@@ -116,10 +116,10 @@ class XsdExample:
         if hasattr(kind, "member_types") and kind.member_types:
             return self._text(kind.member_types[0], name)
         if kind.is_list():
-            held = kind
-            while not hasattr(held, "item_type"):
-                held = held.base_type
-            return " ".join(self._text(held.item_type, name) for _ in range(int(kind.min_length or 1)))
+            list_type = kind
+            while not hasattr(list_type, "item_type"):
+                list_type = list_type.base_type
+            return " ".join(self._text(list_type.item_type, name) for _ in range(int(kind.min_length or 1)))
         if kind.patterns is not None and not _OWN_CLASSES.search(kind.patterns.regexps[0]):
             return self._made.text(name, pattern=f"^(?:{kind.patterns.regexps[0]})$")
         base = (getattr(kind, "primitive_type", None) or kind).local_name

@@ -113,7 +113,7 @@ def address_of(endpoint: Endpoint, family: str | None = None) -> str | None:
     protocol = PROTOCOLS.get(endpoint.family)
     if protocol is None or family not in (None, endpoint.family):
         return None
-    text = endpoint.leaves().get(_pointer(endpoint.family))
+    text = endpoint.flat_attributes().get(_pointer(endpoint.family))
     if text is not None:
         return as_column_text(orjson.loads(text))
     return (urlsplit(endpoint.uri or "").path.lstrip("/") or None) if protocol.path else None
@@ -132,7 +132,7 @@ def _contradicted(endpoint: Endpoint, family: str, said: str) -> str:
     """Return the address of an endpoint that a message contradicts by its own; empty: it contradicts none."""
     if endpoint.family != family or all(one.pointer != _pointer(family) for one in shared_options(family)):
         return ""
-    text = endpoint.leaves().get(_pointer(family))
+    text = endpoint.flat_attributes().get(_pointer(family))
     asked = "" if text is None else as_column_text(orjson.loads(text)) or ""
     value = decoded(orjson.dumps(said))
     return asked if asked and declared_instead(_pointer(family), asked, {"value": value}) is not None else ""
