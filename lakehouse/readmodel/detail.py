@@ -15,7 +15,7 @@ from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import is_message, last_id, xid_of_group
 
-_TOLD = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
+_SHOWN_COLUMNS = ("registryid", "xid", "version_xid", "chain_status", "protocol", "envelope", "address", "document_uris")
 _CARRIED = ("endpoint_xid", "via_xid", "usage", "protocol", "options", "matches")
 _OF_ENDPOINT = ("message_xid", "via_xid", "protocol", "protocol_source", "matches")
 _OF_SCHEMA = ("relation", "target", "target_xid", "type_name", "status")
@@ -44,13 +44,13 @@ def rendered(view: View, registryid: RegistryId, xid: Xid, base: str | None = No
     if xid == "/":
         return _registry(view, registryid, urls)
     if depth == 6:
-        holder = rendered(view, registryid, Xid(xid.rsplit("/", 2)[0]), base)
-        version: dict[str, Any] | None = (holder or {}).get("versions", {}).get(last_id(xid))
+        parent = rendered(view, registryid, Xid(xid.rsplit("/", 2)[0]), base)
+        version: dict[str, Any] | None = (parent or {}).get("versions", {}).get(last_id(xid))
         return version
     row = view.entity(registryid, xid)
     if depth == 2:
         return None if row is None else group_view(xid, stored(row), urls)
-    versions = [stored(one) for one in view.versions(registryid, xid)] if depth == 4 else []
+    versions = [stored(version_row) for version_row in view.versions(registryid, xid)] if depth == 4 else []
     if row is None and not versions:
         return None
     group = view.entity(registryid, xid_of_group(xid))
@@ -116,14 +116,14 @@ class ShownEntity:
         """Return the entity as one JSON value."""
         from lakehouse.text.timestamps import rfc3339
 
-        one = self.entity
-        dates = {name: None if moment is None else rfc3339(moment) for name, moment in zip(_DATES, one[4:6], strict=True)}
-        members = {"registryid": one.registryid, "kind": one.kind, "xid": one.xid, "epoch": one.epoch, **dates}
+        entity = self.entity
+        dates = {name: None if moment is None else rfc3339(moment) for name, moment in zip(_DATES, entity[4:6], strict=True)}
+        members = {"registryid": entity.registryid, "kind": entity.kind, "xid": entity.xid, "epoch": entity.epoch, **dates}
         return {
             **members,
-            "snapshot_id": one.snapshot_id,
-            "document_uris": one.document_uris,
-            "attributes": one.attributes,
+            "snapshot_id": entity.snapshot_id,
+            "document_uris": entity.document_uris,
+            "attributes": entity.attributes,
             "members": self.members,
             "references": self.references,
             "referred_by": self.referred_by,
@@ -201,7 +201,7 @@ def show(
     xid = full_xid(view, text, registryid)
     parts = xid.split("/")
     if not xid.startswith("/"):
-        return [_document(view, *one) for one in view.documents(registryid) if one[1] == xid]
+        return [_document(view, *document) for document in view.documents(registryid) if document[1] == xid]
     if len(parts) >= 5 and is_message(Xid(xid)):
         return list(show_messages(view, Xid("/".join(parts[:5])), registryid, max_depth))
     results = [_entity(view, entity) for entity in view.entities(Xid(xid), registryid)]
@@ -219,16 +219,16 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
     if not there:
         raise MessageNotFound(xid)
     results = []
-    for one in there:
-        definition = view.definition(one.registryid, xid)
+    for message in there:
+        definition = view.definition(message.registryid, xid)
         if definition is None:
             raise DefinitionNotYet(xid, view.definitions_snapshot)
         attributes = attributes_of(view, definition, max_depth)
-        schema = _schema_references(view, one.registryid, attributes)
+        schema = _schema_references(view, message.registryid, attributes)
         schemas = [row["target_xid"] for row in schema if row["status"] == "resolves"]
         results.append(
             Shown(
-                {name: definition[name] for name in _TOLD},
+                {name: definition[name] for name in _SHOWN_COLUMNS},
                 [
                     {name: step[name] for name in ("depth", "basemessage", "base_version_xid", "status")}
                     for step in chain_of(view, definition, max_depth)
@@ -236,7 +236,7 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
                 [{name: row[name] for name in ("pointer", "value", "origin", "declared_by", "depth")} for row in attributes],
                 [{name: row[name] for name in _CARRIED} for row in endpoints_of(view, definition)],
                 schema,
-                changes_in_use(view, one.registryid, definition["version_xid"], schemas),
+                changes_in_use(view, message.registryid, definition["version_xid"], schemas),
             )
         )
     return results
@@ -246,26 +246,30 @@ def _schema_references(view: View, registryid: RegistryId, attributes: list[dict
     """Return the references of the Versions that declare the schema: the message's, or those of a base."""
     declared = [row for row in attributes if row["pointer"] in ("/dataschemauri", "/dataschemaxid") and row["declared_by"]]
     return [
-        {name: getattr(one, name) for name in _OF_SCHEMA}
+        {name: getattr(reference, name) for name in _OF_SCHEMA}
         for row in declared
         for declaring in view.entities(row["declared_by"], registryid)
-        for one in view.references_of(declaring)
-        if one.pointer == row["pointer"]
+        for reference in view.references_of(declaring)
+        if reference.pointer == row["pointer"]
     ]
 
 
 def _entity(view: View, entity: Entity) -> ShownEntity:
     from lakehouse.readmodel.flattened import messages_of
 
-    def members(one: Any, *names: str) -> dict[str, Any]:
-        return {name: getattr(one, name) for name in names}
+    def members(row: Any, *names: str) -> dict[str, Any]:
+        return {name: getattr(row, name) for name in names}
 
-    references = [members(one, "relation", "pointer", "target", "target_xid", "status") for one in view.references_of(entity)]
-    referring = [members(one, "source_xid", "relation", "pointer") for one in view.referring_to(entity.registryid, entity.xid)]
+    references = [
+        members(reference, "relation", "pointer", "target", "target_xid", "status") for reference in view.references_of(entity)
+    ]
+    referring = [
+        members(reference, "source_xid", "relation", "pointer") for reference in view.referring_to(entity.registryid, entity.xid)
+    ]
     messages = messages_of(view, entity) if entity.kind == "endpoint" else []
     return ShownEntity(
         entity,
-        [one.xid for one in view.children(entity.registryid, entity.xid)],
+        [child.xid for child in view.children(entity.registryid, entity.xid)],
         references,
         referring,
         [{name: row[name] for name in _OF_ENDPOINT} for row in messages],
@@ -277,4 +281,4 @@ def _document(view: View, registryid: RegistryId, uri: str, snapshot_id: int, fa
 
     names = ("rule_id", "severity", "action", "xid", "pointer", "message", "hint")
     results = find_violations(view, registryid=registryid, document=uri)
-    return ShownDocument(registryid, uri, snapshot_id, facts, [{name: one[name] for name in names} for one in results])
+    return ShownDocument(registryid, uri, snapshot_id, facts, [{name: finding[name] for name in names} for finding in results])

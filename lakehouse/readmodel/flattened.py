@@ -110,8 +110,8 @@ def carrying(view: EntityReferences, registryid: RegistryId, group_xid: Xid) -> 
     """Return the endpoints that carry the messages of a group: those that name it, and the one that it is."""
     own = view.entity(registryid, group_xid)
     carriers = [own] if own is not None and own.kind == "endpoint" else []
-    naming = (one for one in view.referring_to(registryid, group_xid) if one.relation == "messagegroups")
-    for source in dict.fromkeys(one.source_xid for one in naming if one.target == group_xid):
+    naming = (reference for reference in view.referring_to(registryid, group_xid) if reference.relation == "messagegroups")
+    for source in dict.fromkeys(reference.source_xid for reference in naming if reference.target == group_xid):
         endpoint = view.entity(registryid, source)
         if endpoint is not None and endpoint not in carriers:
             carriers.append(endpoint)
@@ -123,9 +123,9 @@ def messages_of(view: View, endpoint: Entity) -> list[Record]:
     rows = []
     named = endpoint.attributes.get("messagegroups") or []
     for via in dict.fromkeys([endpoint.xid, *named]):
-        holder = view.entity(endpoint.registryid, via)
-        group = holder if holder is not None and holder.kind == "group" else None
-        rows += [carried(endpoint, one, group) for one in view.definitions(endpoint.registryid, group_xid=via)]
+        parent = view.entity(endpoint.registryid, via)
+        group = parent if parent is not None and parent.kind == "group" else None
+        rows += [carried(endpoint, definition, group) for definition in view.definitions(endpoint.registryid, group_xid=via)]
     return sorted(rows, key=lambda row: (row["via_xid"], row["message_xid"]))
 
 
@@ -137,29 +137,36 @@ def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Recor
         definition: of the message.
         group: the group that holds the message; None: the endpoint itself does.
     """
-    known, held = endpoint.attributes, {} if group is None else group.attributes
-    says = (("message", definition["protocol"]), ("group", held.get("protocol")), ("endpoint", known.get("protocol")))
+    attributes, group_attributes = endpoint.attributes, {} if group is None else group.attributes
+    says = (
+        ("message", definition["protocol"]),
+        ("group", group_attributes.get("protocol")),
+        ("endpoint", attributes.get("protocol")),
+    )
     source, protocol = next(((name, text) for name, text in says if text is not None), (None, None))
-    envelope = next((e for e in (definition["envelope"], held.get("envelope"), known.get("envelope")) if e is not None), None)
-    options = known.get("envelopeoptions") or {}
+    envelope = next(
+        (e for e in (definition["envelope"], group_attributes.get("envelope"), attributes.get("envelope")) if e is not None), None
+    )
+    options = attributes.get("envelopeoptions") or {}
     mode = as_column_text(options.get("mode"))
-    family, own_family = family_of(protocol), family_of(known.get("protocol"))
+    family, own_family = family_of(protocol), family_of(attributes.get("protocol"))
     return {
         "registryid": endpoint.registryid,
         "endpoint_xid": endpoint.xid,
         "message_xid": definition["xid"],
         "via_xid": definition["group_xid"],
         "messageid": definition["messageid"],
-        "usage": None if known.get("usage") is None else list(dict.fromkeys(known["usage"])),
-        "channel": known.get("channel"),
+        "usage": None if attributes.get("usage") is None else list(dict.fromkeys(attributes["usage"])),
+        "channel": attributes.get("channel"),
         "envelope": envelope,
         "mode": (mode or "both") if (envelope or "").upper().startswith("CLOUDEVENTS") else mode,
         "format": as_column_text(options.get("format")),
         "protocol": protocol,
         "protocol_family": family,
         "protocol_source": source,
-        "options": _options(known, own_family, family, definition["attributes"]),
-        "matches": not is_other_protocol(protocol, known.get("protocol")) and is_as_precise(envelope, known.get("envelope")),
+        "options": _options(attributes, own_family, family, definition["attributes"]),
+        "matches": not is_other_protocol(protocol, attributes.get("protocol"))
+        and is_as_precise(envelope, attributes.get("envelope")),
         "chain_status": definition["chain_status"],
     }
 
@@ -175,23 +182,25 @@ def _leaf(pointer: Pointer, value: JsonText, origin: str, declared_by: str | Non
     return row | {"origin": origin, "declared_by": declared_by, "depth": depth}
 
 
-def _options(known: Record, own_family: str | None, family: str | None, leaves: dict[Pointer, JsonText]) -> dict[str, str]:
+def _options(
+    attributes: Record, own_family: str | None, family: str | None, flat_attributes: dict[Pointer, JsonText]
+) -> dict[str, str]:
     """Return the protocol's options as text: after defaults, without those for other roles; what the message declares wins."""
-    given = known.get("protocoloptions")
-    usage = known.get("usage")
-    defaults = (_defaults().get(own_family, {}) if own_family else {}) | ({} if given is None else _defaults()[""])
-    merged = {name: text for name, text in defaults.items() if given is None or name not in given}
-    merged |= {name: as_column_text(value) for name, value in (given or {}).items()}
+    options = attributes.get("protocoloptions")
+    usage = attributes.get("usage")
+    defaults = (_defaults().get(own_family, {}) if own_family else {}) | ({} if options is None else _defaults()[""])
+    merged = {name: text for name, text in defaults.items() if options is None or name not in options}
+    merged |= {name: as_column_text(value) for name, value in (options or {}).items()}
     useless = {"endpoints", "authorization"}
     for role in ("producer", "consumer"):
         if usage is not None and role not in usage:
             useless |= _options_of(role).get(own_family or "", frozenset())
     declared: dict[str, str] = {}
     for option in shared_options(family if own_family in (None, family) else None):
-        if option.instead in leaves:
+        if option.instead in flat_attributes:
             useless.add(option.name)
-        if option.pointer in leaves:
-            text = leaves[option.pointer]
+        if option.pointer in flat_attributes:
+            text = flat_attributes[option.pointer]
             declared[option.name] = orjson.loads(text) if text.startswith('"') else text
     return {name: text for name, text in merged.items() if name not in useless} | declared
 

@@ -46,14 +46,16 @@ class Spellings:
         collection = xid.rpartition("/")[0] + "/"
         query = f"SELECT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND {self._view.holds()}"
         within = (registryid, collection, collection[:-1] + "0")
-        known = self._collections.get((registryid, collection))
-        if known is None:
+        spellings = self._collections.get((registryid, collection))
+        if spellings is None:
             self._collections[registryid, collection] = {}
-            return [one for (one,) in self._view.db.execute(f"{query} AND xid = ? COLLATE NOCASE", (*within, xid))]
-        if not known:
-            for (one,) in self._view.db.execute(query, within):
-                known.setdefault(one.lower(), []).append(one)
-        return known.get(xid.lower(), [])
+            return [
+                existing_xid for (existing_xid,) in self._view.db.execute(f"{query} AND xid = ? COLLATE NOCASE", (*within, xid))
+            ]
+        if not spellings:
+            for (existing_xid,) in self._view.db.execute(query, within):
+                spellings.setdefault(existing_xid.lower(), []).append(existing_xid)
+        return spellings.get(xid.lower(), [])
 
 
 class EntityLookups:
@@ -94,8 +96,8 @@ class EntityLookups:
             return []
         if (registryid, xid) not in self._children:
             self._children[registryid, xid] = self.view.children(registryid, xid)
-            for one in self._children[registryid, xid]:
-                self._keep(registryid, one.xid, one)
+            for child in self._children[registryid, xid]:
+                self._keep(registryid, child.xid, child)
         return self._children[registryid, xid]
 
     def published(self, key: Key) -> Published | None:
@@ -103,7 +105,7 @@ class EntityLookups:
         entity = self.entity(key.registryid, key.xid)
         if entity is None or entity.kind != key.kind:
             return None
-        known = self.attributes(key.registryid, key.xid) or {} if key.kind not in ("registry", "group", "endpoint") else {}
+        attributes = self.attributes(key.registryid, key.xid) or {} if key.kind not in ("registry", "group", "endpoint") else {}
         return Published(
             entity.content_hash or "",
             entity.epoch or 0,
@@ -111,8 +113,8 @@ class EntityLookups:
             entity.modifiedat or 0,
             tuple(entity.document_uris),
             entity.snapshot_id,
-            known.get("isdefault") if key.kind in VERSION_KINDS else None,
-            known.get("defaultversionid") if key.kind in VERSION_KIND else None,
+            attributes.get("isdefault") if key.kind in VERSION_KINDS else None,
+            attributes.get("defaultversionid") if key.kind in VERSION_KIND else None,
         )
 
     def all_keys(self) -> Iterator[Key]:
@@ -160,14 +162,14 @@ class EntityLookups:
         if key.kind in VERSION_KIND:
             named = (self.attributes(key.registryid, key.xid) or {}).get("defaultversionid")
             version = {} if own is not None else self._raw(key.registryid, xid_of_version(key.xid, named)) or {}
-            metas = [one.get("meta") for one in (own or {}, version)]
+            metas = [source.get("meta") for source in (own or {}, version)]
             return any(isinstance(meta, dict) and meta.get("epoch") is not None for meta in metas), has_modifiedat
         if key.kind in VERSION_KINDS:
             resource = xid_of_resource(key.xid)
             named = (self.attributes(key.registryid, resource) or {}).get("defaultversionid")
             is_default = xid_of_version(resource, named) == key.xid
             of_resource = (self._raw(key.registryid, resource) if is_default else None) or {}
-            return any(one.get("epoch") is not None for one in (own or {}, of_resource)), has_modifiedat
+            return any(source.get("epoch") is not None for source in (own or {}, of_resource)), has_modifiedat
         return (own or {}).get("epoch") is not None, has_modifiedat
 
     @cached_property
@@ -256,7 +258,7 @@ class Lookups(EntityLookups):
         if self.view is None:
             return set()
         result: set[Xid] = set()
-        kinds = ", ".join(f"'{one}'" for one in relations)
+        kinds = ", ".join(f"'{relation}'" for relation in relations)
         for xid in xids:
             for column in ("whole", "without_suffix"):
                 rows = self.view.db.execute(
@@ -267,7 +269,7 @@ class Lookups(EntityLookups):
                     """,
                     (xid, registryid),
                 )
-                result |= {one for (one,) in rows.fetchall()}
+                result |= {xid for (xid,) in rows.fetchall()}
         return result
 
     def default_versions(self, registryid: RegistryId) -> Iterator[Entity]:
@@ -286,12 +288,14 @@ class Lookups(EntityLookups):
         if self.view is None:
             return set()
         query = "SELECT violation_id FROM violations WHERE violation_id IN (SELECT value FROM json_each(?))"
-        return {one for (one,) in self.view.db.execute(query, (orjson.dumps(list(ids)).decode(),))}
+        return {violation_id for (violation_id,) in self.view.db.execute(query, (orjson.dumps(list(ids)).decode(),))}
 
 
-def facts_of(known: dict[str, Any]) -> Facts:
+def facts_of(columns: dict[str, Any]) -> Facts:
     """Return the facts of a document without the members that are null or unknown."""
-    facts = {name: value for name, value in known.items() if name in FACTS and value is not None}
+    facts = {name: value for name, value in columns.items() if name in FACTS and value is not None}
     if "disputes" in facts:
-        facts["disputes"] = [{name: value for name, value in one.items() if value is not None} for one in facts["disputes"]]
+        facts["disputes"] = [
+            {name: value for name, value in dispute.items() if value is not None} for dispute in facts["disputes"]
+        ]
     return facts

@@ -162,18 +162,18 @@ class ReadModel:
         is_sound = False
         try:
             facts = Facts(db)
-            known = facts.known()
-            is_ours = facts["format"] == FORMAT and facts["location"] == self.location and set(known) == set(READ)
+            versions = facts.known()
+            is_ours = facts["format"] == FORMAT and facts["location"] == self.location and set(versions) == set(READ)
             is_sound = True
         finally:
             self._give_back(file, db, is_sound)
-        return is_ours and all(self._is_unchanged(name, known[name]) for name in READ)
+        return is_ours and all(self._is_unchanged(name, versions[name]) for name in READ)
 
-    def _is_unchanged(self, name: str, known: Known) -> bool:
-        if not self.warehouse.is_remote and known.signature:
-            return self.warehouse.is_unchanged(name, known)
+    def _is_unchanged(self, name: str, earlier: Known) -> bool:
+        if not self.warehouse.is_remote and earlier.signature:
+            return self.warehouse.is_unchanged(name, earlier)
         table = self.warehouse.open(name)
-        return (str(table.metadata().id), table.version()) == (known.id, known.version)
+        return (str(table.metadata().id), table.version()) == (earlier.id, earlier.version)
 
     def _bring(self) -> None:
         """Build or follow, unless another process has done it while this one waited."""

@@ -187,10 +187,10 @@ class Traffic:
             return False
         with closing(connect(self.file)) as db:
             is_ours = db.execute("PRAGMA user_version").fetchone()[0] == _FORMAT
-            known = dict(db.execute("SELECT name, known FROM tables")) if is_ours else {}
+            versions = dict(db.execute("SELECT name, known FROM tables")) if is_ours else {}
         is_unchanged = self.warehouse.is_unchanged
-        return is_ours and known.keys() == set(names) and all(
-            is_unchanged(f"{MATCH_RESULTS}/{name}", Known(*orjson.loads(known[name]))) for name in names
+        return is_ours and versions.keys() == set(names) and all(
+            is_unchanged(f"{MATCH_RESULTS}/{name}", Known(*orjson.loads(versions[name]))) for name in names
         )  # fmt: skip
 
     def _opened(self) -> ReadConnection:
@@ -218,9 +218,9 @@ class Traffic:
         db.execute("SAVEPOINT follow")
         try:
             table = self.warehouse.newest(f"{MATCH_RESULTS}/{name}")
-            known = orjson.dumps(list(self.warehouse.known(f"{MATCH_RESULTS}/{name}", table))).decode()
+            version = orjson.dumps(list(self.warehouse.known(f"{MATCH_RESULTS}/{name}", table))).decode()
             row = db.execute("SELECT known FROM tables WHERE name = ?", (name,)).fetchone()
-            if row == (known,):
+            if row == (version,):
                 return False
             paths = set(statistics(table).column("path").to_pylist())
             counted = dict(db.execute("SELECT path, id FROM files WHERE table_name = ?", (name,)))
@@ -229,7 +229,7 @@ class Traffic:
             begun = self._begun(name) if new and name.endswith(_EVENTS) else {}
             for path in new:
                 _count_file(db, table, (name, path), begun)
-            db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (name, known))
+            db.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (name, version))
             return True
         except _UNREADABLE as error:
             db.execute("ROLLBACK TO follow")
@@ -270,10 +270,10 @@ class Traffic:
         """Ask one state of the file, on this thread's connection; None: there is no file, or it was damaged and is deleted."""
         try:
             inode = os.stat(self.file).st_ino
-            known: tuple[int, ReadConnection] | None = getattr(self._readers, "known", None)
-            if known is None or known[0] != inode:
-                known = self._readers.known = (inode, connect(self.file))
-            db = known[1]
+            reader: tuple[int, ReadConnection] | None = getattr(self._readers, "reader", None)
+            if reader is None or reader[0] != inode:
+                reader = self._readers.reader = (inode, connect(self.file))
+            db = reader[1]
             db.execute("BEGIN")
             try:
                 return ask(db)
@@ -342,11 +342,11 @@ def _sent(db: sqlite3.Connection, where: str = "", values: tuple[str, ...] = ())
 
 def _drop_files(db: sqlite3.Connection, ids: list[int]) -> None:
     for table, column in (("sent", "file_id"), ("reasons", "file_id"), ("undeclared", "file_id"), ("files", "id")):
-        db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(one,) for one in ids])
+        db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(file_id,) for file_id in ids])
 
 
 def _drop_table(db: sqlite3.Connection, name: str) -> None:
-    _drop_files(db, [one for (one,) in db.execute("SELECT id FROM files WHERE table_name = ?", (name,)).fetchall()])
+    _drop_files(db, [file_id for (file_id,) in db.execute("SELECT id FROM files WHERE table_name = ?", (name,)).fetchall()])
     db.execute("DELETE FROM tables WHERE name = ?", (name,))
 
 

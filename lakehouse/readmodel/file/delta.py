@@ -71,13 +71,13 @@ class Warehouse:
         self._options = {name: settings.spark[key] for key, name in _OPTIONS.items() if settings.spark.get(key)}
         if self._options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
             self._options["AWS_ALLOW_HTTP"] = "true"
-        self._kept: dict[str, tuple[DeltaTable, Known]] = {}
+        self._opened: dict[str, tuple[DeltaTable, Known]] = {}
 
-    def is_unchanged(self, name: str, known: Known) -> bool:
+    def is_unchanged(self, name: str, earlier: Known) -> bool:
         """Return whether a table is the one that is known, with no commit more; False: it has to be opened."""
-        if self.is_remote or not known.signature:
+        if self.is_remote or not earlier.signature:
             return False
-        return not self._has_next(name, known.version) and self._has(name, known)
+        return not self._has_next(name, earlier.version) and self._has(name, earlier)
 
     def open(self, name: str, version: int | None = None) -> DeltaTable:
         """Open a table, at its newest version or an older one.
@@ -116,19 +116,19 @@ class Warehouse:
         """
         from deltalake.exceptions import DeltaError
 
-        table, known = self._kept.pop(name, (None, None))
-        if table is not None and known is not None and self._has(name, known):
+        table, earlier = self._opened.pop(name, (None, None))
+        if table is not None and earlier is not None and self._has(name, earlier):
             try:
                 if self._has_next(name, table.version()):
                     table.update_incremental()
             except (DeltaError, OSError):  # opened again, it says what is wrong
                 table = None
-            if table is not None and str(table.metadata().id) == known.id and self._has(name, known):
+            if table is not None and str(table.metadata().id) == earlier.id and self._has(name, earlier):
                 self._check(table)
-                self._kept[name] = (table, self.known(name, table))
+                self._opened[name] = (table, self.known(name, table))
                 return table
         table = self.open(name)
-        self._kept[name] = (table, self.known(name, table))
+        self._opened[name] = (table, self.known(name, table))
         return table
 
     def folders(self, name: str) -> list[str]:
@@ -138,8 +138,8 @@ class Warehouse:
             WarehouseError: a store elsewhere cannot be listed.
         """
         if not self.is_remote:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(f"{self.location}/{name}") as found:
-                return sorted(one.name for one in found if one.is_dir())
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(f"{self.location}/{name}") as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
             return []
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import FileSelector, FileType, PyFileSystem
@@ -147,10 +147,10 @@ class Warehouse:
         uri = self._uri(name)
         try:
             files = PyFileSystem(DeltaStorageHandler(uri, self._options or None))
-            found = files.get_file_info(FileSelector("/", allow_not_found=True))
+            entries = files.get_file_info(FileSelector("/", allow_not_found=True))
         except OSError as error:
             raise WarehouseError(f"{uri}: cannot be listed ({error}).") from error
-        return sorted(one.base_name for one in found if one.type == FileType.Directory)
+        return sorted(entry.base_name for entry in entries if entry.type == FileType.Directory)
 
     def check_newest_parts(self, name: str, version: int) -> None:
         """Make sure that the part files that were added last are there; only a local file system is looked at.
@@ -181,9 +181,9 @@ class Warehouse:
     def _has_next(self, name: str, version: int) -> bool:
         return os.path.exists(f"{self.location}/{name}/_delta_log/{version + 1:020}.json")
 
-    def _has(self, name: str, known: Known) -> bool:
+    def _has(self, name: str, earlier: Known) -> bool:
         """Return whether a table still has the commit that was its newest; another table may be at its place."""
-        return bool(known.signature) and self._signature(name, known.version) == known.signature
+        return bool(earlier.signature) and self._signature(name, earlier.version) == earlier.signature
 
     def _check(self, table: DeltaTable) -> None:
         written = int(table.metadata().configuration.get("xregistry.schema_version", SCHEMA_VERSION))
@@ -250,7 +250,11 @@ def _row_groups(file: pq.ParquetFile, above: int | None) -> list[int]:
         return list(range(len(every)))
     names = [file.metadata.schema.column(number).path for number in range(file.metadata.num_columns)]
     highest = [group.column(names.index("snapshot_id")).statistics for group in every]
-    return [number for number, one in enumerate(highest) if one is None or not one.has_min_max or one.max > above]
+    return [
+        number
+        for number, columns_statistics in enumerate(highest)
+        if columns_statistics is None or not columns_statistics.has_min_max or columns_statistics.max > above
+    ]
 
 
 def _filesystem(table: DeltaTable) -> PyFileSystem:
@@ -355,10 +359,12 @@ def _wanted(file: pq.ParquetFile, group: int, above: int | None, where: Mapping[
     """Return which rows of a row group are wanted: a byte for each; None: all are. Only the columns needed for that are read."""
     if above is None and not where:
         return None
-    known = {name: set(values) for name, values in where.items()}
+    wanted_values = {name: set(values) for name, values in where.items()}
     result = bytearray()
-    for batch in _pages(file, group, [*known, *([] if above is None else ["snapshot_id"])]):
-        tests: list[Iterable[bool]] = [map(known[name].__contains__, batch.column(name).to_pylist()) for name in known]
+    for batch in _pages(file, group, [*wanted_values, *([] if above is None else ["snapshot_id"])]):
+        tests: list[Iterable[bool]] = [
+            map(wanted_values[name].__contains__, batch.column(name).to_pylist()) for name in wanted_values
+        ]
         if above is not None:
             tests.append(value > above for value in batch.column("snapshot_id").to_pylist())
         result += bytes(map(all, zip(*tests, strict=True)))
@@ -377,7 +383,7 @@ def _cut(batch: pa.RecordBatch, wanted: bytes | None) -> Iterator[pa.RecordBatch
     if len(runs) <= _MOST_RUNS:
         yield from (_plain(batch.slice(start, end - start)) for start, end in runs)
     else:
-        yield _plain(batch).filter([bool(one) for one in wanted])
+        yield _plain(batch).filter([bool(byte) for byte in wanted])
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -433,11 +439,11 @@ def _newest_commits(table: DeltaTable) -> Iterator[dict[str, Any]]:
 
     While Delta's log is read, no other thread of the process does anything.
     """
-    given = 0
+    yielded = 0
     for most in (8, 64, None):
         commits = table.history(most)  # may be more than were asked for, where the log has gone on since the table was opened
-        yield from commits[given:]
-        given = max(given, len(commits))
+        yield from commits[yielded:]
+        yielded = max(yielded, len(commits))
 
 
 def _own_position(user_metadata: Any) -> int | None:

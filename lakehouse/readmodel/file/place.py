@@ -77,10 +77,13 @@ class ModelFiles:
     def sweep(self) -> None:
         """Delete files that nobody reads any more; the caller holds the lock."""
         current = self.current()
-        kept = current.name if current else ""
+        current_stem = current.name if current else ""
         for file in self.folder.glob(f"{self.name}-*.sqlite*"):
             try:
-                if not (kept and file.name.startswith(kept)) and time.time() - file.stat().st_mtime > _SWEEP_AFTER:
+                if (
+                    not (current_stem and file.name.startswith(current_stem))
+                    and time.time() - file.stat().st_mtime > _SWEEP_AFTER
+                ):
                     file.unlink()
             except FileNotFoundError:
                 continue
@@ -93,12 +96,12 @@ class ModelFiles:
             of: which file, where it is not the read model.
         """
         self.make_folder()
-        held = os.open(self.folder / f"{self.name}{of}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(self.folder / f"{self.name}{of}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(held)
+            os.close(descriptor)
 
     def make_folder(self) -> None:
         """Make the folder, for its owner only."""
