@@ -78,8 +78,8 @@ class Observed:
         """Add up days, and fold what are maps."""
         observed = cls(kind, by_day={day: by_day[day] for day in sorted(by_day)}, breaks=breaks)
         for day, counts in observed.by_day.items():
-            for key, one in counts.items():
-                observed.counts.setdefault(key, PathCounts()).add(one)
+            for key, path_counts in counts.items():
+                observed.counts.setdefault(key, PathCounts()).add(path_counts)
                 observed.days.setdefault(key, []).append(day)
         settled = settle(observed.counts)
         return observed if settled is observed.counts else cls(kind, settled, observed.days, observed.by_day, breaks)
@@ -87,10 +87,10 @@ class Observed:
     @property
     def members(self) -> dict[str, list[str]]:
         """Return the paths below each path, sorted."""
-        found: dict[str, set[str]] = {}
+        results: dict[str, set[str]] = {}
         for path, _ in self.counts:
-            found.setdefault(parent(path), set()).add(path)
-        return {path: sorted(paths) for path, paths in found.items()}
+            results.setdefault(parent(path), set()).add(path)
+        return {path: sorted(paths) for path, paths in results.items()}
 
     def types(self, path: str) -> dict[str, PathCounts]:
         """Return what was counted at a path, by JSON type."""

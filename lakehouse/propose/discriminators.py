@@ -87,7 +87,7 @@ class SharedAddresses:
 
     def discriminators(self) -> dict[str, str]:
         """Return what distinguishes kinds at each address: of several the one with the fewest values, headers first."""
-        found = {}
+        results = {}
         for address, by_path in sorted(self.shapes.items()):
             fitting = [
                 (not path.startswith(OPTIONS), len({value for value, _ in shapes}), path)
@@ -95,15 +95,15 @@ class SharedAddresses:
                 if shapes is not None and distinguishes(shapes, self.events[address])
             ]
             if fitting:
-                found[address] = min(fitting)[2]
-        return found
+                results[address] = min(fitting)[2]
+        return results
 
 
 def distinguishing(event: Event, payload: Any) -> dict[str, str]:
     """Return the texts that may distinguish kinds, by path: headers, and members of the payload."""
-    found = {child(OPTIONS, name): as_text(text) for name, text in event.options.items() if "/" in name}
+    texts = {child(OPTIONS, name): as_text(text) for name, text in event.options.items() if "/" in name}
     members = payload.items() if isinstance(payload, dict) else ()
-    return found | {child(DATA, name): text for name, text in members if isinstance(text, str)}
+    return texts | {child(DATA, name): text for name, text in members if isinstance(text, str)}
 
 
 def distinguishes(shapes: Shapes, events: int) -> bool:
@@ -129,7 +129,7 @@ def distinguishes(shapes: Shapes, events: int) -> bool:
     varying = [name for name in names if any(members[value][name] < totals[value] for value in values)]
     decided = [name for name in varying if any(not members[value][name] for value in values)]
     always = [{name for name in names if members[value][name] == totals[value]} for value in values]
-    differ = any(len(one & other) <= _LIKENESS * len(one | other) for one, other in combinations(always, 2))
+    differ = any(len(names & other) <= _LIKENESS * len(names | other) for names, other in combinations(always, 2))
     return differ and len(decided) >= _DECIDED * len(varying)
 
 

@@ -29,26 +29,26 @@ def evidence_page(name: str, group: ProposedGroup, thresholds: Thresholds) -> st
         lines += ["", f"## {_plain(kind.observed.kind)}", "", _summary(kind), ""]
         lines += ["| attribute | type | seen | required | value or examples |", "|---|---|---|---|---|"]
         lines += _rows(kind, thresholds)
-        lines += [f"\nNot declared, too rare: {one}." for one in _outliers(kind)]
-    for one in group.widened:
-        lines += ["", *_widened(one)]
+        lines += [f"\nNot declared, too rare: {outlier}." for outlier in _outliers(kind)]
+    for version in group.widened:
+        lines += ["", *_widened(version)]
     return "\n".join(lines) + "\n"
 
 
-def _widened(one: WidenedVersion) -> Iterator[str]:
+def _widened(version: WidenedVersion) -> Iterator[str]:
     """Yield the lines about a schema that events break: each difference, and whom it breaks."""
-    yield f"## Schema {_plain(one.broken.schema_xid)}, Version {_plain(one.versionid)}\n"
-    kinds = ", ".join(_plain(observed.kind) for observed in one.observed)
-    yield f"{one.events:,} events break {_plain(one.broken.xid)} of {_plain(one.broken.registryid)}: {kinds}.\n"
-    if one.is_changed:
+    yield f"## Schema {_plain(version.broken.schema_xid)}, Version {_plain(version.versionid)}\n"
+    kinds = ", ".join(_plain(observed.kind) for observed in version.observed)
+    yield f"{version.events:,} events break {_plain(version.broken.xid)} of {_plain(version.broken.registryid)}: {kinds}.\n"
+    if version.is_changed:
         yield "| member | difference | judgement | why |"
         yield "|---|---|---|---|"
     else:
         yield "No new Version is proposed."
-    for difference in one.judgement.differences:
+    for difference in version.judgement.differences:
         cells = (difference.pointer or "the whole", difference.what, difference.breaks.worst_word, difference.reason)
         yield f"| {' | '.join(map(_text, cells))} |"
-    for left in one.widened.undecided:
+    for left in version.widened.undecided:
         yield f"\nCounts do not show whether events break this: {_plain(left)}."
 
 
@@ -69,8 +69,8 @@ def _rows(kind: ProposedKind, thresholds: Thresholds) -> Iterator[str]:
         seen = observed.presence(path)
         types = observed.types(path)
         cells = (
-            _plain(path), ", ".join(f"{kind} {share(one.events, seen.events)}" if len(types) > 1 else kind
-                                    for kind, one in types.items()),
+            _plain(path), ", ".join(f"{kind} {share(path_counts.events, seen.events)}" if len(types) > 1 else kind
+                                    for kind, path_counts in types.items()),
             f"{share(seen.events, seen.parents)} of {seen.parents:,}{_sources(observed, observed.producers(path))}",
             _required(observed, path, thresholds), _values(kind, path, thresholds),
         )  # fmt: skip
@@ -121,4 +121,4 @@ def _plain(text: str) -> str:
 def _text(text: str) -> str:
     """Return a text as one line of Markdown that shows it."""
     short = _BLANKS.sub(" ", text)
-    return _MARKS.sub(lambda found: f"\\{found[0]}", short).replace("&", "&amp;").replace("\\<", "&lt;")
+    return _MARKS.sub(lambda mark: f"\\{mark[0]}", short).replace("&", "&amp;").replace("\\<", "&lt;")

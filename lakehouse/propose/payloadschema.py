@@ -60,9 +60,11 @@ class SchemaDecision:
         self.observed, self.thresholds = observed, thresholds
         self.members = observed.members
         self.outliers: dict[str, int] = {}
-        found = discriminator_of(observed.kind)
-        counts = observed.counts.get((found.path, "string")) if found else None
-        self.fixed = found.path if found and counts is not None and counts.constant == found.value else None
+        discriminator = discriminator_of(observed.kind)
+        counts = observed.counts.get((discriminator.path, "string")) if discriminator else None
+        self.fixed = (
+            discriminator.path if discriminator and counts is not None and counts.constant == discriminator.value else None
+        )
 
     def at(self, path: str) -> Schema:
         """Return the schema of the values at a path."""

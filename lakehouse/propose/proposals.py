@@ -73,8 +73,8 @@ def propose_kinds(observed: Iterable[Observed], thresholds: Thresholds) -> list[
     """Decide what is proposed for each kind, sorted by group and id."""
     observed = list(observed)
     places = _places(observed)
-    proposed = [_ProposedParts(one, thresholds, places[one.kind]).proposal() for one in observed]
-    return sorted(proposed, key=lambda one: (one.group, one.messageid, one.observed.kind))
+    proposed = [_ProposedParts(observation, thresholds, places[observation.kind]).proposal() for observation in observed]
+    return sorted(proposed, key=lambda proposal: (proposal.group, proposal.messageid, proposal.observed.kind))
 
 
 @dataclass
@@ -86,7 +86,7 @@ class ProposedGroup:
 
     def holds(self, schemaid: str) -> bool:
         """Return whether it has a schema of an id, in any letter case."""
-        ids = [kind.messageid for kind in self.kinds] + [one.schemaid for one in self.widened]
+        ids = [kind.messageid for kind in self.kinds] + [version.schemaid for version in self.widened]
         return schemaid.casefold() in map(str.casefold, ids)
 
     @property
@@ -94,9 +94,9 @@ class ProposedGroup:
         """Return the document of the specification."""
         document: Json = _document(self.kinds[0].group, self.kinds) if self.kinds else {"specversion": SPECVERSION}
         schemagroups = document.setdefault("schemagroups", {}) if self.widened else {}
-        for one in self.widened:
-            of_group = schemagroups.setdefault(one.group, {"schemagroupid": one.group, "schemas": {}})
-            of_group["schemas"][one.schemaid] = one.as_schema()
+        for version in self.widened:
+            of_group = schemagroups.setdefault(version.group, {"schemagroupid": version.group, "schemas": {}})
+            of_group["schemas"][version.schemaid] = version.as_schema()
         return document
 
 
@@ -105,11 +105,11 @@ def groups_of(kinds: Iterable[ProposedKind], widened: Iterable[WidenedVersion] =
     groups: dict[str, ProposedGroup] = {}
     for kind in kinds:
         groups.setdefault(kind.group, ProposedGroup()).kinds.append(kind)
-    for one in widened:
-        own = f"{one.broken.registryid}.{one.group}"
-        names = chain((one.group, own), (f"{own}-{number}" for number in count(2)))
-        name = next(name for name in names if name not in groups or not groups[name].holds(one.schemaid))
-        groups.setdefault(name, ProposedGroup()).widened.append(one)
+    for version in widened:
+        own = f"{version.broken.registryid}.{version.group}"
+        names = chain((version.group, own), (f"{own}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in groups or not groups[name].holds(version.schemaid))
+        groups.setdefault(name, ProposedGroup()).widened.append(version)
     return dict(sorted(groups.items()))
 
 
@@ -172,7 +172,7 @@ def _endpoint(within: str, group: Json, modes: set[str]) -> Json:
     shared = {
         name: options[0][name]
         for name in of_endpoint
-        if name in (address, "key") and name in options[0] and all(one.get(name) == options[0][name] for one in options)
+        if name in (address, "key") and name in options[0] and all(declared.get(name) == options[0][name] for declared in options)
     }
     envelope: Json = {"envelope": CLOUDEVENTS} if modes else {}
     if len(modes) == 1:
@@ -216,13 +216,13 @@ class _ProposedParts:
             for path in self.members.get(child(OPTIONS, family), ()):
                 if not _INCIDENTAL.match(name_in(path)):
                     places[path] = address_separator(family)
-        found = {}
+        aligned_texts = {}
         for path, separator in places.items():
             seen = self.observed.presence(path)
-            one = aligned(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
-            if one is not None:
-                found[path] = one
-        return found
+            aligned_text = aligned(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
+            if aligned_text is not None:
+                aligned_texts[path] = aligned_text
+        return aligned_texts
 
     def _message(self, group: str, messageid: str, payload: PayloadSchema) -> Json:
         days = self.observed.seen_on("")
@@ -248,7 +248,7 @@ class _ProposedParts:
 
     def _options(self, family: str, texts: dict[str, str]) -> Json:
         options: Json = {}
-        found = discriminator_of(self.observed.kind)
+        discriminator = discriminator_of(self.observed.kind)
         for path in self.members.get(child(OPTIONS, family), ()):
             name = name_in(path)
             if _INCIDENTAL.match(name):
@@ -256,8 +256,8 @@ class _ProposedParts:
             section, slash, inner = name.partition("/")
             if slash:
                 declared = self._declared(path, "string", texts.get(path))
-                if found and found.path == child(OPTIONS, name):
-                    declared |= {"value": found.value, "required": True}
+                if discriminator and discriminator.path == child(OPTIONS, name):
+                    declared |= {"value": discriminator.value, "required": True}
                 if section != "properties" or "value" in declared:
                     options.setdefault(section, {})[inner] = declared
             elif path in texts:
@@ -298,13 +298,13 @@ def _places(observed: Iterable[Observed]) -> dict[str, tuple[str, str]]:
     groups: dict[str, str] = {}
     used: set[tuple[str, str]] = set()
     places = {}
-    for one in sorted(observed, key=lambda one: one.kind):
-        group, messageid = _place_of(one.kind, bool(one.types(ENVELOPE)))
+    for observation in sorted(observed, key=lambda observation: observation.kind):
+        group, messageid = _place_of(observation.kind, bool(observation.types(ENVELOPE)))
         group = groups.setdefault(group.casefold(), group)
         candidates = chain([messageid], (f"{messageid}-{number}" for number in count(2)))
-        free = next(one for one in candidates if (group, one.casefold()) not in used)
+        free = next(candidate for candidate in candidates if (group, candidate.casefold()) not in used)
         used.add((group, free.casefold()))
-        places[one.kind] = (group, free)
+        places[observation.kind] = (group, free)
     return places
 
 
@@ -314,8 +314,8 @@ def _place_of(kind: str, has_envelope: bool) -> tuple[str, str]:
         prefix = re.split(r"[./][^./]*\Z", kind, maxsplit=1)[0]
         return (_id(prefix) if prefix != kind else "proposed"), _id(kind)
     family, _, address = kind.partition(" ")
-    found = discriminator_of(address)
-    address, value = (address, "") if found is None else (found.address, f".{found.value}")
+    discriminator = discriminator_of(address)
+    address, value = (address, "") if discriminator is None else (discriminator.address, f".{discriminator.value}")
     prefix = re.split(r"[./][^./]*\Z", address.partition("?")[0], maxsplit=1)[0]
     return _id(prefix) or family.lower(), _id(address + value) or family.lower()
 

@@ -88,19 +88,19 @@ def written(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Th
         names[hole] = same or _free(_name(observed, hole), used)
         used.add(names[hole])
     return {
-        path: one.separator.join(f"{{{names[place]}}}" if text is None else text for text, place in one.parts)
-        for path, one in texts.items()
+        path: aligned.separator.join(f"{{{names[place]}}}" if text is None else text for text, place in aligned.parts)
+        for path, aligned in texts.items()
     }
 
 
 def _opened(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Thresholds) -> dict[str, AlignedText]:
     """Make holes of texts that were the same in few events, and always equal to one that varies."""
-    holes = {hole for one in texts.values() for hole in one.holes}
+    holes = {hole for aligned in texts.values() for hole in aligned.holes}
     while True:
         more = {
             place
-            for one in texts.values()
-            for text, place in one.parts
+            for aligned in texts.values()
+            for text, place in aligned.parts
             if text and place not in holes and observed.counts[place, "string"].events < thresholds.sure_events
             and any(_always_equal(observed, place, hole) for hole in holes if hole in observed.counts[place, "string"].equals)
         }  # fmt: skip
@@ -108,15 +108,15 @@ def _opened(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Th
             break
         holes |= more
     return {
-        path: AlignedText(tuple((None if place in holes else text, place) for text, place in one.parts), one.separator)
-        for path, one in texts.items()
+        path: AlignedText(tuple((None if place in holes else text, place) for text, place in aligned.parts), aligned.separator)
+        for path, aligned in texts.items()
     }
 
 
-def _always_equal(observed: Observed, one: str, other: str) -> bool:
-    counts, others = observed.counts[one, "string"], observed.counts[other, "string"]
-    compared = min(counts.compared, others.compared)
-    return compared > 0 and counts.equals.get(other, 0) == compared
+def _always_equal(observed: Observed, path: str, other: str) -> bool:
+    counts, others = observed.counts[path, "string"], observed.counts[other, "string"]
+    events = min(counts.compared, others.compared)
+    return events > 0 and counts.equals.get(other, 0) == events
 
 
 def _name(observed: Observed, hole: str) -> str:

@@ -78,7 +78,7 @@ class WidenedVersion:
     @property
     def events(self) -> int:
         """Return how many events broke the schema."""
-        return sum(one.events("") for one in self.observed)
+        return sum(observation.events("") for observation in self.observed)
 
     @property
     def is_changed(self) -> bool:
@@ -96,7 +96,7 @@ class WidenedVersion:
         return {
             "registryid": self.broken.registryid, "comparedwith": self.broken.xid,
             "versionid": self.versionid if self.is_changed else None, "events": self.events,
-            "breaks": judgement.breaks.as_json(), "differences": [one.as_json() for one in judgement.differences],
+            "breaks": judgement.breaks.as_json(), "differences": [difference.as_json() for difference in judgement.differences],
             "undecided": self.widened.undecided,
         }  # fmt: skip
 
@@ -106,7 +106,7 @@ class WidenedVersion:
         labels = PROPOSED | {"observed.events": str(self.events)}
         after = {"versionid": self.versionid, "ancestor": before["versionid"], "labels": labels, "schema": self.widened.schema}
         common = {"schemaid": self.schemaid, "format": self.broken.format}
-        versions = {one["versionid"]: common | one for one in ([before, after] if self.is_changed else [before])}
+        versions = {version["versionid"]: common | version for version in ([before, after] if self.is_changed else [before])}
         return common | {"versions": versions}
 
 
@@ -119,15 +119,15 @@ def widen_versions(observed: Iterable[Observed], versions: Versions, thresholds:
         thresholds: how much evidence decides what is added.
     """
     places: defaultdict[tuple[RegistryId, Xid], defaultdict[str, list[Observed]]] = defaultdict(lambda: defaultdict(list))
-    for one in observed:
-        registryid, schema_xid, place = BrokenSchema.read(one.breaks)
-        places[registryid, schema_xid][place].append(one)
+    for observation in observed:
+        registryid, schema_xid, place = BrokenSchema.read(observation.breaks)
+        places[registryid, schema_xid][place].append(observation)
     result = []
     for key, by_place in sorted(places.items()):
         broken = versions.default(key)
         if broken is None or broken.text is None:  # it is gone, or no text
             continue
-        names = {last_id(one.xid) for one in versions.of_schema(key)}
+        names = {last_id(version.xid) for version in versions.of_schema(key)}
         widened = _widened(broken, by_place, thresholds)
         kinds = [kind for of in by_place.values() for kind in of]
         version = WidenedVersion(broken, _next(last_id(broken.xid), names), widened, kinds)

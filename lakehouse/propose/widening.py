@@ -64,9 +64,9 @@ def widen(schema: JsonText, format: str, observed: Iterable[Observed], threshold
     """
     document = JsonDocument(orjson.loads(schema), format)
     undecided: set[str] = set()
-    for one in observed:
-        widening = _Widening(document, format, one, thresholds)
-        target, types = document.follow(f"#{place}"), one.types(DATA)
+    for observation in observed:
+        widening = _Widening(document, format, observation, thresholds)
+        target, types = document.follow(f"#{place}"), observation.types(DATA)
         if types.pop("binary", None) is not None:
             undecided.add(f"{DATA} payloads that are not JSON")
         if isinstance(target, dict):
@@ -132,7 +132,7 @@ class _Widening:
             if _is_among(kind, names):
                 continue
             if kind == "number" and "integer" in names:
-                values = _known(kind, counts)
+                values = _distinct(kind, counts)
                 if values is not None and all(value.is_integer() for value in values):
                     continue  # 5.0 is an integer
                 names[names.index("integer")] = "number"
@@ -146,9 +146,9 @@ class _Widening:
         """Widen what each value decides by itself: constants, enumerations, patterns, formats, multiples."""
         for keyword in [keyword for keyword in _OF_VALUES if keyword in node]:
             seen = {kind: counts for kind, counts in types.items() if kind in _OF_VALUES[keyword]}
-            known = {kind: _known(kind, counts) for kind, counts in seen.items()}
-            broken = self._broken(keyword, node[keyword], [value for values in known.values() for value in values or ()])
-            hidden = [counts for kind, counts in seen.items() if known[kind] is None]
+            distinct = {kind: _distinct(kind, counts) for kind, counts in seen.items()}
+            broken = self._broken(keyword, node[keyword], [value for values in distinct.values() for value in values or ()])
+            hidden = [counts for kind, counts in seen.items() if distinct[kind] is None]
             if keyword in ("const", "enum"):
                 self._enumeration(node, keyword, path, broken, hidden)
                 if not types.keys() <= seen.keys():
@@ -172,11 +172,13 @@ class _Widening:
     def _broken(self, keyword: str, value: Any, values: list[Any]) -> list[Any]:
         """Return the values that break a keyword, sorted."""
         validator = self._validator({keyword: value})
-        return sorted((one for one in values if validator is None or validator.errors(one)), key=orjson.dumps)
+        return sorted((candidate for candidate in values if validator is None or validator.errors(candidate)), key=orjson.dumps)
 
     def _has_other_format(self, name: Any, hidden: list[PathCounts]) -> bool:
         """Return whether a text whose value was not kept has another format, of those that the draft checks."""
-        is_missing = name in FORMATS and any(one.formats is not None and name not in one.formats for one in hidden)
+        is_missing = name in FORMATS and any(
+            path_counts.formats is not None and name not in path_counts.formats for path_counts in hidden
+        )
         return is_missing and bool(self._broken("format", name, ["\0"]))
 
     def _validator(self, schema: Schema) -> Validator | None:
@@ -202,12 +204,12 @@ class _Widening:
         for limit, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
             if not numbers or not {limit, exclusive} & node.keys():
                 continue
-            seen = [one.least if sign == 1 else one.greatest for one in numbers]
-            known = [value for value in seen if value is not None]
-            if len(known) < len(seen):  # values are hidden
+            seen = [counts.least if sign == 1 else counts.greatest for counts in numbers]
+            visible = [value for value in seen if value is not None]
+            if len(visible) < len(seen):  # values are hidden
                 self._leave(path, limit if limit in node else exclusive)
                 continue
-            _widen_limit(node, limit, exclusive, sign, min(known) if sign == 1 else max(known))
+            _widen_limit(node, limit, exclusive, sign, min(visible) if sign == 1 else max(visible))
 
     def _object(self, node: Schema, path: str) -> None:
         names, keys = names_below(self.observed, path, self.members), f"{path}/{MEMBER}"
@@ -265,7 +267,7 @@ class _Widening:
 
     def _takes(self, branch: Any, kind: str) -> bool:
         followed: list[Any] = []
-        while isinstance(branch, dict) and "$ref" in branch and not any(branch is one for one in followed):
+        while isinstance(branch, dict) and "$ref" in branch and not any(branch is earlier for earlier in followed):
             followed.append(branch)
             branch = self.document.follow(branch["$ref"])
         names = branch.get("type") if isinstance(branch, dict) else None
@@ -276,14 +278,14 @@ def _is_among(kind: str, names: Iterable[str]) -> bool:
     return kind in names or (kind == "integer" and "number" in names)
 
 
-def _known(kind: str, counts: PathCounts) -> list[Any] | None:
+def _distinct(kind: str, counts: PathCounts) -> list[Any] | None:
     """Return the distinct values of a scalar; None: they were not kept."""
     if kind == "null":
         return [None]
     if counts.values is None:
         return None
-    return list(counts.values) if kind == "string" else [float(one) if kind == "number" else orjson.loads(one)
-                                                         for one in counts.values]  # fmt: skip
+    return list(counts.values) if kind == "string" else [float(text) if kind == "number" else orjson.loads(text)
+                                                         for text in counts.values]  # fmt: skip
 
 
 def _widen_limit(node: Schema, limit: str, exclusive: str, sign: int, seen: float) -> None:

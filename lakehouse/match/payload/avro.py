@@ -60,8 +60,8 @@ class AvroValidator:
         try:
             if isinstance(document, list) and resolved.type_name:
                 named: dict[str, Any] = {}
-                for one in document:
-                    fastavro.parse_schema(one, named_schemas=named)
+                for schema in document:
+                    fastavro.parse_schema(schema, named_schemas=named)
                 wanted = [name for name in named if name.rpartition(".")[2] == resolved.type_name.rpartition(".")[2]]
                 self._schema: Any = named[wanted[0]] if wanted else fastavro.parse_schema(document)
             else:
@@ -119,7 +119,7 @@ class AvroValidator:
         try:
             fastavro.validate(value, self._schema, raise_errors=True)
         except ValidationError as error:
-            return list(dict.fromkeys((self._pointer(one.field), "type", _told(one)) for one in error.errors))
+            return list(dict.fromkeys((self._pointer(problem.field), "type", _in_words(problem)) for problem in error.errors))
         return []
 
     def _read(self, body: bytes) -> Any:
@@ -179,15 +179,15 @@ def _parts(schema: Any) -> _SchemaParts:
         all_costs.append(costs.of(record))
         if all_costs[-1] is None:
             raise Unsupported(f"no Avro schema that data can be of: the record {name} always holds itself")
-    uses = {name: {one for one in _names_in(record["fields"]) if one in named} for name, record in named.items()}
+    uses = {name: {used for used in _names_in(record["fields"]) if used in named} for name, record in named.items()}
     is_recursive = any(_reaches(name, name, uses) for name in named)
-    held = [cost for cost in all_costs if cost is not None]
+    endings = [cost for cost in all_costs if cost is not None]
     return _SchemaParts(
         is_recursive,
         any((cost := costs.of(items)) is not None and cost.size == 0 for items in _items_in(schema)),
-        max((cost.parts // max(1, cost.size) for cost in held), default=1),
-        max((cost.parts for cost in held), default=1) if _has_defaults(named.values()) else 1,
-        max(costs.looks(one) for one in (schema, *named.values())),
+        max((cost.parts // max(1, cost.size) for cost in endings), default=1),
+        max((cost.parts for cost in endings), default=1) if _has_defaults(named.values()) else 1,
+        max(costs.looks(part) for part in (schema, *named.values())),
     )
 
 
@@ -215,8 +215,8 @@ class _Costs:
                 self._open.add(name)
                 fields = [self.of(field["type"]) for field in kind["fields"]]
                 self._open.discard(name)
-                ends = [one for one in fields if one is not None]
-                size, parts = sum(one.size for one in ends), 1 + sum(one.parts for one in ends)
+                ends = [cost for cost in fields if cost is not None]
+                size, parts = sum(cost.size for cost in ends), 1 + sum(cost.parts for cost in ends)
                 self._known[name] = _Cost(min(size, _MOST), min(parts, _MOST)) if len(ends) == len(fields) else None
             return self._known[name]
         if kind == "fixed":
@@ -293,6 +293,6 @@ def _reaches(start: str, wanted: str, uses: dict[str, set[str]]) -> bool:
     return False
 
 
-def _told(error: Any) -> str:
+def _in_words(error: Any) -> str:
     kind = error.schema.get("type", error.schema) if isinstance(error.schema, dict) else error.schema
     return f"missing, expected {kind}" if error.datum is None else f"{type(error.datum).__name__}, expected {kind}"

@@ -73,9 +73,9 @@ class Effort:
 def depth_of(value: Any) -> int:
     """Return how deep a JSON value is nested; a text or number is 0."""
     levels, here = 0, [value]
-    while here := [one for one in here if isinstance(one, dict | list) and one]:
+    while here := [nested for nested in here if isinstance(nested, dict | list) and nested]:
         levels += 1
-        here = [part for one in here for part in (one.values() if isinstance(one, dict) else one)]
+        here = [part for nested in here for part in (nested.values() if isinstance(nested, dict) else nested)]
     return levels
 
 
@@ -157,7 +157,7 @@ class _Graph:
         results = self._called_once(part, root)
         if any(keyword in part for keyword in _TWICE):
             once = list(results)
-            results = iter([*once, *(one for one in once if one[0] is None)])
+            results = iter([*once, *(call for call in once if call[0] is None)])
         yield from results
 
     def _called_once(self, part: dict[str, Any], root: Any) -> Iterator[tuple[str | None, dict[str, Any], Any]]:
@@ -167,7 +167,7 @@ class _Graph:
                 if isinstance(target, dict):
                     yield None, target, where
             else:
-                yield from ((member, one, root) for member, one in _parts_of(keyword, value))
+                yield from ((member, subschema, root) for member, subschema in _parts_of(keyword, value))
 
     def _target(self, reference: str, root: Any) -> tuple[Any, Any]:
         """Return what a reference is of, and the document that this is in."""
@@ -209,17 +209,17 @@ class _Graph:
 def _parts_of(keyword: str, value: Any) -> Iterator[tuple[str | None, dict[str, Any]]]:
     """Return the parts that are under a keyword, and the member that each is for."""
     if keyword in _HERE:
-        yield from ((None, one) for one in _dicts(value))
+        yield from ((None, subschema) for subschema in _dicts(value))
     elif keyword in _NAMED_HERE and isinstance(value, dict):
-        yield from ((None, one) for one in value.values() if isinstance(one, dict))
+        yield from ((None, subschema) for subschema in value.values() if isinstance(subschema, dict))
     elif keyword in _NAMED_BELOW and isinstance(value, dict):
-        yield from ((f"/{name}", one) for name, one in value.items() if isinstance(one, dict))
+        yield from ((f"/{name}", subschema) for name, subschema in value.items() if isinstance(subschema, dict))
     elif keyword == "patternProperties" and isinstance(value, dict):
-        yield from ((_ANY, one) for one in value.values() if isinstance(one, dict))
+        yield from ((_ANY, subschema) for subschema in value.values() if isinstance(subschema, dict))
     elif keyword in _LISTS and isinstance(value, list):
-        yield from ((f"\0{at}", one) for at, one in enumerate(value) if isinstance(one, dict))
+        yield from ((f"\0{at}", subschema) for at, subschema in enumerate(value) if isinstance(subschema, dict))
     elif keyword in _REST or keyword in _OF_MEMBERS:
-        yield from ((_ANY if keyword in _OF_MEMBERS else "\0", one) for one in _dicts(value))
+        yield from ((_ANY if keyword in _OF_MEMBERS else "\0", subschema) for subschema in _dicts(value))
 
 
 def _comparisons(part: Any) -> int:
@@ -227,13 +227,13 @@ def _comparisons(part: Any) -> int:
     if not isinstance(part, dict):
         return 0
     lists = [part.get("enum"), part.get("required"), [part["const"]] if "const" in part else None]
-    listed = [one for values in lists if isinstance(values, list) for one in values]
-    deep = sum(places_of(one) for one in listed if isinstance(one, dict | list))
+    listed = [allowed for values in lists if isinstance(values, list) for allowed in values]
+    deep = sum(places_of(allowed) for allowed in listed if isinstance(allowed, dict | list))
     return deep + len(listed) // _QUICK
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:
-    yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
+    yield from (subschema for subschema in (value if isinstance(value, list) else [value]) if isinstance(subschema, dict))
 
 
 def _anchors(schema: Any) -> Iterator[tuple[str, Any]]:

@@ -48,7 +48,7 @@ class StructureValidator:
             result = InstanceValidator(self._document, allow_import=False).validate_instance(value)
         except re2.error as error:
             raise Unsupported(f"a pattern that RE2 does not run: {error}") from error
-        return [_error(one) for one in result[:5]]
+        return [_error(problem) for problem in result[:5]]
 
 
 def _error(text: str) -> Error:

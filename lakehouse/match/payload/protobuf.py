@@ -41,7 +41,7 @@ class ProtobufValidator:
         pool = descriptor_pool.DescriptorPool()
         for file in files:
             pool.Add(file)
-        names = [f"{own.package}.{one.name}".lstrip(".") for one in own.message_type]
+        names = [f"{own.package}.{message.name}".lstrip(".") for message in own.message_type]
         schema_id = resolved.xid.partition("/schemas/")[2].partition("/")[0]
         wanted = resolved.named or schema_id
         result = [name for name in names if name == wanted or name.rpartition(".")[2] == wanted.rpartition(".")[2]] or names[:1]
@@ -88,8 +88,8 @@ class ProtobufValidator:
 
 def _unknown(message: Any, pointer: str) -> list[Error]:
     results = [
-        (f"{pointer}/{one.field_number}", "unknown", f"field {one.field_number} is not in the schema")
-        for one in UnknownFieldSet(message)
+        (f"{pointer}/{field.field_number}", "unknown", f"field {field.field_number} is not in the schema")
+        for field in UnknownFieldSet(message)
     ]
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
@@ -143,7 +143,7 @@ def _compile(folder: str) -> bytes | str:
          f"--descriptor_set_out={target}", str(source)]
     )  # fmt: skip
     if code or not target.exists():
-        lines = [one for one in errors.read_text(encoding="utf-8", errors="replace").split("\n") if not _LOGGED.match(one)]
-        said = " ".join(lines).replace(f"{source}:", "").replace(f"{_NAME}:", "").replace(folder, "")
-        return " ".join(said.split()) or f"exit code {code}"
+        lines = [line for line in errors.read_text(encoding="utf-8", errors="replace").split("\n") if not _LOGGED.match(line)]
+        output = " ".join(lines).replace(f"{source}:", "").replace(f"{_NAME}:", "").replace(folder, "")
+        return " ".join(output.split()) or f"exit code {code}"
     return target.read_bytes()

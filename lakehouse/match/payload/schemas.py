@@ -121,8 +121,8 @@ class HeldVersions:
         for version in versions:
             self._by_xid[version.registryid, version.xid] = version
             self._of_schema.setdefault((version.registryid, version.schema_xid), []).append(version)
-            held = self._default.get((version.registryid, version.schema_xid))
-            if held is None or version.isdefault:
+            existing = self._default.get((version.registryid, version.schema_xid))
+            if existing is None or version.isdefault:
                 self._default[version.registryid, version.schema_xid] = version
 
     def version(self, key: Key) -> SchemaVersion | None:
@@ -135,7 +135,7 @@ class HeldVersions:
 
     def defaults(self, registryid: RegistryId) -> Iterable[SchemaVersion]:
         """Return the default Versions of a registry."""
-        return (one for one in self._default.values() if one.registryid == registryid)
+        return (version for version in self._default.values() if version.registryid == registryid)
 
     def of_schema(self, key: Key) -> Iterable[SchemaVersion]:
         """Return all Versions of a schema by its registry and the schema's XID."""

@@ -133,10 +133,10 @@ def _check_others(root: Any) -> None:
         Unresolved: it includes or imports another.
         Unsupported: it holds conditions.
     """
-    condition = next((one for one in root.iter() if one.tag in _CONDITIONS), None)
+    condition = next((element for element in root.iter() if element.tag in _CONDITIONS), None)
     if condition is not None:
         raise Unsupported(f"conditions in XPath are not run: {condition.tag.rpartition('}')[2]}")
-    other = next((one for one in root if one.tag in _OTHERS), None)
+    other = next((element for element in root if element.tag in _OTHERS), None)
     if other is not None:
         place = other.get("schemaLocation") or other.get("namespace") or other.tag.rpartition("}")[2]
         raise Unresolved(f"refers to what is not there: {place}")
@@ -148,8 +148,8 @@ def _check_size(root: Any) -> None:
     Raises:
         Unsupported: it would have too many particles, or counts too far.
     """
-    groups = {one.get("name"): one for one in root.iter(f"{_XSD}group") if one.get("name")}
-    known: dict[str, int] = {}
+    groups = {group.get("name"): group for group in root.iter(f"{_XSD}group") if group.get("name")}
+    sizes: dict[str, int] = {}
     open_names: set[str] = set()
 
     def size(element: Any) -> int:
@@ -162,11 +162,11 @@ def _check_size(root: Any) -> None:
         if ref in groups:
             if ref in open_names:
                 raise Unsupported(f"group {ref} holds itself")
-            if ref not in known:
+            if ref not in sizes:
                 open_names.add(ref)
-                known[ref] = size(groups[ref])
+                sizes[ref] = size(groups[ref])
                 open_names.discard(ref)
-            count += known[ref]
+            count += sizes[ref]
         count += sum(size(child) for child in element)
         if count > _MOST_PARTICLES:
             raise Unsupported(f"more than {_MOST_PARTICLES} particles")
