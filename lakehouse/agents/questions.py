@@ -57,7 +57,7 @@ class CatalogQuestions:
 
         def read(view: View) -> Answer:
             wanted = Wanted(words[:400], kind or "", protocol.upper(), self._registry or "", owner, label=label)
-            keys, facets = matching(self._site.book(view), wanted)
+            keys, facets = matching(self._site.page_context(view), wanted)
             hits = hits_of(view, wanted.words, keys[: max(1, min(limit, 100))])
             counts = {name: {facet.value: facet.hits for facet in values} for name, values in facets.items()}
             return {"total": len(keys), "hits": [hit._asdict() for hit in hits], "facets": counts}
@@ -75,7 +75,7 @@ class CatalogQuestions:
                 results = show(view, xid, self._registry)
             first = results[0].as_json()
             others = {"other_registries": [_registry_of(entity) for entity in results[1:]]} if len(results) > 1 else {}
-            owner = self._site.book(view).overview.owner(_registry_of(results[0]), Xid(str(first.get("xid", "/"))))
+            owner = self._site.page_context(view).overview.owner(_registry_of(results[0]), Xid(str(first.get("xid", "/"))))
             return first | {"owner": owner} | others
 
         return self._answered(read, at)
@@ -106,7 +106,7 @@ class CatalogQuestions:
         else:
             results = diff_snapshots(self._model, before, after, _MOST_COMPARED)
         results = [difference for difference in results if self._registry in (None, difference.registryid)]
-        broken = self._model.answer(lambda view: broken_endpoints(self._site.book(view), results))
+        broken = self._model.answer(lambda view: broken_endpoints(self._site.page_context(view), results))
         rows = [{name: value for name, value in difference.as_json().items() if name != "rule"} for difference in results]
         whom = [
             {"endpoint": endpoint.endpoint.xid, "usage": endpoint.endpoint.attributes.get("usage"), "owner": endpoint.owner}

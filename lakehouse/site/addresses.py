@@ -60,28 +60,28 @@ class PageAddress(NamedTuple):
 @lru_cache(maxsize=100_000)
 def written(text: str) -> str:
     """Write an id as a part of a path."""
-    made = text if _PLAIN.match(text) else "".join(_character(one) for one in text)
+    made = text if _PLAIN.match(text) else "".join(_character(character) for character in text)
     made = f"~2E{made[1:]}" if made.startswith(".") else made
     made = _ENDING.sub(r"~2E\1", made)
     if len(made) <= _LONGEST:
         return made or "~"
-    kept = ""
-    for one in text:
-        if len(kept) + len(_character(one)) > _LONGEST - _DIGITS - 2:
+    shortened = ""
+    for character in text:
+        if len(shortened) + len(_character(character)) > _LONGEST - _DIGITS - 2:
             break
-        kept += _character(one)
-    return f"{kept}~x{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGITS]}"
+        shortened += _character(character)
+    return f"{shortened}~x{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGITS]}"
 
 
-def read(name: str, known: Iterable[str] = ()) -> str | None:
+def read(name: str, existing: Iterable[str] = ()) -> str | None:
     """Read an id back from a part of a path; None: there is none that would be written so.
 
     Args:
         name: part of a path.
-        known: ids that are looked through when the name was cut.
+        existing: ids that are looked through when the name was cut.
     """
     if len(name) > _LONGEST - _DIGITS - 2 and re.search(rf"~x[0-9a-f]{{{_DIGITS}}}\Z", name):
-        return next((one for one in known if written(one) == name), None)
+        return next((candidate for candidate in existing if written(candidate) == name), None)
     if name == "~":
         return ""
     parts = _ESCAPE.split(name)
@@ -105,7 +105,7 @@ def path_of(registryid: RegistryId, xid: Xid, part: str = "", ending: str = "htm
     names = [f"reg-{written(registryid)}"]
     if xid != "/":
         ids = xid.split("/")[1:]
-        names += [ids[0], *(written(one) for one in ids[1::2])]
+        names += [ids[0], *(written(id_part) for id_part in ids[1::2])]
     return "/".join(names) + (f"~{part}" if part else "") + f".{ending}"
 
 
@@ -163,7 +163,7 @@ def read_path(path: str) -> PageAddress | None:
     return PageAddress(tuple(folder), match["name"], match["part"] or "", match["of"] or "", match["ending"])
 
 
-def _character(one: str) -> str:
-    if one.isascii() and (one.isalnum() or one in "._-"):
-        return one
-    return "".join(f"~{byte:02X}" for byte in one.encode("utf-8", "surrogatepass"))
+def _character(character: str) -> str:
+    if character.isascii() and (character.isalnum() or character in "._-"):
+        return character
+    return "".join(f"~{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))

@@ -51,17 +51,17 @@ class Overview:
     def findings_by_xid(self) -> dict[Key, list[dict[str, Any]]]:
         """Return the findings of each entity; those of a Version are of what it is a Version of."""
         result: dict[Key, list[dict[str, Any]]] = defaultdict(list)
-        for one in self.findings:
-            if one["xid"]:
-                result[one["registryid"], xid_of_resource(one["xid"])].append(one)
+        for finding in self.findings:
+            if finding["xid"]:
+                result[finding["registryid"], xid_of_resource(finding["xid"])].append(finding)
         return result
 
     @cached_property
     def findings_by_rule(self) -> dict[str, list[dict[str, Any]]]:
         """Return the findings of each rule, the worst rules first."""
         result: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for one in self.findings:
-            result[one["rule_id"]].append(one)
+        for finding in self.findings:
+            result[finding["rule_id"]].append(finding)
         return result
 
     @cached_property
@@ -72,14 +72,14 @@ class Overview:
         for (registryid, xid), findings in self.findings_by_xid.items():
             group = xid_of_group(xid)
             if xid.count("/") == 4 and xid not in present.get((registryid, group), ()):
-                refused = [one for one in findings if one["action"] == "quarantined"]
+                refused = [finding for finding in findings if finding["action"] == "quarantined"]
                 # That its Versions were refused with it need not be said.
-                result[registryid, group] += [one for one in refused if one["xid"] == xid] or refused
+                result[registryid, group] += [finding for finding in refused if finding["xid"] == xid] or refused
         return result
 
     def is_refused(self, registryid: RegistryId, xid: Xid) -> bool:
         """Return whether what a document says of an entity was not loaded."""
-        return any(one["action"] == "quarantined" for one in self.findings_by_xid.get((registryid, xid), ()))
+        return any(finding["action"] == "quarantined" for finding in self.findings_by_xid.get((registryid, xid), ()))
 
     def has(self, registryid: RegistryId, xid: Xid) -> bool:
         """Return whether an entity has a page: a registry, group, endpoint, message or schema; Versions are not looked up."""
@@ -97,7 +97,7 @@ class Overview:
     def by_protocol(self) -> list[tuple[str, int]]:
         """Count messages by protocol, most first."""
         counted = Counter(family or NO_PROTOCOL for family in self.protocols.values())
-        return sorted(counted.items(), key=lambda one: (-one[1], one[0]))
+        return sorted(counted.items(), key=lambda counted_protocol: (-counted_protocol[1], counted_protocol[0]))
 
     def count(self, collection: str, registryid: RegistryId | None = None) -> int:
         """Count groups of a collection (`messagegroups`, `endpoints`, `schemagroups`), or members (`messages`, `schemas`)."""
@@ -106,15 +106,15 @@ class Overview:
             is_schema = collection == "schemas"
             return sum(
                 len(xids)
-                for (one, group), xids in self.members.items()
-                if registryid in (None, one) and group.startswith("/schemagroups/") == is_schema
+                for (registry, group), xids in self.members.items()
+                if registryid in (None, registry) and group.startswith("/schemagroups/") == is_schema
             )
-        return sum(registryid in (None, one) and xid.startswith(start) for one, xid in self.groups)
+        return sum(registryid in (None, registry) and xid.startswith(start) for registry, xid in self.groups)
 
     def groups_of(self, registryid: RegistryId, collection: str) -> Iterator[Entity]:
         """Return the groups of a collection, by XID."""
-        for (one, xid), entity in self.groups.items():
-            if one == registryid and xid.startswith(f"/{collection}/"):
+        for (registry, xid), entity in self.groups.items():
+            if registry == registryid and xid.startswith(f"/{collection}/"):
                 yield entity
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
@@ -128,7 +128,7 @@ class Overview:
     def owner(self, registryid: RegistryId, xid: Xid) -> str:
         """Return the owner that the labels of an entity name, else those of its group, else its registry's; empty: none."""
         near = (xid_of_resource(xid), xid_of_group(xid), REGISTRY) if xid != REGISTRY else (REGISTRY,)
-        return next((self.owners[registryid, one] for one in near if (registryid, one) in self.owners), "")
+        return next((self.owners[registryid, near_xid] for near_xid in near if (registryid, near_xid) in self.owners), "")
 
 
 def overview_of(view: View, owner_labels: Sequence[str]) -> Overview:
@@ -140,21 +140,23 @@ def overview_of(view: View, owner_labels: Sequence[str]) -> Overview:
     """
     made = Overview(view.snapshot_id, view.registries(), snapshots=view.snapshots(), lag=view.definitions_snapshot)
     for registryid in made.registries:
-        made.groups |= {(registryid, one.xid): one for one in view.children(registryid, REGISTRY)}
+        made.groups |= {(registryid, group.xid): group for group in view.children(registryid, REGISTRY)}
     made.members = listed_members(view)
     for key in made.groups:
         made.members.setdefault(key, [])
     made.protocols = protocols_of(view)
     made.owners = dict(_owners(view, made, owner_labels))
     made.findings = find_violations(view)
-    made.documents = {(one, uri): (number, facts) for one, uri, number, facts in view.documents()}
+    made.documents = {(registryid, uri): (number, facts) for registryid, uri, number, facts in view.documents()}
     return made
 
 
 def _owners(view: View, overview: Overview, names: Sequence[str]) -> Iterator[tuple[Key, str]]:
     """Yield the registries, groups and messages whose labels name an owner, and the owner."""
-    registries = ((one, view.entity(one, REGISTRY)) for one in overview.registries)
-    labelled: list[tuple[Key, Any]] = [((one, REGISTRY), entity.attributes.get("labels")) for one, entity in registries if entity]
+    registries = ((registryid, view.entity(registryid, REGISTRY)) for registryid in overview.registries)
+    labelled: list[tuple[Key, Any]] = [
+        ((registryid, REGISTRY), entity.attributes.get("labels")) for registryid, entity in registries if entity
+    ]
     labelled += [(key, group.attributes.get("labels")) for key, group in overview.groups.items() if '"labels"' in group.body]
     labelled += [((registryid, xid), labels) for registryid, xid, labels in labelled_messages(view)]
     for key, labels in labelled:

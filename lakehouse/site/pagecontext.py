@@ -1,4 +1,4 @@
-"""A snapshot as a book of pages: what a page is made with, and how it is put together."""
+"""What the pages of a snapshot are made with, and how it is put together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakehouse.text.xid import xid_of_resource
 
 T = TypeVar("T")
 PER_PAGE = 100
-_MOST_KEPT = 8
+_MOST_CACHED = 8
 
 
 class _Nothing:
@@ -78,10 +78,10 @@ class ListPage(NamedTuple):
         """Return the numbers of the pages that are linked: the first, the last and those around; 0 stands for a gap."""
         wanted = sorted({1, self.pages, *range(max(1, self.number - 2), min(self.pages, self.number + 2) + 1)})
         results: list[int] = []
-        for one in wanted:
-            if results and one > results[-1] + 1:
+        for page_number in wanted:
+            if results and page_number > results[-1] + 1:
                 results.append(0)
-            results.append(one)
+            results.append(page_number)
         return results
 
 
@@ -126,13 +126,13 @@ class PageContext:
     view: View
     overview: Overview
     style: PageStyle = field(default_factory=PageStyle)
-    kept: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
+    cache: dict[str, OrderedDict[Any, Any]] = field(default_factory=dict)
 
     def page(self, template: str, path: str, /, **details: Any) -> Page:
         """Make a page of a template; its links lead from its path."""
         root = self.style.root or "../" * path.count("/") or "./"
         links = Links(self.overview)
-        common = {"book": self, "style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
+        common = {"style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
         return Page(path, render(template, **common, **details))
 
     def part(self, rows: Sequence[Any], path: str, number: int, read: Callable[[Any], Any] | None = None) -> ListPage | None:
@@ -148,7 +148,7 @@ class PageContext:
         if not 1 <= number <= pages:
             return None
         some = rows[(number - 1) * PER_PAGE : number * PER_PAGE]
-        return ListPage([read(one) for one in some] if read else some, number, pages, len(rows), path)
+        return ListPage([read(row) for row in some] if read else some, number, pages, len(rows), path)
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Look an entity up."""
@@ -156,7 +156,7 @@ class PageContext:
 
     def definition(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the effective definition of a message; None: it is not computed yet."""
-        return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_KEPT)
+        return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_CACHED)
 
     def sent(self, registryid: RegistryId, xid: Xid) -> SentMessage | None:
         """Return what was sent of a message, as `match --into` found it; None: nothing, or a past snapshot is shown."""
@@ -174,7 +174,7 @@ class PageContext:
         """Count what a snapshot changed, by op."""
         return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id), 2000)
 
-    def remember(self, key: Any, make: Callable[[], T], most: int = _MOST_KEPT) -> T:
+    def remember(self, key: Any, make: Callable[[], T], most: int = _MOST_CACHED) -> T:
         """Make something once for many pages.
 
         Args:
@@ -182,12 +182,12 @@ class PageContext:
             make: makes it.
             most: of that kind are kept.
         """
-        kept = self.kept.setdefault(key[0], OrderedDict())
-        result: T | _Nothing = kept.get(key, _NOTHING)  # threads of a server share it: what one reads another may drop
+        cache = self.cache.setdefault(key[0], OrderedDict())
+        result: T | _Nothing = cache.get(key, _NOTHING)  # threads of a server share it: what one reads another may drop
         if isinstance(result, _Nothing):
-            result = kept[key] = make()
-            if len(kept) > most:
-                kept.popitem(last=False)
+            result = cache[key] = make()
+            if len(cache) > most:
+                cache.popitem(last=False)
         return result
 
 
@@ -206,21 +206,21 @@ class Links:
         """Return the path of a document; None: the catalog does not have it any more."""
         return addresses.path_of_document(registryid, uri) if (registryid, uri) in self.overview.documents else None
 
-    def known(self, registryid: RegistryId, xid: Xid | None) -> str | None:
+    def path_of_existing(self, registryid: RegistryId, xid: Xid | None) -> str | None:
         """Return the path of what an XID names; None: it is not in the catalog."""
         if not xid or not xid.startswith("/"):
             return None
-        holder = xid_of_resource(xid)
-        if not self.overview.has(registryid, holder):
+        resource_xid = xid_of_resource(xid)
+        if not self.overview.has(registryid, resource_xid):
             return None
         # The page of a message shows its default Version; a message with a single one has no other page.
-        return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else holder)
+        return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else resource_xid)
 
     def prose(self, registryid: RegistryId, text: str, root: str) -> Markup:
         """Return a text in Markdown as HTML, with links to pages of the registry."""
 
         def find(target: str) -> str | None:
-            path = self.known(registryid, Xid(target)) if target.count("/") in (2, 4, 6) else None
+            path = self.path_of_existing(registryid, Xid(target)) if target.count("/") in (2, 4, 6) else None
             return None if path is None else root + path
 
         return prose(text, find)

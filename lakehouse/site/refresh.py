@@ -35,7 +35,7 @@ _GROWING = ("epoch", "modifiedat")  # of a group, when what it holds changed; it
 State = dict[str, Any]
 
 
-def state_of(book: PageContext) -> State:
+def state_of(page_context: PageContext) -> State:
     """Return what the pages of a site are made of, as its manifest keeps it: JSON values.
 
     Returns:
@@ -43,10 +43,10 @@ def state_of(book: PageContext) -> State:
         documents), rules that pages of messages link to; of each entity with findings a digest of them; of each XID that events
         were sent of a digest of their counts; whether there are any.
     """
-    overview, view = book.overview, book.view
-    settings = (vars(book.style), book.model.settings.owner_names)
+    overview, view = page_context.overview, page_context.view
+    settings = (vars(page_context.style), page_context.model.settings.owner_names)
     findings = {f"{registryid} {xid}": _digest(rows) for (registryid, xid), rows in overview.findings_by_xid.items()}
-    sent = book.model.traffic.digests() if book.style.at is None else {}
+    sent = page_context.model.traffic.digests() if page_context.style.at is None else {}
     state = {
         "made_with": _digest([_product(), repr(settings)]),
         "tables": view.facts["tables"],
@@ -74,51 +74,51 @@ def _digest(value: Any) -> str:
     return hashlib.blake2b(orjson.dumps(value, default=str), digest_size=12).hexdigest()
 
 
-def members_to_make(book: PageContext, before: State, now: State) -> set[Key] | None:
+def members_to_make(page_context: PageContext, before: State, now: State) -> set[Key] | None:
     """Return the messages and schemas whose pages may differ from those of an earlier run; None: all.
 
     Args:
-        book: of the snapshot that is written.
+        page_context: of the snapshot that is written.
         before: state of the earlier run; empty: there was none that says so.
         now: state of this one.
     """
     same = ("made_with", "lag", "names", "rules", "are_counted")
-    if now["lag"] or book.style.at is not None or any(before.get(name) != now[name] for name in same):
+    if now["lag"] or page_context.style.at is not None or any(before.get(name) != now[name] for name in same):
         return None
-    if not before["snapshot_id"] <= now["snapshot_id"] <= book.view.head or not before["snapshot_id"]:
+    if not before["snapshot_id"] <= now["snapshot_id"] <= page_context.view.head or not before["snapshot_id"]:
         return None
-    earlier = book.view.at(before["snapshot_id"])
-    changed = _changed_members(book.view, earlier)
+    earlier = page_context.view.at(before["snapshot_id"])
+    changed = _changed_members(page_context.view, earlier)
     if changed is None or len(changed) > _MOST_CHANGED:
         return None
     changed |= {_key_of(text) for text in _differing(before["findings"], now["findings"])}
     results: set[Key] = set(changed)
-    for view in (earlier, book.view):
+    for view in (earlier, page_context.view):
         results |= _showing(view, changed)
     results |= {
         (registryid, Xid(xid))
-        for registryid in book.overview.registries
+        for registryid in page_context.overview.registries
         for xid in _differing(before["sent"], now["sent"])
-        if book.overview.has(registryid, Xid(xid))
+        if page_context.overview.has(registryid, Xid(xid))
     }
     return results if len(results) <= _MOST_MADE else None
 
 
-def pages_to_keep(book: PageContext, before: State, now: State, wanted: set[Key]) -> set[str]:
+def pages_to_keep(page_context: PageContext, before: State, now: State, wanted: set[Key]) -> set[str]:
     """Return the paths of pages about the catalog that are as they were: of groups, endpoints, and of what old snapshots changed.
 
     Args:
-        book: of the snapshot that is written.
+        page_context: of the snapshot that is written.
         before: state of the earlier run.
         now: state of this one.
         wanted: of `members_to_make`.
     """
-    view, earlier, overview = book.view, book.view.at(before["snapshot_id"]), book.overview
+    view, earlier, overview = page_context.view, page_context.view.at(before["snapshot_id"]), page_context.overview
     moved = ((view.entity(*key) is None) != (earlier.entity(*key) is None) for key in wanted)
     if before["findings"] != now["findings"] or any(moved):  # lists get longer, links lead elsewhere
         return set()
     changed = {(registryid, xid) for registryid, kind, xid in view.may_differ(earlier) if kind in ("group", "endpoint")}
-    neighbours = all_neighbours(book)
+    neighbours = all_neighbours(page_context)
     results: set[str] = set()
     for key, group in overview.groups.items():
         shown = ((key[0], xid) for one in (key, *neighbours.get(key, ())) for xid in overview.members.get(one, ()))
@@ -126,7 +126,7 @@ def pages_to_keep(book: PageContext, before: State, now: State, wanted: set[Key]
             results.update(paths_of_group(overview, group))
     for number in range(1, before["snapshot_id"] + 1):
         if number == 1 or number <= before["snapshot_id"] - LAST_COMPARED:
-            results.update(islice(numbered(path_of_snapshot(number), sum(book.changes_of(number).values())), 1, None))
+            results.update(islice(numbered(path_of_snapshot(number), sum(page_context.changes_of(number).values())), 1, None))
     return results
 
 
@@ -162,10 +162,10 @@ def _attributes(view: View, registryid: RegistryId, xid: Xid) -> dict[str, Any] 
 def _showing(view: View, changed: Iterable[Key]) -> set[Key]:
     """Return what may show one of some members: what names it or has its schema, what is merged from that, bases and siblings."""
     named = {key for registryid, xid in changed for key in mentioning(view, registryid, xid)} | set(changed)
-    named |= {(registryid, one) for registryid, xid in named for one in with_schema(view, registryid, xid)}
+    named |= {(registryid, message) for registryid, xid in named for message in with_schema(view, registryid, xid)}
     merged = view.merged_from(named)
     bases = set(_named_by(view, merged))
-    return merged | bases | {(key[0], one) for key in bases for one in extending(view, *key, _MOST_EXTENDING)}
+    return merged | bases | {(key[0], message) for key in bases for message in extending(view, *key, _MOST_EXTENDING)}
 
 
 def _named_by(view: View, members: set[Key]) -> Iterator[Key]:
@@ -174,8 +174,8 @@ def _named_by(view: View, members: set[Key]) -> Iterator[Key]:
     while left:
         registryid, xid = left.pop()
         entity = view.entity(registryid, xid)
-        for one in [] if entity is None else [entity, *view.versions(registryid, xid)]:
-            for reference in view.references_of(one):
+        for entity_or_version in [] if entity is None else [entity, *view.versions(registryid, xid)]:
+            for reference in view.references_of(entity_or_version):
                 key = (registryid, xid_of_resource(reference.target_xid)) if reference.target_xid else None
                 if key is not None and key not in seen:
                     seen.add(key)

@@ -21,10 +21,10 @@ from lakehouse.text.jsontext import indented
 
 MOST_TEXT = 24_000  # characters that a page shows; the whole is in a separate file
 _LONGEST = 400_000  # characters of a schema whose fields are listed
-_MOST_KEPT = 512
+_MOST_CACHED = 512
 _JSON: dict[str, Callable[[Any], Listing]] = {"avro": avro_fields, "jsonschema": json_fields, "jsonstructure": json_fields}
 _NAMES = {"protobuf": "Protobuf", "xsd": "XML Schema"}
-_kept: OrderedDict[tuple[bytes, str], Listing] = OrderedDict()
+_cache: OrderedDict[tuple[bytes, str], Listing] = OrderedDict()
 _guard = threading.Lock()
 
 
@@ -83,15 +83,15 @@ def _listing(value: Any, text: str, format_: str) -> Listing:
         return Listing([], notes=(f"Its fields are not listed: it has {len(text):,} characters, of {_LONGEST:,} that are read.",))
     key = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), format_)
     with _guard:
-        result = _kept.get(key)
+        result = _cache.get(key)
         if result is not None:
-            _kept.move_to_end(key)
+            _cache.move_to_end(key)
             return result
     result = _read(value, text, format_)
     with _guard:
-        _kept[key] = result
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
+        _cache[key] = result
+        while len(_cache) > _MOST_CACHED:
+            _cache.popitem(last=False)
     return result
 
 

@@ -68,22 +68,22 @@ class Site:
             text: why, in a sentence.
             root: URL of the pages of the newest snapshot, from which its links lead.
         """
-        return self.model.answer(lambda view: missing_page(self.book(view, PageStyle(True, root=root)), problem=text))
+        return self.model.answer(lambda view: missing_page(self.page_context(view, PageStyle(True, root=root)), problem=text))
 
     def warm(self) -> None:
         """Look through the newest snapshot, for which the first page would wait else."""
         self.model.answer(self._overview)
 
-    def book(self, view: View, style: PageStyle | None = None) -> PageContext:
+    def page_context(self, view: View, style: PageStyle | None = None) -> PageContext:
         """Return what pages of a snapshot are made with, as long as the view is open."""
-        overview, kept = self._overview(view)
-        return PageContext(self.model, view, overview, style or PageStyle(True), kept=kept)
+        overview, cache = self._overview(view)
+        return PageContext(self.model, view, overview, style or PageStyle(True), cache=cache)
 
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
         style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
-        book = self.book(view, style)
-        result = find_page(book, path, query)
-        return ServedPage(result or missing_page(book, path), result is not None, view.snapshot_id)
+        page_context = self.page_context(view, style)
+        result = find_page(page_context, path, query)
+        return ServedPage(result or missing_page(page_context, path), result is not None, view.snapshot_id)
 
     def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")

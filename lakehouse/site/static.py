@@ -74,7 +74,7 @@ def write_site(
         SnapshotNotFound: there is no such snapshot.
     """
     folder = Path(out)
-    known, before = _read_manifest(folder)
+    digests, before = _read_manifest(folder)
     style = PageStyle(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
     if at is None:
         model.traffic.refresh()
@@ -82,36 +82,36 @@ def write_site(
         if at is not None:
             style.at = view.snapshot_id
         overview = overview_of(view, model.settings.owner_names)
-        book = PageContext(model, view, overview, style)
-        writer = Writer(folder, known)
+        page_context = PageContext(model, view, overview, style)
+        writer = Writer(folder, digests)
         try:
-            now = state_of(book)
-            is_whole = all((folder / path).exists() for path in known)
+            now = state_of(page_context)
+            is_whole = all((folder / path).exists() for path in digests)
             if is_whole and now == before:
-                return Written(len(known), 0, 0, len(known), view.snapshot_id)
+                return Written(len(digests), 0, 0, len(digests), view.snapshot_id)
             members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
-            wanted = members_to_make(book, before, now) if is_whole and before else None
+            wanted = members_to_make(page_context, before, now) if is_whole and before else None
             if wanted is not None:
                 writer.keep({owning_path(key) for key in members if key not in wanted})
-                writer.keep_pages(pages_to_keep(book, before, now, wanted))
+                writer.keep_pages(pages_to_keep(page_context, before, now, wanted))
                 members = [key for key in members if key in wanted]
-            for path in all_paths(book):
-                if path not in writer.found:
-                    writer.write(book, path)
-            _write_members(writer, book, model.settings, members, progress or (lambda done, total: None), processes)
+            for path in all_paths(page_context):
+                if path not in writer.digests:
+                    writer.write(page_context, path)
+            _write_members(writer, page_context, model.settings, members, progress or (lambda done, total: None), processes)
         except OSError as error:
             raise SettingsError(f"{error.filename or folder}: cannot be written ({error.strerror}).") from error
         deleted = writer.finish(now)
-    return Written(len(writer.found), writer.written, deleted, len(writer.found) - writer.written, view.snapshot_id)
+    return Written(len(writer.digests), writer.written, deleted, len(writer.digests) - writer.written, view.snapshot_id)
 
 
 class Writer:
     """Writes pages below a folder, those that are new or other than the manifest says."""
 
-    def __init__(self, folder: Path, known: dict[str, str]) -> None:
+    def __init__(self, folder: Path, digests: dict[str, str]) -> None:
         self.folder = folder
-        self.known = known
-        self.found: dict[str, str] = {}
+        self.previous = digests
+        self.digests: dict[str, str] = {}
         self.written = 0
 
     def keep(self, owners: set[str]) -> None:
@@ -120,32 +120,32 @@ class Writer:
         Args:
             owners: as `owner_of` returns them.
         """
-        self.found |= {path: digest for path, digest in self.known.items() if owner_of(path) in owners}
+        self.digests |= {path: digest for path, digest in self.previous.items() if owner_of(path) in owners}
 
     def keep_pages(self, paths: set[str]) -> None:
         """Keep pages, and their Markdown, as they are, where the earlier run wrote them."""
         every = (one for path in paths for one in (path, f"{path.removesuffix('html')}md"))
-        self.found |= {path: self.known[path] for path in every if path in self.known}
+        self.digests |= {path: self.previous[path] for path in every if path in self.previous}
 
-    def write(self, book: PageContext, path: str) -> None:
+    def write(self, page_context: PageContext, path: str) -> None:
         """Make a page, and write it and its Markdown when they are other ones than before."""
-        page = find_page(book, path)
+        page = find_page(page_context, path)
         if page is not None:
             self._write(path, page.body)
             markdown = beside(page)
-            if markdown is not None and markdown.path not in self.found:  # of a page without a choice, that of its first one
+            if markdown is not None and markdown.path not in self.digests:  # of a page without a choice, that of its first one
                 self._write(markdown.path, markdown.body)
 
     def _write(self, path: str, body: bytes) -> None:
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
         target = self.folder / path
-        if self.known.get(path) != digest or not target.exists():
+        if self.previous.get(path) != digest or not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             new = target.with_name(target.name[:200] + ".~new")
             new.write_bytes(body)
             os.replace(new, target)
             self.written += 1
-        self.found[path] = digest
+        self.digests[path] = digest
 
     def finish(self, state: State) -> int:
         """Delete the pages that are no more, and write the manifest; return how many pages were deleted.
@@ -153,7 +153,7 @@ class Writer:
         Args:
             state: what the pages were made of.
         """
-        gone = sorted(self.known.keys() - self.found.keys())
+        gone = sorted(self.previous.keys() - self.digests.keys())
         for path in gone:
             target = self.folder / path
             target.unlink(missing_ok=True)
@@ -165,7 +165,7 @@ class Writer:
             "format": _FORMAT,
             "snapshot_id": state["snapshot_id"],
             "state": state,
-            "pages": dict(sorted(self.found.items())),
+            "pages": dict(sorted(self.digests.items())),
         }
         beside = self.folder / f"{MANIFEST}.~new"
         beside.write_bytes(orjson.dumps(details, option=orjson.OPT_INDENT_2))
@@ -197,22 +197,24 @@ def _read_manifest(folder: Path) -> tuple[dict[str, str], State]:
 
 
 def _write_members(
-    writer: Writer, book: PageContext, settings: Settings, members: list[Key], progress: Progress, processes: int
+    writer: Writer, page_context: PageContext, settings: Settings, members: list[Key], progress: Progress, processes: int
 ) -> None:
     """Write the pages of messages and schemas: in several processes where there are many."""
     total, done = len(members), 0
     if total < _WORTH_SHARING or processes < 2:
         for key in members:
-            for path in paths_of_member(book, *key):
-                writer.write(book, path)
+            for path in paths_of_member(page_context, *key):
+                writer.write(page_context, path)
             done += 1
             progress(done, total)
         return
     parts = [members[start : start + _AT_ONCE] for start in range(0, total, _AT_ONCE)]
-    begin = partial(_begin, settings, book.view.snapshot_id, book.overview, book.style, writer.folder, writer.known)
+    begin = partial(
+        _begin, settings, page_context.view.snapshot_id, page_context.overview, page_context.style, writer.folder, writer.previous
+    )
     with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
         for part, (row, written) in zip(parts, pool.map(_write_part, parts), strict=True):
-            writer.found |= row
+            writer.digests |= row
             writer.written += written
             done += len(part)
             progress(done, total)
@@ -227,17 +229,19 @@ def _begin(
     overview: Overview,
     style: PageStyle,
     folder: Path,
-    known: dict[str, str],
+    digests: dict[str, str],
 ) -> None:
     model = ReadModel(settings)
     opened = model.at(snapshot_id)
     view: View = opened.__enter__()  # open as long as the process lives
-    _MINE.update(model=model, opened=opened, book=PageContext(model, view, overview, style), folder=folder, known=known)
+    _MINE.update(
+        model=model, opened=opened, page_context=PageContext(model, view, overview, style), folder=folder, digests=digests
+    )
 
 
 def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:
-    writer = Writer(_MINE["folder"], _MINE["known"])
+    writer = Writer(_MINE["folder"], _MINE["digests"])
     for key in members:
-        for path in paths_of_member(_MINE["book"], *key):
-            writer.write(_MINE["book"], path)
-    return writer.found, writer.written
+        for path in paths_of_member(_MINE["page_context"], *key):
+            writer.write(_MINE["page_context"], path)
+    return writer.digests, writer.written

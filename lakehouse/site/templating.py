@@ -34,7 +34,7 @@ MEDIA_TYPES = {
     "atom": "application/atom+xml; charset=utf-8",
 }
 _OWN = ("style-src", "script-src", "img-src", "connect-src", "form-action")
-POLICY = "default-src 'none'; " + "".join(f"{one} 'self'; " for one in _OWN) + "base-uri 'none'"
+POLICY = "default-src 'none'; " + "".join(f"{source} 'self'; " for source in _OWN) + "base-uri 'none'"
 ASSETS = ("style.css", "site.js", "icon.svg")
 LARGEST = 98_000  # bytes of a page
 _MOST = 400  # characters of a value that a table shows
@@ -137,9 +137,9 @@ def folded(text: str) -> Markup:
     """Write an id so that a line may break where a person would break it."""
     made = Markup("")
     part = ""
-    for one in text:
-        part += one
-        if one in "./_-:":
+    for character in text:
+        part += character
+        if character in "./_-:":
             made += escape(part) + Markup("<wbr>")
             part = ""
     return made + escape(part)
@@ -161,9 +161,9 @@ def grouped(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
-def plural(number: int, one: str, many: str = "") -> str:
+def plural(number: int, noun: str, many: str = "") -> str:
     """Write a number with its noun."""
-    return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
+    return f"{grouped(number)} {noun if number == 1 else many or noun + 's'}"
 
 
 _MOST_LINES = 300  # that are matched: the time grows with their square
@@ -187,10 +187,10 @@ def parts_apart(before: str | None, after: str | None, most: int) -> tuple[str, 
         after: the other.
         most: characters up to which they are given whole.
     """
-    one, other = ("" if text is None else unquoted(text) for text in (before, after))
-    if max(len(one), len(other)) <= most or not one or not other:
-        return one, other
-    sides = _lines(*_trimmed(_laid_out(one), _laid_out(other)))
+    first, other = ("" if text is None else unquoted(text) for text in (before, after))
+    if max(len(first), len(other)) <= most or not first or not other:
+        return first, other
+    sides = _lines(*_trimmed(_laid_out(first), _laid_out(other)))
     return _near(sides[0], sides[1], most)
 
 
@@ -202,24 +202,24 @@ def _laid_out(text: str) -> list[str]:
     return text.split("\n")
 
 
-def _trimmed(one: list[str], other: list[str]) -> tuple[list[str], list[str]]:
+def _trimmed(first: list[str], other: list[str]) -> tuple[list[str], list[str]]:
     """Take off the lines that both begin and end with."""
     start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
+    while start < min(len(first), len(other)) and first[start] == other[start]:
         start += 1
     end = 0
-    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
+    while end < min(len(first), len(other)) - start and first[-1 - end] == other[-1 - end]:
         end += 1
-    return one[start : len(one) - end], other[start : len(other) - end]
+    return first[start : len(first) - end], other[start : len(other) - end]
 
 
-def _lines(one: list[str], other: list[str]) -> tuple[str, str]:
+def _lines(first: list[str], other: list[str]) -> tuple[str, str]:
     """Return the lines by which two texts differ; a gap where lines between them are the same."""
-    if max(len(one), len(other)) > _MOST_LINES:
-        return "\n".join(one), "\n".join(other)
+    if max(len(first), len(other)) > _MOST_LINES:
+        return "\n".join(first), "\n".join(other)
     result: tuple[list[str], list[str]] = ([], [])
-    for op, i, j, k, m in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
-        for side, lines in zip(result, ([_GAP], [_GAP]) if op == "equal" else (one[i:j], other[k:m]), strict=True):
+    for op, i, j, k, m in SequenceMatcher(None, first, other, autojunk=False).get_opcodes():
+        for side, lines in zip(result, ([_GAP], [_GAP]) if op == "equal" else (first[i:j], other[k:m]), strict=True):
             side.extend(lines)
     return "\n".join(_joined(result[0])), "\n".join(_joined(result[1]))
 
@@ -228,16 +228,16 @@ def _joined(lines: list[str]) -> Iterator[str]:
     """Return lines without a gap at an end or next to another."""
     last = _GAP
     for at, line in enumerate(lines):
-        if line == _GAP and (last == _GAP or not any(one != _GAP for one in lines[at:])):
+        if line == _GAP and (last == _GAP or not any(later_line != _GAP for later_line in lines[at:])):
             continue
         last = line
         yield line
 
 
-def _near(one: str, other: str, most: int) -> tuple[str, str]:
+def _near(first: str, other: str, most: int) -> tuple[str, str]:
     """Begin shortly before the first character that differs, where both are long up to there."""
-    if max(len(one), len(other)) <= most:
-        return one, other
-    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    if max(len(first), len(other)) <= most:
+        return first, other
+    same = next((at for at, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), min(len(first), len(other)))
     start = max(0, same - _BEFORE)
-    return (one, other) if not start else (f"{_GAP}{one[start:]}", f"{_GAP}{other[start:]}")
+    return (first, other) if not start else (f"{_GAP}{first[start:]}", f"{_GAP}{other[start:]}")

@@ -157,7 +157,7 @@ def test_nothing_new_makes_no_page_and_a_lost_file_makes_all(tmp_path, monkeypat
     first = write_site(model, str(tmp_path / "site"))
     paths: list[str] = []
     make = static.find_page
-    monkeypatch.setattr(static, "find_page", lambda book, path: paths.append(path) or make(book, path))
+    monkeypatch.setattr(static, "find_page", lambda page_context, path: paths.append(path) or make(page_context, path))
     again = write_site(model, str(tmp_path / "site"))
     assert (again.pages, again.unchanged, again.written, paths) == (first.pages, first.pages, 0, [])
     (tmp_path / "site" / "reg-default" / "messagegroups" / "http" / "m1.html").unlink()

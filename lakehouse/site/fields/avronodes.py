@@ -19,7 +19,7 @@ def avro_fields(schema: Any) -> Listing:
     if not isinstance(types, list):
         result = reader.below(types, space)
         return listed(result or [reader.node(reader.title(types), types, space)], frozenset({id(types)}))
-    return listed([reader.node(reader.title(one), one, space) for one in types])
+    return listed([reader.node(reader.title(schema_type), schema_type, space) for schema_type in types])
 
 
 class _AvroReader:
@@ -30,43 +30,51 @@ class _AvroReader:
         self._named: dict[str, tuple[dict[str, Any], str]] = {}
         left = [(schema, "")]
         while left:
-            one, space = left.pop()
-            if isinstance(one, list):
-                left += [(part, space) for part in one]
-            elif isinstance(one, dict):
-                if one.get("type") in _NAMED and isinstance(one.get("name"), str):
-                    name, space = _full_name(one, space)
-                    self._named.setdefault(name, (one, space))
-                elif isinstance(one.get("protocol"), str):
-                    space = text_of(one.get("namespace"))
-                fields = one.get("fields")
-                left += [(part, space) for part in (one.get("type"), one.get("items"), one.get("values"), one.get("types"))]
+            schema_part, space = left.pop()
+            if isinstance(schema_part, list):
+                left += [(part, space) for part in schema_part]
+            elif isinstance(schema_part, dict):
+                if schema_part.get("type") in _NAMED and isinstance(schema_part.get("name"), str):
+                    name, space = _full_name(schema_part, space)
+                    self._named.setdefault(name, (schema_part, space))
+                elif isinstance(schema_part.get("protocol"), str):
+                    space = text_of(schema_part.get("namespace"))
+                fields = schema_part.get("fields")
+                left += [
+                    (part, space)
+                    for part in (
+                        schema_part.get("type"),
+                        schema_part.get("items"),
+                        schema_part.get("values"),
+                        schema_part.get("types"),
+                    )
+                ]
                 left += [(part, space) for part in fields] if isinstance(fields, list) else []
 
     def title(self, schema: Any) -> str:
         """Name a type that is no field."""
-        held = schema.get("name") if isinstance(schema, dict) else None
-        return text_of(held) or "(value)"
+        own_name = schema.get("name") if isinstance(schema, dict) else None
+        return text_of(own_name) or "(value)"
 
     def node(self, name: str, schema: Any, space: str, doc: str = "", limits: str = "") -> FieldNode:
         """Return a field by its type; space: the namespace around it."""
-        alternatives = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
+        alternatives = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
         inner, _ = self._inner(schema, space)
         details = schema if isinstance(schema, dict) else {}
         symbols = inner.get("symbols") if isinstance(inner, dict) else None
-        held = joined([limits, words_of(details), "" if inner is details else words_of(inner), one_of(_list(symbols))])
+        limits_text = joined([limits, words_of(details), "" if inner is details else words_of(inner), one_of(_list(symbols))])
         is_required = not isinstance(schema, list) or len(alternatives) == len(schema)
         keys = self._keys(inner)
         doc = doc or text_of(details.get("doc"))
-        return FieldNode(name, self._type(schema), is_required, doc, held, "", lambda: self.below(schema, space), keys)
+        return FieldNode(name, self._type(schema), is_required, doc, limits_text, "", lambda: self.below(schema, space), keys)
 
     def below(self, schema: Any, space: str) -> list[FieldNode]:
         """Return what a value of a type holds."""
         self._steps.spend()
         inner, space = self._inner(schema, space)
         if isinstance(inner, list):
-            nodes = [self.node("(one of)", one, space) for one in inner if one != "null"]
-            return nodes if any(one.limits or one.keys for one in nodes) else []
+            nodes = [self.node("(one of)", branch, space) for branch in inner if branch != "null"]
+            return nodes if any(node.limits or node.keys for node in nodes) else []
         if not isinstance(inner, dict) or inner.get("type") not in ("record", "error"):
             return []
         _, space = _full_name(inner, space)
@@ -74,7 +82,7 @@ class _AvroReader:
         for field in _list(inner.get("fields")):
             if isinstance(field, dict):
                 default = f"default {value_text(field['default'])}" if "default" in field else ""
-                limits = joined([default, words_of({name: held for name, held in field.items() if name != "default"})])
+                limits = joined([default, words_of({name: detail for name, detail in field.items() if name != "default"})])
                 results.append(self.node(text_of(field.get("name")), field.get("type"), space, text_of(field.get("doc")), limits))
         return results
 
@@ -82,7 +90,7 @@ class _AvroReader:
         """Go to what arrays, maps, optional values and names hold."""
         for _ in range(100):
             if isinstance(schema, list):
-                others = [one for one in schema if one != "null"]
+                others = [branch for branch in schema if branch != "null"]
                 if len(others) != 1:
                     return schema, space
                 schema = others[0]
@@ -114,8 +122,8 @@ class _AvroReader:
     def _type(self, schema: Any) -> str:
         self._steps.spend()
         if isinstance(schema, list):
-            others = [one for one in schema if one != "null"]
-            shown = [self._type(one) for one in (others if len(others) == 1 else schema)[:12]]
+            others = [branch for branch in schema if branch != "null"]
+            shown = [self._type(branch) for branch in (others if len(others) == 1 else schema)[:12]]
             return " or ".join(shown) + (f" or {len(schema) - 12} more" if len(schema) > 12 else "")
         if not isinstance(schema, dict):
             return text_of(schema) or "none"

@@ -33,12 +33,14 @@ def json_fields(document: Any) -> Listing:
         nodes = alternatives or [reader.node("(value)", document, None)]
     if not nodes:
         nodes = [
-            reader.node(name, held, None) for word in ("$defs", "definitions") for name, held in _definitions(document.get(word))
+            reader.node(name, subschema, None)
+            for word in ("$defs", "definitions")
+            for name, subschema in _definitions(document.get(word))
         ]
     keys = reader.keys(parts) if len(nodes) != 1 or nodes[0].name != "(value)" else frozenset()
     result = listed(nodes, keys)
-    unlisted = [one for one in ("$offers", "$import", "$importdefs") if one in document]
-    notes = [f"What it {'offers' if one == '$offers' else 'imports'} ({one}) is not listed." for one in unlisted]
+    unlisted = [keyword for keyword in ("$offers", "$import", "$importdefs") if keyword in document]
+    notes = [f"What it {'offers' if keyword == '$offers' else 'imports'} ({keyword}) is not listed." for keyword in unlisted]
     return result._replace(notes=(*result.notes, *notes))
 
 
@@ -58,16 +60,16 @@ class _JsonReader:
         seen: set[int] = set()
         left = [schema]
         while left:
-            one = left.pop(0)
+            part = left.pop(0)
             self._steps.spend()
-            if not isinstance(one, dict) or id(one) in seen or len(results) == _MOST_PARTS:
+            if not isinstance(part, dict) or id(part) in seen or len(results) == _MOST_PARTS:
                 continue
-            seen.add(id(one))
-            results.append(one)
-            left += [self._target(reference) for reference in self._references(one)]
-            left += _list(one.get("allOf"))
+            seen.add(id(part))
+            results.append(part)
+            left += [self._target(reference) for reference in self._references(part)]
+            left += _list(part.get("allOf"))
             for word in ("oneOf", "anyOf"):
-                named = _not_null(_list(one.get(word)))
+                named = _not_null(_list(part.get(word)))
                 left += named if len(named) == 1 else []
         return results
 
@@ -88,7 +90,7 @@ class _JsonReader:
         inner = self._inner(parts)
         if inner is not parts:
             limits += [f"each: {details}" for details in dict.fromkeys(map(words_of, inner)) if details]
-        lost = [one for part in parts for one in self._references(part) if self._target(one) is None]
+        lost = [reference for part in parts for reference in self._references(part) if self._target(reference) is None]
         note = f"{', '.join(map(text_of, lost))} is not in this document" if lost else ""
         kind = self.type(schema)
         return FieldNode(
@@ -113,8 +115,12 @@ class _JsonReader:
         if isinstance(kind, list):
             return self._either(kind, level)
         if kind in ("array", "set", "map") or (kind is None and "items" in schema):
-            held = schema.get("values" if kind == "map" else "items")
-            return f"{kind or 'array'} of {self.type(held, level + 1)}" if isinstance(held, dict | str) else str(kind or "array")
+            element = schema.get("values" if kind == "map" else "items")
+            return (
+                f"{kind or 'array'} of {self.type(element, level + 1)}"
+                if isinstance(element, dict | str)
+                else str(kind or "array")
+            )
         return text_of(kind) if kind is not None else self._untyped(schema, level)
 
     def _type_of_reference(self, reference: str, level: int) -> str:
@@ -130,7 +136,7 @@ class _JsonReader:
             if _list(schema.get(word)):
                 return self._either(schema[word], level)
         every = _list(schema.get("allOf"))
-        named = [one for one in every if isinstance(one, dict) and ("$ref" in one or "type" in one)]
+        named = [branch for branch in every if isinstance(branch, dict) and ("$ref" in branch or "type" in branch)]
         if "properties" in schema:
             return "object"
         if named:
@@ -138,7 +144,7 @@ class _JsonReader:
         return next((word for word in ("enum", "const") if word in schema), "any")
 
     def _either(self, kinds: Sequence[Any], level: int) -> str:
-        shown = dict.fromkeys(self._title(one) or self.type(one, level + 1) for one in kinds[:_MOST_BRANCHES])
+        shown = dict.fromkeys(self._title(branch) or self.type(branch, level + 1) for branch in kinds[:_MOST_BRANCHES])
         more = len(kinds) - _MOST_BRANCHES
         return " or ".join(shown) + (f" or {more} more" if more > 0 else "")
 
@@ -153,9 +159,9 @@ class _JsonReader:
         written += bases if isinstance(bases, list) else [bases]
         if schema is self._document and "properties" not in schema:
             written.append(schema.get("$root"))
-        for one in written:
-            if isinstance(one, str):
-                yield f"#{one}" if one.startswith("/") else one
+        for reference in written:
+            if isinstance(reference, str):
+                yield f"#{reference}" if reference.startswith("/") else reference
 
     def _target(self, reference: str) -> Any:
         """Follow a reference; None: it leads nowhere in this document."""
@@ -173,35 +179,35 @@ class _JsonReader:
         must = {name for part in parts for name in _required(part.get("required"))}
         names: dict[str, list[Any]] = {}
         for part in parts:
-            for name, held in _dict(part.get("properties")).items():
-                names.setdefault(name, []).append(held)
+            for name, subschema in _dict(part.get("properties")).items():
+                names.setdefault(name, []).append(subschema)
         for name in dict.fromkeys([*names, *sorted(must)]):
             self._steps.spend()
-            held = names.get(name, [{}])
-            schema = held[0] if len(held) == 1 else {"allOf": held}
+            declarations = names.get(name, [{}])
+            schema = declarations[0] if len(declarations) == 1 else {"allOf": declarations}
             self._made.append(schema)
             yield self.node(name, schema, name in must)
 
     def _others(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:
         """Return what a value holds besides its properties."""
-        for pattern, held in _dict(part.get("patternProperties")).items():
-            yield self.node(f"(names like {pattern})", held, None)
+        for pattern, subschema in _dict(part.get("patternProperties")).items():
+            yield self.node(f"(names like {pattern})", subschema, None)
         for word in _OTHERS:
             if isinstance(part.get(word), dict) and part[word]:
                 yield self.node("(other names)", part[word], None)
-        for name, held in _dict(part.get("choices")).items():
-            yield self.node(name, held, None)
+        for name, subschema in _dict(part.get("choices")).items():
+            yield self.node(name, subschema, None)
         for word in ("dependentSchemas", "dependencies"):
-            for name, held in _dict(part.get(word)).items():
-                if isinstance(held, dict):
-                    yield self.node(f"(if {name} is there)", held, None)
+            for name, subschema in _dict(part.get(word)).items():
+                if isinstance(subschema, dict):
+                    yield self.node(f"(if {name} is there)", subschema, None)
         yield from self._alternatives(part)
         yield from self._items(part, through)
 
     def _alternatives(self, part: dict[str, Any]) -> Iterator[FieldNode]:
         for word, details in (("oneOf", "one of"), ("anyOf", "any of"), ("type", "one of")):
             branches = _not_null(_list(part.get(word)))
-            nodes = [self._branch(details, one) for one in branches] if len(branches) > 1 else []
+            nodes = [self._branch(details, branch) for branch in branches] if len(branches) > 1 else []
             if any(node.limits or node.keys for node in nodes):
                 yield from nodes
         condition = text_of(part.get("if"))[:_MOST_CONDITION]
@@ -218,23 +224,25 @@ class _JsonReader:
         heads = _list(rest) or _list(part.get("prefixItems"))
         if isinstance(rest, list):
             rest = part.get("additionalItems")
-        for at, held in enumerate(heads):
-            yield self.node(f"[{at}]", held, None)
+        for at, subschema in enumerate(heads):
+            yield self.node(f"[{at}]", subschema, None)
         if heads and isinstance(rest, dict):
             yield self.node("[others]", rest, None)
         if isinstance(part.get("contains"), dict):
             yield self.node("[at least one]", part["contains"], None)
-        for held in (None if heads else rest, part.get("values")):
-            if isinstance(held, dict) and id(held) not in through:
-                yield from self.members(self.parts(held), through | {id(held)})
+        for subschema in (None if heads else rest, part.get("values")):
+            if isinstance(subschema, dict) and id(subschema) not in through:
+                yield from self.members(self.parts(subschema), through | {id(subschema)})
 
     def _inner(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Go to what arrays, sets and maps hold, and what these hold."""
         for _ in range(20):
-            held = next((part[word] for part in parts for word in ("items", "values") if isinstance(part.get(word), dict)), None)
-            if held is None or any("properties" in part or "prefixItems" in part for part in parts):
+            subschema = next(
+                (part[word] for part in parts for word in ("items", "values") if isinstance(part.get(word), dict)), None
+            )
+            if subschema is None or any("properties" in part or "prefixItems" in part for part in parts):
                 break
-            parts = self.parts(held)
+            parts = self.parts(subschema)
         return parts
 
 
@@ -242,27 +250,27 @@ def _none(uri: str) -> Any:
     raise LookupError(uri)
 
 
-def _definitions(held: Any, before: str = "", level: int = 0) -> Iterator[tuple[str, Any]]:
+def _definitions(definitions: Any, before: str = "", level: int = 0) -> Iterator[tuple[str, Any]]:
     """Return the types that a document defines; of JSON Structure they may be in namespaces."""
-    for name, one in _dict(held).items():
-        if not isinstance(one, dict):
+    for name, definition in _dict(definitions).items():
+        if not isinstance(definition, dict):
             continue
-        if level < 5 and one and not any(word in one for word in (*_PLAIN, "properties", "items", "$extends")):
-            yield from _definitions(one, f"{before}{name}/", level + 1)
+        if level < 5 and definition and not any(word in definition for word in (*_PLAIN, "properties", "items", "$extends")):
+            yield from _definitions(definition, f"{before}{name}/", level + 1)
         else:
-            yield f"{before}{name}", one
+            yield f"{before}{name}", definition
 
 
 def _required(written: Any) -> Sequence[str]:
     """Return the names that must be there; of sets of names in JSON Structure those that are in each."""
     names = _list(written)
-    if names and all(isinstance(one, list) for one in names):
-        return [one for one in names[0] if isinstance(one, str) and all(one in other for other in names)]
-    return [one for one in names if isinstance(one, str)]
+    if names and all(isinstance(names_of_set, list) for names_of_set in names):
+        return [name for name in names[0] if isinstance(name, str) and all(name in other for other in names)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _not_null(branches: Sequence[Any]) -> list[Any]:
-    return [one for one in branches if one != "null" and not (isinstance(one, dict) and one.get("type") == "null")]
+    return [branch for branch in branches if branch != "null" and not (isinstance(branch, dict) and branch.get("type") == "null")]
 
 
 def _list(value: Any) -> list[Any]:

@@ -130,7 +130,7 @@ def one_of(values: Sequence[Any]) -> str:
 
 def joined(parts: Iterable[str]) -> str:
     """Write what values must be as one text."""
-    return text_of("; ".join(one for one in parts if one))
+    return text_of("; ".join(part for part in parts if part))
 
 
 def value_text(value: Any) -> str:

@@ -35,15 +35,15 @@ class _ProtobufReader:
         self._file = file
         self._start = f".{file.package}." if file.package else "."
         self._comments = {
-            tuple(one.path): " ".join((one.leading_comments or one.trailing_comments).split())
-            for one in file.source_code_info.location
+            tuple(location.path): " ".join((location.leading_comments or location.trailing_comments).split())
+            for location in file.source_code_info.location
         }
 
     def roots(self) -> Iterator[FieldNode]:
         """Return the declarations of the file."""
         file = self._file
-        for at, one in enumerate(file.message_type):
-            yield self._message(one, (_PATHS["message"], at))
+        for at, message in enumerate(file.message_type):
+            yield self._message(message, (_PATHS["message"], at))
         for at, enum in enumerate(file.enum_type):
             yield self._enum(enum, (_PATHS["enum"], at))
         for at, extension in enumerate(file.extension):
@@ -51,24 +51,24 @@ class _ProtobufReader:
         for at, service in enumerate(file.service):
             yield self._service(service, (_PATHS["service"], at))
 
-    def _message(self, one: Any, path: Path) -> FieldNode:
+    def _message(self, message: Any, path: Path) -> FieldNode:
         def below() -> Sequence[FieldNode]:
-            entries = {f".{nested.name}": nested for nested in one.nested_type if nested.options.map_entry}
-            nested = [(at, held) for at, held in enumerate(one.nested_type) if not held.options.map_entry]
+            entries = {f".{nested.name}": nested for nested in message.nested_type if nested.options.map_entry}
+            nested = [(at, inner) for at, inner in enumerate(message.nested_type) if not inner.options.map_entry]
             return [
-                *self._fields(one, path, entries),
-                *(self._message(held, (*path, _NESTED, at)) for at, held in nested),
-                *(self._enum(held, (*path, _ENUM, at)) for at, held in enumerate(one.enum_type)),
-                *(self._field(held, (*path, _EXTENSION, at), entries) for at, held in enumerate(one.extension)),
+                *self._fields(message, path, entries),
+                *(self._message(inner, (*path, _NESTED, at)) for at, inner in nested),
+                *(self._enum(enum, (*path, _ENUM, at)) for at, enum in enumerate(message.enum_type)),
+                *(self._field(extension, (*path, _EXTENSION, at), entries) for at, extension in enumerate(message.extension)),
             ]
 
-        return FieldNode(one.name, "message", None, self._comment(path), _deprecated(one), below=below)
+        return FieldNode(message.name, "message", None, self._comment(path), _deprecated(message), below=below)
 
-    def _fields(self, one: Any, path: Path, entries: dict[str, Any]) -> Iterator[FieldNode]:
+    def _fields(self, message: Any, path: Path, entries: dict[str, Any]) -> Iterator[FieldNode]:
         """Return the fields in their order; those of a `oneof` below it, where the first of them is."""
         members: dict[int, list[FieldNode]] = {}
         order: list[FieldNode | int] = []
-        for at, field in enumerate(one.field):
+        for at, field in enumerate(message.field):
             node = self._field(field, (*path, _FIELD, at), entries)
             if not field.HasField("oneof_index") or field.proto3_optional:
                 order.append(node)
@@ -76,15 +76,15 @@ class _ProtobufReader:
             if field.oneof_index not in members:
                 order.append(field.oneof_index)
             members.setdefault(field.oneof_index, []).append(node)
-        for held in order:
-            if isinstance(held, FieldNode):
-                yield held
+        for member in order:
+            if isinstance(member, FieldNode):
+                yield member
             else:
-                yield self._oneof(one, held, path, members[held])
+                yield self._oneof(message, member, path, members[member])
 
-    def _oneof(self, one: Any, number: int, path: Path, members: list[FieldNode]) -> FieldNode:
+    def _oneof(self, message: Any, number: int, path: Path, members: list[FieldNode]) -> FieldNode:
         comment = self._comment((*path, 8, number))
-        return FieldNode(one.oneof_decl[number].name, "oneof", None, comment, "one of these", below=lambda: members)
+        return FieldNode(message.oneof_decl[number].name, "oneof", None, comment, "one of these", below=lambda: members)
 
     def _field(self, field: FieldDescriptorProto, path: Path, entries: dict[str, Any]) -> FieldNode:
         entry = entries.get("." + field.type_name.rpartition(".")[2]) if field.type_name else None
@@ -110,9 +110,13 @@ class _ProtobufReader:
         def below() -> Sequence[FieldNode]:
             return [
                 FieldNode(
-                    one.name, "value", None, self._comment((*path, _SINGLE, at)), joined([f"no. {one.number}", _deprecated(one)])
+                    value.name,
+                    "value",
+                    None,
+                    self._comment((*path, _SINGLE, at)),
+                    joined([f"no. {value.number}", _deprecated(value)]),
                 )
-                for at, one in enumerate(enum.value)
+                for at, value in enumerate(enum.value)
             ]
 
         return FieldNode(enum.name, "enum", None, self._comment(path), _deprecated(enum), below=below)
@@ -121,14 +125,14 @@ class _ProtobufReader:
         def below() -> Sequence[FieldNode]:
             return [
                 FieldNode(
-                    one.name,
-                    f"{'stream of ' * one.client_streaming}{self._short(one.input_type)} → "
-                    f"{'stream of ' * one.server_streaming}{self._short(one.output_type)}",
+                    method.name,
+                    f"{'stream of ' * method.client_streaming}{self._short(method.input_type)} → "
+                    f"{'stream of ' * method.server_streaming}{self._short(method.output_type)}",
                     None,
                     self._comment((*path, _SINGLE, at)),
-                    _deprecated(one),
+                    _deprecated(method),
                 )
-                for at, one in enumerate(service.method)
+                for at, method in enumerate(service.method)
             ]
 
         return FieldNode(service.name, "service", None, self._comment(path), _deprecated(service), below=below)
@@ -137,5 +141,5 @@ class _ProtobufReader:
         return self._comments.get(path, "")
 
 
-def _deprecated(one: Any) -> str:
-    return "deprecated" if one.options.deprecated else ""
+def _deprecated(descriptor: Any) -> str:
+    return "deprecated" if descriptor.options.deprecated else ""

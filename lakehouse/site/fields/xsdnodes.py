@@ -67,24 +67,24 @@ class _XsdReader:
         return listed(self._roots())
 
     def _roots(self) -> Iterator[FieldNode]:
-        for one in self._schema.elements.values():
-            yield self._element(one, is_root=True)
+        for element in self._schema.elements.values():
+            yield self._element(element, is_root=True)
         for name, kind in self._schema.types.items():
             if kind.is_complex() and kind not in self._seen:
                 yield FieldNode(name, "complexType", None, _documentation(kind), below=self._below(kind), keys=frozenset({kind}))
 
     def _element(self, declared: Any, *, is_optional: bool = False, is_root: bool = False) -> FieldNode:
-        one = declared.ref or declared
-        kind = one.type
+        element = declared.ref or declared
+        kind = element.type
         self._seen.add(kind)
         required = None if is_root else declared.min_occurs > 0 and not is_optional
-        others = sorted(str(other.local_name) for other in self._schema.maps.substitution_groups.get(one.name, ()))
-        fixed = [f"{word} {getattr(one, word)}" for word in ("fixed", "default") if getattr(one, word) is not None]
-        limits = [*fixed, _times(declared), self._facets(kind), "abstract" if one.abstract else "",
-                  "nillable" if one.nillable else "", f"or {', '.join(others)} in its place" if others else ""]  # fmt: skip
+        others = sorted(str(other.local_name) for other in self._schema.maps.substitution_groups.get(element.name, ()))
+        fixed = [f"{word} {getattr(element, word)}" for word in ("fixed", "default") if getattr(element, word) is not None]
+        limits = [*fixed, _times(declared), self._facets(kind), "abstract" if element.abstract else "",
+                  "nillable" if element.nillable else "", f"or {', '.join(others)} in its place" if others else ""]  # fmt: skip
         keys = frozenset({kind}) if kind.is_complex() and not kind.has_simple_content() else frozenset()
-        text = _documentation(declared) or _documentation(one)
-        return FieldNode(str(one.local_name), _type(kind), required, text, joined(limits), below=self._below(kind), keys=keys)
+        text = _documentation(declared) or _documentation(element)
+        return FieldNode(str(element.local_name), _type(kind), required, text, joined(limits), below=self._below(kind), keys=keys)
 
     def _below(self, kind: Any) -> Callable[[], Sequence[FieldNode]]:
         def below() -> Sequence[FieldNode]:
@@ -93,7 +93,9 @@ class _XsdReader:
             if not kind.is_complex():
                 return []
             results = [
-                self._attribute(name, one) for name, one in kind.attributes.items() if name is None or one.use != "prohibited"
+                self._attribute(name, attribute)
+                for name, attribute in kind.attributes.items()
+                if name is None or attribute.use != "prohibited"
             ]
             if not kind.has_simple_content() and not kind.is_simple():
                 results += self._group(kind.content, is_optional=False)
@@ -101,29 +103,31 @@ class _XsdReader:
 
         return below
 
-    def _attribute(self, name: str | None, one: Any) -> FieldNode:
+    def _attribute(self, name: str | None, attribute: Any) -> FieldNode:
         if name is None:
             return FieldNode("@(any)", "any attribute")
-        fixed = [f"{word} {getattr(one, word)}" for word in ("fixed", "default") if getattr(one, word) is not None]
-        limits = joined([*fixed, self._facets(one.type)])
-        return FieldNode(f"@{one.local_name}", _type(one.type), one.use == "required", _documentation(one), limits)
+        fixed = [f"{word} {getattr(attribute, word)}" for word in ("fixed", "default") if getattr(attribute, word) is not None]
+        limits = joined([*fixed, self._facets(attribute.type)])
+        return FieldNode(
+            f"@{attribute.local_name}", _type(attribute.type), attribute.use == "required", _documentation(attribute), limits
+        )
 
     def _group(self, group: Any, *, is_optional: bool) -> list[FieldNode]:
         """Return the elements of a group; those of a choice below a row for it."""
         self._steps.spend()
-        held = group.ref or group
+        referenced = group.ref or group
         is_optional = is_optional or group.min_occurs == 0
-        is_choice = held.model == "choice" and len(held) > 1
+        is_choice = referenced.model == "choice" and len(referenced) > 1
         results: list[FieldNode] = []
-        for one in held:
-            if isinstance(one, XsdGroup):
-                inner = self._group(one, is_optional=is_optional)
-                is_apart = is_choice and len(inner) > 1 and (one.ref or one).model != "choice"
-                results += [_row("(together)", _times(one), inner)] if is_apart else inner
-            elif isinstance(one, XsdAnyElement):
-                results.append(FieldNode("(any element)", "any", one.min_occurs > 0 and not is_optional, "", _times(one)))
+        for member in referenced:
+            if isinstance(member, XsdGroup):
+                inner = self._group(member, is_optional=is_optional)
+                is_apart = is_choice and len(inner) > 1 and (member.ref or member).model != "choice"
+                results += [_row("(together)", _times(member), inner)] if is_apart else inner
+            elif isinstance(member, XsdAnyElement):
+                results.append(FieldNode("(any element)", "any", member.min_occurs > 0 and not is_optional, "", _times(member)))
             else:
-                results.append(self._element(one, is_optional=is_optional or is_choice))
+                results.append(self._element(member, is_optional=is_optional or is_choice))
         if is_choice and results:
             return [_row("(one of)", _times(group), results)]
         return [_row("(group)", _times(group), results)] if results and _times(group) else results
@@ -139,7 +143,9 @@ class _XsdReader:
             value = None if facet is None else facet.value
             details += [] if value is None else [f"{name} {value}"]
         patterns = kind.patterns.regexps if kind.patterns is not None else ()
-        return joined([one_of([str(one) for one in kind.enumeration or ()]), *(f"pattern {one}" for one in patterns), *details])
+        return joined(
+            [one_of([str(value) for value in kind.enumeration or ()]), *(f"pattern {pattern}" for pattern in patterns), *details]
+        )
 
 
 def _row(name: str, limits: str, members: list[FieldNode]) -> FieldNode:
@@ -162,11 +168,14 @@ def _type(kind: Any) -> str:
     if kind.is_list():
         return f"list of {_type(kind.item_type)}" if hasattr(kind, "item_type") else "list"
     if getattr(kind, "member_types", None):
-        return " or ".join(_type(one) for one in kind.member_types[:6])
+        return " or ".join(_type(member_type) for member_type in kind.member_types[:6])
     base = kind.base_type
     return _type(base) if base is not None else "any"
 
 
-def _documentation(one: Any) -> str:
-    texts = [" ".join("".join(held.itertext()).split()) for held in getattr(one.annotation, "documentation", None) or ()]
+def _documentation(component: Any) -> str:
+    texts = [
+        " ".join("".join(documentation.itertext()).split())
+        for documentation in getattr(component.annotation, "documentation", None) or ()
+    ]
     return " ".join(texts)

@@ -1,1 +1,1 @@
-"""The pages: a function for each kind, from a book and what it is about to its bytes; `contents` finds the one for a path."""
+"""The pages: a function for each kind, from page context and subject to bytes; `contents` finds the one for a path."""

@@ -47,65 +47,86 @@ class FeedEntry(NamedTuple):
     reasons: list[str]
 
 
-def broken_endpoints(book: PageContext, differences: Iterable[Difference]) -> list[BrokenEndpoint]:
+def broken_endpoints(page_context: PageContext, differences: Iterable[Difference]) -> list[BrokenEndpoint]:
     """List the endpoints that differences of messages and within schemas break: those with most messages first.
 
     An endpoint of producers breaks by what breaks producers, one of consumers or subscribers by what breaks consumers; one that
     says no `usage`, by either.
     """
     results: dict[tuple[str, Xid], BrokenEndpoint] = {}
-    for one in differences:
-        if one.class_ != _BREAKING or not (one.kind == "message" or one.is_about_schema):
+    for difference in differences:
+        if difference.class_ != _BREAKING or not (difference.kind == "message" or difference.is_about_schema):
             continue
-        messages = [one.xid] if one.kind == "message" else sorted(messages_changed_by(book.view, one.registryid, one.xid))
+        messages = (
+            [difference.xid]
+            if difference.kind == "message"
+            else sorted(messages_changed_by(page_context.view, difference.registryid, difference.xid))
+        )
         for message in messages:
             group = xid_of_group(message)
-            key = ("carrying", one.registryid, group)
-            for endpoint in book.remember(key, partial(carrying, book.view, one.registryid, group), 200):
-                if _breaks(one, endpoint):
-                    owner = book.overview.owner(endpoint.registryid, endpoint.xid)
-                    broken = results.setdefault((endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], one))
+            key = ("carrying", difference.registryid, group)
+            for endpoint in page_context.remember(key, partial(carrying, page_context.view, difference.registryid, group), 200):
+                if _breaks(difference, endpoint):
+                    owner = page_context.overview.owner(endpoint.registryid, endpoint.xid)
+                    broken = results.setdefault(
+                        (endpoint.registryid, endpoint.xid), BrokenEndpoint(endpoint, owner, [], difference)
+                    )
                     if message not in broken.messages:
                         broken.messages.append(message)
-    return sorted(results.values(), key=lambda one: (-len(one.messages), one.endpoint.registryid, one.endpoint.xid))
+    return sorted(
+        results.values(),
+        key=lambda broken_endpoint: (
+            -len(broken_endpoint.messages),
+            broken_endpoint.endpoint.registryid,
+            broken_endpoint.endpoint.xid,
+        ),
+    )
 
 
-def _breaks(one: Difference, endpoint: Entity) -> bool:
-    sides = (("producers", one.for_producers), ("consumers", one.for_consumers))
+def _breaks(difference: Difference, endpoint: Entity) -> bool:
+    sides = (("producers", difference.for_producers), ("consumers", difference.for_consumers))
     return any(effect == _BREAKING and is_endpoint_of(endpoint, who) for who, effect in sides)
 
 
-def feed_page(book: PageContext, path: str, compared: Callable[[int, int], list[Difference] | None], only_breaking: bool) -> Page:
+def feed_page(
+    page_context: PageContext, path: str, compare: Callable[[int, int], list[Difference] | None], only_breaking: bool
+) -> Page:
     """Make the feed of the last snapshots, RFC 4287, the newest first.
 
     Args:
-        book: of the snapshot.
+        page_context: of the snapshot.
         path: of the feed.
-        compared: returns the differences of two snapshots; None: there are too many.
+        compare: returns the differences of two snapshots; None: there are too many.
         only_breaking: leave out snapshots that break nothing.
     """
-    upto = [one for one in book.overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_ENTRIES]
-    entries = [book.remember(("entry", one.snapshot_id), partial(_entry, one, compared), 50) for one in upto]
-    kept = [one for one in entries if one.breaking or not only_breaking]
-    site = f"{book.style.api}/ui" if book.style.api else book.style.base_url.rstrip("/")
-    page = book.page(
+    upto = [snapshot for snapshot in page_context.overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id][
+        ::-1
+    ][:_MOST_ENTRIES]
+    entries = [
+        page_context.remember(("entry", snapshot.snapshot_id), partial(_entry, snapshot, compare), 50) for snapshot in upto
+    ]
+    shown_entries = [entry for entry in entries if entry.breaking or not only_breaking]
+    site = f"{page_context.style.api}/ui" if page_context.style.api else page_context.style.base_url.rstrip("/")
+    page = page_context.page(
         "changes.xml",
         path,
-        entries=kept,
+        entries=shown_entries,
         site=site,
-        urn=_urn("breaking feed" if only_breaking else "feed", book.overview.snapshots[:1]),
+        urn=_urn("breaking feed" if only_breaking else "feed", page_context.overview.snapshots[:1]),
     )
     return page._replace(media_type=MEDIA_TYPES["atom"])
 
 
-def _entry(snapshot: Snapshot, compared: Callable[[int, int], list[Difference] | None]) -> FeedEntry:
+def _entry(snapshot: Snapshot, compare: Callable[[int, int], list[Difference] | None]) -> FeedEntry:
     number = snapshot.snapshot_id
-    breaking = [one for one in (compared(number - 1, number) or [] if number > 1 else []) if one.class_ == _BREAKING]
-    reasons = [f"{one.xid} {one.pointer}: {one.told}" for one in breaking[:5]]
+    breaking = [
+        difference for difference in (compare(number - 1, number) or [] if number > 1 else []) if difference.class_ == _BREAKING
+    ]
+    reasons = [f"{difference.xid} {difference.pointer}: {difference.told}" for difference in breaking[:5]]
     return FeedEntry(snapshot, _urn("snapshot", [snapshot]), len(breaking), reasons)
 
 
 def _urn(kind: str, snapshots: list[Snapshot]) -> str:
     """Return what identifies a feed or entry wherever the site is served: made of the digest of a snapshot."""
-    digests = "".join(str(one.facts.get("digest", "")) for one in snapshots)
+    digests = "".join(str(snapshot.facts.get("digest", "")) for snapshot in snapshots)
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{kind} {digests}").urn

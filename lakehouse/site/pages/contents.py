@@ -47,37 +47,37 @@ _LISTS = {
 _HIT_LISTS = {f"{addresses.SEARCH.removesuffix('html')}{ending}": ending for ending in search.LISTS}
 
 
-def find_page(book: PageContext, path: str, query: Mapping[str, str] | None = None) -> Page | None:
+def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | None = None) -> Page | None:
     """Make the page that a path names; None: there is none.
 
     Args:
-        book: of the snapshot.
+        page_context: of the snapshot.
         path: relative to the root of the site.
         query: parameters, of a server.
     """
     if path.startswith("assets/") and path.removeprefix("assets/") in ASSETS:
         return Page(path, asset(path.removeprefix("assets/")), MEDIA_TYPES[path.rpartition(".")[2]])
     if path == MISSING:
-        return missing_page(book)
+        return missing_page(page_context)
     if path.endswith(".md"):
-        page = find_page(book, f"{path[:-3]}.html", query)
+        page = find_page(page_context, f"{path[:-3]}.html", query)
         return None if page is None else beside(page)
     if path == search.INDEX:
-        return None if book.style.is_served else search.search_index(book)
-    if book.style.is_served and path in _HIT_LISTS:
-        return search.search_list(book, _wanted(query or {}), _HIT_LISTS[path])
+        return None if page_context.style.is_served else search.search_index(page_context)
+    if page_context.style.is_served and path in _HIT_LISTS:
+        return search.search_list(page_context, _wanted(query or {}), _HIT_LISTS[path])
     if path in consequences.FEEDS:
-        return snapshotpages.feed(book, path, path != consequences.FEEDS[0] or "breaking" in (query or {}))
+        return snapshotpages.feed(page_context, path, path != consequences.FEEDS[0] or "breaking" in (query or {}))
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
     if not address.folder:
-        return _of_the_whole(book, address, query or {})
+        return _of_the_whole(page_context, address, query or {})
     if address.folder[0].startswith("reg-"):
-        return _of_entity(book, address, query or {})
+        return _of_entity(page_context, address, query or {})
     if len(address.folder) > 1 or address.ending not in ("html", "json"):
         return None
-    return _of_folder(book, address, path)
+    return _of_folder(page_context, address, path)
 
 
 def beside(page: Page) -> Page | None:
@@ -87,90 +87,98 @@ def beside(page: Page) -> Page | None:
     return Page(f"{page.path[:-5]}.md", markdown_of(page.body.decode()).encode(), MEDIA_TYPES["md"])
 
 
-def missing_page(book: PageContext, path: str = MISSING, problem: str = "") -> Page:
+def missing_page(page_context: PageContext, path: str = MISSING, problem: str = "") -> Page:
     """Make the page for an address without one; of an entity that was deleted, it says when, and leads to its last state.
 
     Args:
-        book: of the snapshot.
+        page_context: of the snapshot.
         path: the address.
         problem: why there is none, in a sentence; empty: it is only said that there is none.
     """
     address = read_path(path)
-    key = _key_of(book, address) if address is not None and address.folder[:1] and address.folder[0].startswith("reg-") else None
-    deletion = None if key is None else past.deletion_of(book, *key)
-    return book.page("missing.html", path, key=key, deletion=deletion, problem=problem)
+    key = (
+        _key_of(page_context, address)
+        if address is not None and address.folder[:1] and address.folder[0].startswith("reg-")
+        else None
+    )
+    deletion = None if key is None else past.deletion_of(page_context, *key)
+    return page_context.page("missing.html", path, key=key, deletion=deletion, problem=problem)
 
 
-def _of_the_whole(book: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
+def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
     name = f"{address.name}.{address.ending}"
     if address.part in ("", "p") and name in _LISTS:
-        return _LISTS[name](book, address.number)
+        return _LISTS[name](page_context, address.number)
     if address.name.startswith("reg-") and address.part in ("", "p"):
-        written = read(address.name.removeprefix("reg-"), book.overview.registries)
-        if written is None or written not in book.overview.registries:
+        written = read(address.name.removeprefix("reg-"), page_context.overview.registries)
+        if written is None or written not in page_context.overview.registries:
             return None
         registryid = RegistryId(written)
         if address.ending == "json" and not address.part:
-            return entities.json_page(book, registryid, REGISTRY)
-        return entities.registry_page(book, registryid, address.number) if address.ending == "html" else None
+            return entities.json_page(page_context, registryid, REGISTRY)
+        return entities.registry_page(page_context, registryid, address.number) if address.ending == "html" else None
     if address.part:
         return None
     if name == addresses.HOME:
-        return lists.home_page(book)
+        return lists.home_page(page_context)
     if name == addresses.LLMS:
-        return lists.home_page(book, "llms.txt", addresses.LLMS)._replace(media_type=MEDIA_TYPES["txt"])
+        return lists.home_page(page_context, "llms.txt", addresses.LLMS)._replace(media_type=MEDIA_TYPES["txt"])
     if name == addresses.SEARCH:
-        return search.search_page(book, _wanted(query))
+        return search.search_page(page_context, _wanted(query))
     if name == addresses.COMPARE:
         number = query.get("page", "1")
         page = int(number) if number.isdigit() and len(number) < 6 else 1
-        return snapshotpages.compare_page(book, query.get("a", "")[:100], query.get("b", "")[:100], page)
+        return snapshotpages.compare_page(page_context, query.get("a", "")[:100], query.get("b", "")[:100], page)
     return None
 
 
 def _wanted(query: Mapping[str, str]) -> search.Wanted:
     """Return what the parameters of a search ask for."""
     number = query.get("page", "1")
-    details = {one: query.get(one, "")[:400] for one in ("q", "group", "label", "order", *facets.FACETS)}
+    details = {parameter: query.get(parameter, "")[:400] for parameter in ("q", "group", "label", "order", *facets.FACETS)}
     return search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1)
 
 
-def _of_folder(book: PageContext, address: PageAddress, path: str) -> Page | None:
+def _of_folder(page_context: PageContext, address: PageAddress, path: str) -> Page | None:
     """Find rules, snapshots, documents and comparisons of snapshots."""
     folder = address.folder[0]
     if address.ending == "json":
         pair = past.tokens_of(address.name) if folder == "compare" else None
-        return snapshotpages.differences_json(book, *pair) if pair is not None else None
+        return snapshotpages.differences_json(page_context, *pair) if pair is not None else None
     if folder == "findings":
         rule_id = read(address.name)
-        return None if rule_id is None else lists.rule_page(book, rule_id, address.number)
+        return None if rule_id is None else lists.rule_page(page_context, rule_id, address.number)
     if folder == "snapshots" and address.name.isdigit() and len(address.name) < 18:
-        return snapshotpages.snapshot_page(book, int(address.name), address.number)
+        return snapshotpages.snapshot_page(page_context, int(address.name), address.number)
     if folder == "documents":
-        known = book.remember(("documents",), lambda: {path_of_document(*key): key for key in book.overview.documents})
-        return lists.document_page(book, *known[path]) if path in known else None
+        documents = page_context.remember(
+            ("documents",), lambda: {path_of_document(*key): key for key in page_context.overview.documents}
+        )
+        return lists.document_page(page_context, *documents[path]) if path in documents else None
     if folder == "compare":
         before, result, after = address.name.partition(addresses.TO)
-        at = "" if book.style.is_served else path  # a server redirects to the path of the pair
-        return snapshotpages.compare_page(book, before, after, address.number, at) if result and before and after else None
+        at = "" if page_context.style.is_served else path  # a server redirects to the path of the pair
+        return (
+            snapshotpages.compare_page(page_context, before, after, address.number, at) if result and before and after else None
+        )
     return None
 
 
-def _of_entity(book: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
-    key = _key_of(book, address)
-    entity = None if key is None else book.entity(*key)
-    return None if entity is None else _page_of(book, entity, address, query)
+def _of_entity(page_context: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
+    key = _key_of(page_context, address)
+    entity = None if key is None else page_context.entity(*key)
+    return None if entity is None else _page_of(page_context, entity, address, query)
 
 
-def _key_of(book: PageContext, address: PageAddress) -> tuple[RegistryId, Xid] | None:
+def _key_of(page_context: PageContext, address: PageAddress) -> tuple[RegistryId, Xid] | None:
     """Return registry and XID of the entity that an address names, whether it is in the catalog or not; None: it names none."""
-    registry = read(address.folder[0].removeprefix("reg-"), book.overview.registries)
+    registry = read(address.folder[0].removeprefix("reg-"), page_context.overview.registries)
     if registry is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
         return None
     collection = address.folder[1]
     registryid, at = RegistryId(registry), f"/{collection}"
     for name in (*address.folder[2:], address.name):
-        entityid = read(name, (one.rpartition("/")[2] for one in _siblings(book, registryid, at)))
+        entityid = read(name, (sibling.rpartition("/")[2] for sibling in _siblings(page_context, registryid, at)))
         if entityid is None:
             return None
         below = {1: "", 2: f"/{MEMBERS[collection]}", 4: "/versions"}[at.count("/")]
@@ -178,69 +186,71 @@ def _key_of(book: PageContext, address: PageAddress) -> tuple[RegistryId, Xid] |
     return registryid, Xid(at)
 
 
-def _siblings(book: PageContext, registryid: RegistryId, at: str) -> Iterator[Xid]:
+def _siblings(page_context: PageContext, registryid: RegistryId, at: str) -> Iterator[Xid]:
     """Return the XIDs of what is below a collection, a group, or a message or schema; looked at when a name was cut."""
     depth = at.count("/")
     if depth == 1:
-        yield from (one for registry, one in book.overview.groups if registry == registryid)
+        yield from (group_xid for registry, group_xid in page_context.overview.groups if registry == registryid)
     elif depth == 2:
-        yield from book.overview.members.get((registryid, Xid(at)), ())
+        yield from page_context.overview.members.get((registryid, Xid(at)), ())
     else:
-        yield from (one.xid for one in book.view.versions(registryid, Xid(at)))
+        yield from (version.xid for version in page_context.view.versions(registryid, Xid(at)))
 
 
-def _page_of(book: PageContext, entity: Entity, address: PageAddress, query: Mapping[str, str]) -> Page | None:
+def _page_of(page_context: PageContext, entity: Entity, address: PageAddress, query: Mapping[str, str]) -> Page | None:
     depth, part = entity.xid.count("/"), address.part
     if address.ending == "json":
-        return entities.json_page(book, entity.registryid, entity.xid) if not part else None
+        return entities.json_page(page_context, entity.registryid, entity.xid) if not part else None
     if address.ending == "txt":
-        return entities.raw_page(book, entity) if part == "raw" and entity.kind == "schemaversion" else None
+        return entities.raw_page(page_context, entity) if part == "raw" and entity.kind == "schemaversion" else None
     if depth == 2:
         page = endpointview.endpoint_page if entity.kind == "endpoint" else entities.group_page
-        return page(book, entity, address.number) if part in ("", "p") else None
+        return page(page_context, entity, address.number) if part in ("", "p") else None
     if depth == 6:
-        return entities.version_page(book, entity) if not part else None
+        return entities.version_page(page_context, entity) if not part else None
     if part == "history" and not address.of:
-        return past.history_page(book, entity)
+        return past.history_page(page_context, entity)
     if part == "compare":
         tokens = past.tokens_of(address.of)
         if tokens == ("", ""):
             tokens = query.get("a", "")[:200], query.get("b", "")[:200]
-        return None if tokens is None else past.comparison_page(book, entity, *tokens)
+        return None if tokens is None else past.comparison_page(page_context, entity, *tokens)
     if part == addresses.WITH:
         wanted = query.get("other", "")[:400]
-        other = sidebyside.other_of(book, entity, address.of, wanted)
+        other = sidebyside.other_of(page_context, entity, address.of, wanted)
         if other is None:
-            return None if address.of else sidebyside.choice_page(book, entity, wanted)
+            return None if address.of else sidebyside.choice_page(page_context, entity, wanted)
         readable = messages.payload_of if entity.kind == "message" else entities.schema_of
-        return sidebyside.beside_page(book, entity, other, (readable(book, entity), readable(book, other)))
+        return sidebyside.beside_page(
+            page_context, entity, other, (readable(page_context, entity), readable(page_context, other))
+        )
     if part == "p" and address.name:
         return None
-    return messages.message_page(book, entity) if entity.kind == "message" else entities.schema_page(book, entity)
+    return messages.message_page(page_context, entity) if entity.kind == "message" else entities.schema_page(page_context, entity)
 
 
-def all_paths(book: PageContext) -> Iterator[str]:
+def all_paths(page_context: PageContext) -> Iterator[str]:
     """Return the paths of all pages of a static site but those of members of groups."""
-    overview = book.overview
+    overview = page_context.overview
     yield from (f"assets/{name}" for name in ASSETS)
     yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
-    yield from numbered(addresses.MAP, map.count_pages(book), 1)
-    yield from numbered(addresses.NAMES, nameindex.count_names(book))
+    yield from numbered(addresses.MAP, map.count_pages(page_context), 1)
+    yield from numbered(addresses.NAMES, nameindex.count_names(page_context))
     yield from numbered(addresses.FINDINGS, len(overview.findings_by_rule))
     yield from numbered(addresses.DOCUMENTS, len(overview.documents))
-    upto = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id]
+    upto = [one for one in overview.snapshots if one.snapshot_id <= page_context.view.snapshot_id]
     yield from numbered(addresses.SNAPSHOTS, len(upto))
     yield from (path_of_document(*key) for key in overview.documents)
     for rule_id, findings in overview.findings_by_rule.items():
         yield from numbered(path_of_rule(rule_id), len(findings))
     for one in upto:
         number = one.snapshot_id
-        yield from numbered(path_of_snapshot(number), snapshotpages.count_rows(book, (number - 1, number)))
+        yield from numbered(path_of_snapshot(number), snapshotpages.count_rows(page_context, (number - 1, number)))
     yield from consequences.FEEDS
     yield addresses.COMPARE
-    for before, after in snapshotpages.ready_pairs(book):
+    for before, after in snapshotpages.ready_pairs(page_context):
         path = f"{addresses.path_of_differences(before, after).removesuffix('json')}html"
-        yield from numbered(path, snapshotpages.count_rows(book, (before, after)) if after > before + 1 else 1)
+        yield from numbered(path, snapshotpages.count_rows(page_context, (before, after)) if after > before + 1 else 1)
         yield addresses.path_of_differences(before, after)
     for registryid in overview.registries:
         groups = sum(one == registryid for one, _ in overview.groups)
@@ -258,22 +268,24 @@ def paths_of_group(overview: Overview, group: Entity) -> Iterator[str]:
     return numbered(path_of(*key), len(members))
 
 
-def paths_of_member(book: PageContext, registryid: RegistryId, xid: Xid) -> Iterator[str]:
+def paths_of_member(page_context: PageContext, registryid: RegistryId, xid: Xid) -> Iterator[str]:
     """Return the paths of the pages of a message or schema of a static site."""
     path = path_of(registryid, xid)
     yield path
     yield path_of(registryid, xid, ending="json")
-    entity = book.entity(registryid, xid)
+    entity = page_context.entity(registryid, xid)
     if entity is None:
         return
-    base = past.bases_of(book, entity)[:1]
-    yield from (addresses.path_beside(registryid, xid, one) for one in base if book.overview.has(registryid, one))
-    versions = book.view.versions(registryid, xid)
+    base = past.bases_of(page_context, entity)[:1]
+    yield from (
+        addresses.path_beside(registryid, xid, base_xid) for base_xid in base if page_context.overview.has(registryid, base_xid)
+    )
+    versions = page_context.view.versions(registryid, xid)
     for version in versions if entity.kind == "schema" or len(versions) > 1 else []:
         yield path_of(registryid, version.xid)
         if version.kind == "schemaversion" and "schema" in version.attributes:
             yield path_of(registryid, version.xid, "raw", "txt")
-    changes = past.history_of(book, registryid, xid, past.bases_of(book, entity))
+    changes = past.history_of(page_context, registryid, xid, past.bases_of(page_context, entity))
     if len(changes) > past.MOST_ON_PAGE:
         yield path_of(registryid, xid, "history")
     ready = past.ready_comparisons(path, changes, versions)

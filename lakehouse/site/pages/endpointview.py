@@ -69,15 +69,15 @@ class Connection(NamedTuple):
     options: list[tuple[str, str]]
 
 
-def endpoint_page(book: PageContext, endpoint: Entity, number: int) -> Page | None:
+def endpoint_page(page_context: PageContext, endpoint: Entity, number: int) -> Page | None:
     """Make a page of an endpoint; None: it does not carry that many messages."""
     registryid, xid = endpoint.registryid, endpoint.xid
-    xids = carried_xids(book.overview, endpoint)
-    part = book.part(xids, path_of(registryid, xid), number, partial(carried_message, book, endpoint))
+    xids = carried_xids(page_context.overview, endpoint)
+    part = page_context.part(xids, path_of(registryid, xid), number, partial(carried_message, page_context, endpoint))
     if part is None:
         return None
     is_first = number == 1
-    return book.page(
+    return page_context.page(
         "endpoint.html",
         part.at(number),
         entity=endpoint,
@@ -85,71 +85,73 @@ def endpoint_page(book: PageContext, endpoint: Entity, number: int) -> Page | No
         others=facts_of(endpoint.attributes, "usage", "channel", "messagegroups", "envelopeoptions", "protocoloptions"),
         connection=connection_of(endpoint),
         part=part,
-        traffic=book.all_sent(),
-        absent=[one for one in named_groups(endpoint) if (registryid, one) not in book.overview.groups][:_MOST_NAMED],
-        ends=other_ends(book, endpoint)[:_MOST_NAMED] if is_first else [],
-        drawn=drawn_around(book, endpoint) if is_first else None,
-        refused=book.overview.refused.get((registryid, xid), [])[:_MOST_FINDINGS],
-        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:_MOST_FINDINGS],
-        history=history_of(book, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
+        traffic=page_context.all_sent(),
+        absent=[group_xid for group_xid in named_groups(endpoint) if (registryid, group_xid) not in page_context.overview.groups][
+            :_MOST_NAMED
+        ],
+        ends=other_ends(page_context, endpoint)[:_MOST_NAMED] if is_first else [],
+        drawn=drawn_around(page_context, endpoint) if is_first else None,
+        refused=page_context.overview.refused.get((registryid, xid), [])[:_MOST_FINDINGS],
+        findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:_MOST_FINDINGS],
+        history=history_of(page_context, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
     )
 
 
 def carried_xids(overview: Overview, endpoint: Entity) -> list[Xid]:
     """List the messages that an endpoint carries: its own, then those of the groups that it names."""
-    holders = dict.fromkeys([endpoint.xid, *named_groups(endpoint)])
-    return [xid for holder in holders for xid in overview.members.get((endpoint.registryid, holder), ())]
+    parents = dict.fromkeys([endpoint.xid, *named_groups(endpoint)])
+    return [xid for parent in parents for xid in overview.members.get((endpoint.registryid, parent), ())]
 
 
 def named_groups(endpoint: Entity) -> list[Xid]:
     """List the groups that an endpoint names."""
     names = endpoint.attributes.get("messagegroups")
-    return [Xid(one) for one in dict.fromkeys(names) if isinstance(one, str)] if isinstance(names, list) else []
+    return [Xid(name) for name in dict.fromkeys(names) if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def connection_of(endpoint: Entity) -> Connection:
     """Return how clients connect to an endpoint."""
     row = endpoint_of(endpoint_row(endpoint))
     named = row.options.get("endpoints")
-    uris = [one.get("uri") for one in named if isinstance(one, dict)] if isinstance(named, list) else []
+    uris = [address.get("uri") for address in named if isinstance(address, dict)] if isinstance(named, list) else []
     security = row.options.get("authorization")
-    ways = [one for one in (security if isinstance(security, list) else [security]) if isinstance(one, dict)]
+    security_options = [option for option in (security if isinstance(security, list) else [security]) if isinstance(option, dict)]
     options = [(name, _text(value)) for name, value in sorted(row.options.items()) if name not in ("endpoints", "authorization")]
     return Connection(
-        [_ROLES.get(one, one) for one in row.usage] or ["It does not say who uses it: producers or consumers."],
-        [one for one in uris if isinstance(one, str)][:_MOST_SERVERS],
-        [[(name, _text(value)) for name, value in sorted(way.items())] for way in ways],
+        [_ROLES.get(role, role) for role in row.usage] or ["It does not say who uses it: producers or consumers."],
+        [uri for uri in uris if isinstance(uri, str)][:_MOST_SERVERS],
+        [[(name, _text(value)) for name, value in sorted(option.items())] for option in security_options],
         address_of(row),
         options,
     )
 
 
-def other_ends(book: PageContext, endpoint: Entity) -> list[tuple[Entity, str]]:
+def other_ends(page_context: PageContext, endpoint: Entity) -> list[tuple[Entity, str]]:
     """List the endpoints at the other ends: of the same `channel`, or carrying one of its messages; with what both have."""
     registryid, channel = endpoint.registryid, endpoint.attributes.get("channel")
     results: dict[Xid, tuple[Entity, str]] = {}
     if isinstance(channel, str):
-        for other in book.overview.groups_of(registryid, "endpoints"):
+        for other in page_context.overview.groups_of(registryid, "endpoints"):
             if other.attributes.get("channel") == channel:
                 results[other.xid] = (other, f"channel {channel}")
     for group in [endpoint.xid, *named_groups(endpoint)][:_MOST_NAMED]:
         key = ("carrying", registryid, group)
-        for other in book.remember(key, partial(carrying, book.view, registryid, group), 200):
+        for other in page_context.remember(key, partial(carrying, page_context.view, registryid, group), 200):
             results.setdefault(other.xid, (other, group))
     results.pop(endpoint.xid, None)
     return list(results.values())
 
 
-def carried_message(book: PageContext, endpoint: Entity, xid: Xid) -> CarriedMessage:
+def carried_message(page_context: PageContext, endpoint: Entity, xid: Xid) -> CarriedMessage:
     """Return a message as an endpoint carries it."""
-    overview, registryid = book.overview, endpoint.registryid
-    entity, definition = book.entity(registryid, xid), book.definition(registryid, xid)
+    overview, registryid = page_context.overview, endpoint.registryid
+    entity, definition = page_context.entity(registryid, xid), page_context.definition(registryid, xid)
     is_deprecated = entity is not None and entity.attributes.get("deprecated") is not None
     is_refused = overview.is_refused(registryid, xid)
     if definition is None:
         return CarriedMessage(xid, None, "", None, None, is_deprecated, is_refused)
-    holder = overview.groups.get((registryid, xid_of_group(xid)))
-    row = carried(endpoint, definition, holder if holder is not None and holder.kind == "group" else None)
+    parent = overview.groups.get((registryid, xid_of_group(xid)))
+    row = carried(endpoint, definition, parent if parent is not None and parent.kind == "group" else None)
     place = next(iter(places_of(definition, [endpoint])), None)
     name = definition["description"] or definition["name"] or ""
     return CarriedMessage(xid, row, name, definition["ce_type"], place, is_deprecated, is_refused)

@@ -22,52 +22,59 @@ _MOST_JSON = 6_000
 _SHOWN = ("name", "description", "labels", "deprecated", "protocol", "envelope")
 
 
-def registry_page(book: PageContext, registryid: RegistryId, number: int) -> Page | None:
+def registry_page(page_context: PageContext, registryid: RegistryId, number: int) -> Page | None:
     """Make a page of the groups of a registry."""
-    if registryid not in book.overview.registries:
+    if registryid not in page_context.overview.registries:
         return None
-    groups = [one for collection in MEMBERS for one in book.overview.groups_of(registryid, collection)]
+    groups = [group for collection in MEMBERS for group in page_context.overview.groups_of(registryid, collection)]
     path = path_of(registryid, REGISTRY)
-    part = book.part(groups, path, number, lambda one: _group_row(book, one))
+    part = page_context.part(groups, path, number, lambda group: _group_row(page_context, group))
     if part is None:
         return None
-    entity = book.entity(registryid, REGISTRY)
+    entity = page_context.entity(registryid, REGISTRY)
     attributes = Attributes(entity.attributes if entity is not None else {})
-    return book.page("registry.html", part.at(number), registryid=registryid, entity=entity, attributes=attributes, part=part)
+    return page_context.page(
+        "registry.html", part.at(number), registryid=registryid, entity=entity, attributes=attributes, part=part
+    )
 
 
-def _group_row(book: PageContext, group: Entity) -> dict[str, Any]:
+def _group_row(page_context: PageContext, group: Entity) -> dict[str, Any]:
     return {
         "entity": group,
         "attributes": Attributes(group.attributes),
-        "members": len(book.overview.members[group.registryid, group.xid]),
-        "is_refused": book.overview.is_refused(group.registryid, group.xid),
+        "members": len(page_context.overview.members[group.registryid, group.xid]),
+        "is_refused": page_context.overview.is_refused(group.registryid, group.xid),
     }
 
 
-def group_page(book: PageContext, group: Entity, number: int) -> Page | None:
+def group_page(page_context: PageContext, group: Entity, number: int) -> Page | None:
     """Make a page of the members of a group."""
     registryid, xid = group.registryid, group.xid
     path = path_of(registryid, xid)
     read = _schema_row if xid.startswith("/schemagroups/") else _message_row
-    part = book.part(book.overview.members[registryid, xid], path, number, lambda one: read(book, registryid, one))
+    part = page_context.part(
+        page_context.overview.members[registryid, xid],
+        path,
+        number,
+        lambda member_xid: read(page_context, registryid, member_xid),
+    )
     if part is None:
         return None
     is_first = number == 1
     attributes = Attributes(group.attributes)
-    endpoints = _carriers(book, group) if group.kind == "group" and is_first else []
-    return book.page(
+    endpoints = _carriers(page_context, group) if group.kind == "group" and is_first else []
+    return page_context.page(
         "group.html",
         part.at(number),
         entity=group,
         attributes=attributes,
-        known=facts_of(attributes),
+        facts=facts_of(attributes),
         part=part,
         endpoints=endpoints,
-        drawn=drawn_around(book, group) if is_first and not xid.startswith("/schemagroups/") else None,
-        refused=book.overview.refused.get((registryid, xid), [])[:50],
-        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
-        history=history_of(book, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
+        drawn=drawn_around(page_context, group) if is_first and not xid.startswith("/schemagroups/") else None,
+        refused=page_context.overview.refused.get((registryid, xid), [])[:50],
+        findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:50],
+        history=history_of(page_context, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
     )
 
 
@@ -80,12 +87,12 @@ def facts_of(attributes: dict[str, Any], *shown: str) -> list[tuple[str, str]]:
     ]
 
 
-def _message_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
-    entity = book.entity(registryid, xid)
-    definition = book.definition(registryid, xid)
+def _message_row(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+    entity = page_context.entity(registryid, xid)
+    definition = page_context.definition(registryid, xid)
     own = entity.attributes if entity is not None else {}
     if definition is None:
-        version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
+        version = page_context.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
         details = version.attributes if version is not None else {}
         definition = {"name": details.get("name"), "description": details.get("description"), "ce_type": None, "address": None}
     return {
@@ -93,18 +100,18 @@ def _message_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[st
         "name": definition["name"],
         "description": definition["description"],
         "detail": definition["address"] or definition["ce_type"],
-        "family": book.overview.family(registryid, xid),
+        "family": page_context.overview.family(registryid, xid),
         "deprecated": own.get("deprecated") is not None,
         "labels": definition.get("labels"),
-        "is_refused": book.overview.is_refused(registryid, xid),
+        "is_refused": page_context.overview.is_refused(registryid, xid),
         "alias": own.get("xref"),
     }
 
 
-def _schema_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
-    entity = book.entity(registryid, xid)
+def _schema_row(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+    entity = page_context.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
-    version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
+    version = page_context.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
     details = version.attributes if version is not None else {}
     return {
         "xid": xid,
@@ -114,35 +121,35 @@ def _schema_row(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str
         "family": "",
         "deprecated": own.get("deprecated") is not None,
         "labels": details.get("labels"),
-        "is_refused": book.overview.is_refused(registryid, xid),
+        "is_refused": page_context.overview.is_refused(registryid, xid),
         "alias": own.get("xref"),
     }
 
 
-def _carriers(book: PageContext, group: Entity) -> list[dict[str, Any]]:
-    xids = referring(book.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
-    results = [book.entity(group.registryid, one) for one in xids]
-    return [_group_row(book, one) for one in results if one is not None]
+def _carriers(page_context: PageContext, group: Entity) -> list[dict[str, Any]]:
+    xids = referring(page_context.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
+    results = [page_context.entity(group.registryid, carrier_xid) for carrier_xid in xids]
+    return [_group_row(page_context, carrier) for carrier in results if carrier is not None]
 
 
-def schema_of(book: PageContext, schema: Entity) -> Readable | None:
+def schema_of(page_context: PageContext, schema: Entity) -> Readable | None:
     """Return the default Version of a schema, read; None: it has no text."""
-    return _text(_default_of(schema, book.view.versions(schema.registryid, schema.xid)))
+    return _text(_default_of(schema, page_context.view.versions(schema.registryid, schema.xid)))
 
 
 def _default_of(schema: Entity, versions: list[Entity]) -> Entity | None:
     default = xid_of_version(schema.xid, schema.attributes.get("defaultversionid"))
-    return next((one for one in versions if one.xid == default), versions[-1] if versions else None)
+    return next((version for version in versions if version.xid == default), versions[-1] if versions else None)
 
 
-def schema_page(book: PageContext, schema: Entity) -> Page:
+def schema_page(page_context: PageContext, schema: Entity) -> Page:
     """Make the page of a schema: its default Version, its other Versions, and who uses it."""
     registryid, xid = schema.registryid, schema.xid
-    versions = book.view.versions(registryid, xid)
+    versions = page_context.view.versions(registryid, xid)
     version = _default_of(schema, versions)
-    history = history_of(book, registryid, xid)
+    history = history_of(page_context, registryid, xid)
     states = states_of(history, versions)
-    return book.page(
+    return page_context.page(
         "schema.html",
         path_of(registryid, xid),
         entity=schema,
@@ -150,32 +157,32 @@ def schema_page(book: PageContext, schema: Entity) -> Page:
         version=version,
         versions=versions[:200],
         text=_text(version),
-        messages=_users(book, registryid, xid),
+        messages=_users(page_context, registryid, xid),
         history=history[:MOST_ON_PAGE],
         changes=len(history),
         states=states,
         pairs=pairs_of(states),
-        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
+        findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:50],
     )
 
 
-def version_page(book: PageContext, version: Entity) -> Page:
+def version_page(page_context: PageContext, version: Entity) -> Page:
     """Make the page of a Version of a message or schema."""
-    holder = xid_of_resource(version.xid)
+    resource_xid = xid_of_resource(version.xid)
     is_schema = version.kind == "schemaversion"
     attributes = {name: value for name, value in version.attributes.items() if name != "schema"}
     body = indented(attributes)
-    siblings = book.view.versions(version.registryid, holder)[:200]
-    return book.page(
+    siblings = page_context.view.versions(version.registryid, resource_xid)[:200]
+    return page_context.page(
         "version.html",
         path_of(version.registryid, version.xid),
         entity=version,
-        holder=holder,
+        resource_xid=resource_xid,
         attributes=Attributes(version.attributes),
         versions=siblings,
         text=_text(version) if is_schema else None,
         body=body[:_MOST_JSON] + ("\n…" if len(body) > _MOST_JSON else ""),
-        messages=_users(book, version.registryid, version.xid) if is_schema else [],
+        messages=_users(page_context, version.registryid, version.xid) if is_schema else [],
     )
 
 
@@ -185,24 +192,27 @@ def _text(version: Entity | None) -> Readable | None:
     return readable(version.attributes["schema"], version.attributes.get("format"))
 
 
-def _users(book: PageContext, registryid: RegistryId, xid: Xid) -> list[str]:
+def _users(page_context: PageContext, registryid: RegistryId, xid: Xid) -> list[str]:
     """List messages whose schema this is, or a Version of it."""
     results: set[str] = set()
     for relation in ("dataschemauri", "dataschemaxid"):
-        results |= {xid_of_resource(one) for one in referring(book.view, registryid, xid, relation, _MOST_REFERRING)}
+        results |= {
+            xid_of_resource(referring_xid)
+            for referring_xid in referring(page_context.view, registryid, xid, relation, _MOST_REFERRING)
+        }
     return sorted(results)
 
 
-def json_page(book: PageContext, registryid: RegistryId, xid: Xid) -> Page | None:
+def json_page(page_context: PageContext, registryid: RegistryId, xid: Xid) -> Page | None:
     """Return an entity as the JSON of a document."""
-    result = rendered(book.view, registryid, xid)
+    result = rendered(page_context.view, registryid, xid)
     if result is None:
         return None
     text = indented(result).encode()
     return Page(path_of(registryid, xid, ending="json"), text, MEDIA_TYPES["json"])
 
 
-def raw_page(book: PageContext, version: Entity) -> Page | None:
+def raw_page(page_context: PageContext, version: Entity) -> Page | None:
     """Return the text of a schema, whole."""
     schema = version.attributes.get("schema")
     if schema is None:

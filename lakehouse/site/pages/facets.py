@@ -81,16 +81,16 @@ class Traits:
         return self.changes.get((registryid, xid), 0)
 
 
-def traits_of(book: PageContext) -> Traits:
+def traits_of(page_context: PageContext) -> Traits:
     """Return what the entities of a snapshot are narrowed by, which is looked up once."""
 
     def made() -> Traits:
-        upto = [one for one in book.overview.snapshots if one.snapshot_id <= book.view.snapshot_id]
-        before = [one.snapshot_id for one in upto if one.committed_at <= upto[-1].committed_at - _RECENT]
-        view = book.view
-        return Traits(book.overview, last_changes(view), max(before, default=0), formats_in(view), deprecated_in(view))
+        upto = [snapshot for snapshot in page_context.overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id]
+        before = [snapshot.snapshot_id for snapshot in upto if snapshot.committed_at <= upto[-1].committed_at - _RECENT]
+        view = page_context.view
+        return Traits(page_context.overview, last_changes(view), max(before, default=0), formats_in(view), deprecated_in(view))
 
-    return book.remember(("traits",), made)
+    return page_context.remember(("traits",), made)
 
 
 def narrowed(traits: Traits, chosen: Mapping[str, str], keys: Sequence[Key]) -> tuple[list[Key], dict[str, list[FacetCount]]]:
@@ -115,7 +115,7 @@ def narrowed(traits: Traits, chosen: Mapping[str, str], keys: Sequence[Key]) -> 
                 counts[at].update(values[at])
     facets: dict[str, list[FacetCount]] = {}
     for name, value, counted in zip(FACETS, wanted, counts, strict=True):
-        most = sorted(counted.items(), key=lambda one: (-one[1], one[0]))[:_MOST_VALUES]
+        most = sorted(counted.items(), key=lambda counted_value: (-counted_value[1], counted_value[0]))[:_MOST_VALUES]
         if len(most) > 1 or value or (name == "state" and most):
-            facets[name] = [FacetCount(one, count, one == value) for one, count in most]
+            facets[name] = [FacetCount(choice, count, choice == value) for choice, count in most]
     return left, facets

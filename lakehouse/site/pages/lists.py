@@ -18,12 +18,14 @@ _MOST_ENTITIES = 200
 _BAR = 560  # width of the picture of protocols
 
 
-def home_page(book: PageContext, template: str = "home.html", path: str = HOME) -> Page:
+def home_page(page_context: PageContext, template: str = "home.html", path: str = HOME) -> Page:
     """Make the first page, or another file with its values, which a template names."""
-    overview = book.overview
-    latest = [one for one in overview.snapshots if one.snapshot_id <= book.view.snapshot_id][::-1][:_MOST_SNAPSHOTS]
-    severities = {name: sum(one["severity"] == name for one in overview.findings) for name in SEVERITIES}
-    return book.page(
+    overview = page_context.overview
+    latest = [snapshot for snapshot in overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id][::-1][
+        :_MOST_SNAPSHOTS
+    ]
+    severities = {name: sum(finding["severity"] == name for finding in overview.findings) for name in SEVERITIES}
+    return page_context.page(
         template,
         path,
         counts=[
@@ -36,13 +38,16 @@ def home_page(book: PageContext, template: str = "home.html", path: str = HOME) 
         protocols=_bars(overview.by_protocol),
         latest=latest,
         severities=severities,
-        rules=_rules(book)[:_MOST_RULES],
+        rules=_rules(page_context)[:_MOST_RULES],
         registries=[
-            (one, {name: overview.count(name, one) for name in ("messagegroups", "messages", "endpoints", "schemas")})
-            for one in overview.registries[:_MOST_REGISTRIES]
+            (
+                registryid,
+                {name: overview.count(name, registryid) for name in ("messagegroups", "messages", "endpoints", "schemas")},
+            )
+            for registryid in overview.registries[:_MOST_REGISTRIES]
         ],
         more_registries=overview.registries[_MOST_REGISTRIES:],
-        traffic=sent_of_all(book),
+        traffic=sent_of_all(page_context),
     )
 
 
@@ -55,29 +60,39 @@ def _bars(counted: list[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"family": family, "count": count, "width": max(3, round(_BAR * count / most))} for family, count in shown]
 
 
-def documents_page(book: PageContext, number: int) -> Page | None:
+def documents_page(page_context: PageContext, number: int) -> Page | None:
     """Make a page of the documents."""
-    part = book.part(sorted(book.overview.documents), DOCUMENTS, number, lambda key: (key, *book.overview.documents[key]))
-    return None if part is None else book.page("documents.html", part.at(number), part=part)
+    part = page_context.part(
+        sorted(page_context.overview.documents), DOCUMENTS, number, lambda key: (key, *page_context.overview.documents[key])
+    )
+    return None if part is None else page_context.page("documents.html", part.at(number), part=part)
 
 
-def document_page(book: PageContext, registryid: RegistryId, uri: str) -> Page:
+def document_page(page_context: PageContext, registryid: RegistryId, uri: str) -> Page:
     """Make the page of a document: what came of it."""
-    snapshot_id, facts = book.overview.documents[registryid, uri]
-    findings = [one for one in book.overview.findings if (one["registryid"], one["document_uri"]) == (registryid, uri)]
-    held = [one.xid for (registry, _), one in book.overview.groups.items() if registry == registryid and uri in one.document_uris]
+    snapshot_id, facts = page_context.overview.documents[registryid, uri]
+    findings = [
+        finding
+        for finding in page_context.overview.findings
+        if (finding["registryid"], finding["document_uri"]) == (registryid, uri)
+    ]
+    group_xids = [
+        group.xid
+        for (registry, _), group in page_context.overview.groups.items()
+        if registry == registryid and uri in group.document_uris
+    ]
     details = [
         (name, facts[name] if isinstance(facts[name], str) else orjson.dumps(facts[name]).decode())
         for name in ("status", "reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings")
         if facts.get(name) not in (None, "", {}, [])
     ]
-    return book.page(
+    return page_context.page(
         "document.html", path_of_document(registryid, uri), registryid=registryid, uri=uri, snapshot_id=snapshot_id,
-        facts=details, findings=findings[:100], more=max(0, len(findings) - 100), groups=held[:_MOST_ENTITIES],
+        facts=details, findings=findings[:100], more=max(0, len(findings) - 100), groups=group_xids[:_MOST_ENTITIES],
     )  # fmt: skip
 
 
-def _rules(book: PageContext) -> list[dict[str, Any]]:
+def _rules(page_context: PageContext) -> list[dict[str, Any]]:
     return [
         {
             "rule_id": rule_id,
@@ -85,19 +100,19 @@ def _rules(book: PageContext) -> list[dict[str, Any]]:
             "text": TOLD[rule_id].text if rule_id in TOLD else "",
             "count": len(findings),
         }
-        for rule_id, findings in book.overview.findings_by_rule.items()
+        for rule_id, findings in page_context.overview.findings_by_rule.items()
     ]
 
 
-def findings_page(book: PageContext, number: int) -> Page | None:
+def findings_page(page_context: PageContext, number: int) -> Page | None:
     """Make a page of the rules that something breaks, the worst first."""
-    part = book.part(_rules(book), FINDINGS, number)
-    return None if part is None else book.page("findings.html", part.at(number), part=part)
+    part = page_context.part(_rules(page_context), FINDINGS, number)
+    return None if part is None else page_context.page("findings.html", part.at(number), part=part)
 
 
-def rule_page(book: PageContext, rule_id: str, number: int) -> Page | None:
+def rule_page(page_context: PageContext, rule_id: str, number: int) -> Page | None:
     """Make a page of a rule: what it asks, an example, its hint, and what breaks it."""
-    findings = book.overview.findings_by_rule.get(rule_id, [])
+    findings = page_context.overview.findings_by_rule.get(rule_id, [])
     try:
         details = explain(rule_id, with_places=False)
     except UnknownRule:
@@ -109,9 +124,9 @@ def rule_page(book: PageContext, rule_id: str, number: int) -> Page | None:
         for name in ("bad", "good")
         if name in details
     }
-    part = book.part(findings, path_of_rule(rule_id), number)
+    part = page_context.part(findings, path_of_rule(rule_id), number)
     return (
         None
         if part is None
-        else book.page("rule.html", part.at(number), rule_id=rule_id, details=details, part=part, examples=examples)
+        else page_context.page("rule.html", part.at(number), rule_id=rule_id, details=details, part=part, examples=examples)
     )

@@ -91,67 +91,67 @@ class Drawn(NamedTuple):
     lines: list[Line]
 
 
-def map_page(book: PageContext, number: int) -> Page | None:
+def map_page(page_context: PageContext, number: int) -> Page | None:
     """Make a page of the map."""
-    pages = book.remember(("map", book.view.snapshot_id), lambda: _pages(book))
+    pages = page_context.remember(("map", page_context.view.snapshot_id), lambda: _pages(page_context))
     if not 1 <= number <= max(1, len(pages)):
         return None
     endpoints, groups = pages[number - 1] if pages else ([], [])
-    drawn = _drawn(book, endpoints, groups, _MOST_NODES) if pages else None
-    return book.page(
+    drawn = _drawn(page_context, endpoints, groups, _MOST_NODES) if pages else None
+    return page_context.page(
         "map.html", page_of_list(MAP, number), drawn=drawn, number=number, pages=max(1, len(pages)),
-        rows=[_row(book, one) for one in groups], at=lambda one: page_of_list(MAP, one),
+        rows=[_row(page_context, group) for group in groups], at=lambda page_number: page_of_list(MAP, page_number),
     )  # fmt: skip
 
 
-def _row(book: PageContext, group: Entity) -> MapRow:
+def _row(page_context: PageContext, group: Entity) -> MapRow:
     key = (group.registryid, group.xid)
-    carriers = [book.overview.groups[one] for one in sorted(all_neighbours(book).get(key, ()))]
+    carriers = [page_context.overview.groups[one] for one in sorted(all_neighbours(page_context).get(key, ()))]
     sent_to, received_from = ([one for one in carriers if is_endpoint_of(one, who)] for who in ("producers", "consumers"))
-    return MapRow(group, len(book.overview.members[key]), sent_to, received_from)
+    return MapRow(group, len(page_context.overview.members[key]), sent_to, received_from)
 
 
-def count_pages(book: PageContext) -> int:
+def count_pages(page_context: PageContext) -> int:
     """Count the pages of the map."""
-    return max(1, len(book.remember(("map", book.view.snapshot_id), lambda: _pages(book))))
+    return max(1, len(page_context.remember(("map", page_context.view.snapshot_id), lambda: _pages(page_context))))
 
 
-def drawn_around(book: PageContext, entity: Entity) -> Drawn | None:
+def drawn_around(page_context: PageContext, entity: Entity) -> Drawn | None:
     """Draw what is around a group or an endpoint; None: there is nothing around it."""
     registryid = entity.registryid
-    neighbours = all_neighbours(book)
+    neighbours = all_neighbours(page_context)
     key = (registryid, entity.xid)
-    near = [book.overview.groups[one] for one in sorted(neighbours.get(key, ()))][:20]
+    near = [page_context.overview.groups[neighbour] for neighbour in sorted(neighbours.get(key, ()))][:20]
     if not near:
         return None
     both = [entity, *near]
-    endpoints = [one for one in both if one.kind == "endpoint"]
-    groups = [one for one in both if one.kind != "endpoint"]
-    return _drawn(book, endpoints, groups, 60)
+    endpoints = [entity for entity in both if entity.kind == "endpoint"]
+    groups = [entity for entity in both if entity.kind != "endpoint"]
+    return _drawn(page_context, endpoints, groups, 60)
 
 
-def all_neighbours(book: PageContext) -> dict[Key, set[Key]]:
+def all_neighbours(page_context: PageContext) -> dict[Key, set[Key]]:
     """Return which groups each endpoint carries, and by which endpoints each group is carried."""
-    return book.remember(("neighbours", book.view.snapshot_id), lambda: _neighbours(book))
+    return page_context.remember(("neighbours", page_context.view.snapshot_id), lambda: _neighbours(page_context))
 
 
-def _neighbours(book: PageContext) -> dict[Key, set[Key]]:
+def _neighbours(page_context: PageContext) -> dict[Key, set[Key]]:
     """Find which groups each endpoint carries, and by which endpoints each group is carried."""
     results: dict[Key, set[Key]] = {}
-    for (registryid, xid), entity in book.overview.groups.items():
+    for (registryid, xid), entity in page_context.overview.groups.items():
         for named in entity.attributes.get("messagegroups") or [] if entity.kind == "endpoint" else []:
-            if (registryid, named) in book.overview.groups and named != xid:
+            if (registryid, named) in page_context.overview.groups and named != xid:
                 results.setdefault((registryid, xid), set()).add((registryid, named))
                 results.setdefault((registryid, named), set()).add((registryid, xid))
     return results
 
 
-def _pages(book: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
+def _pages(page_context: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
     """Share the catalog out to pages: what hangs together on one page, as far as it fits; the most connected first."""
-    neighbours = all_neighbours(book)
+    neighbours = all_neighbours(page_context)
     seen: set[Key] = set()
     parts: list[list[Key]] = []
-    every = sorted(key for key in book.overview.groups if not key[1].startswith("/schemagroups/"))
+    every = sorted(key for key in page_context.overview.groups if not key[1].startswith("/schemagroups/"))
     for start in every:
         if start in seen:
             continue
@@ -167,29 +167,32 @@ def _pages(book: PageContext) -> list[tuple[list[Entity], list[Entity]]]:
     pages: list[list[Key]] = []
     size = _MOST_NODES + 1
     for part in parts:
-        for some in _cut_to_fit(book, part):
-            nodes = _size(book, some)
+        for some in _cut_to_fit(page_context, part):
+            nodes = _size(page_context, some)
             if size + nodes > _MOST_NODES:
                 pages.append([])
                 size = 0
             pages[-1] += some
             size += nodes
     return [
-        ([one for one in entities if one.kind == "endpoint"], [one for one in entities if one.kind != "endpoint"])
-        for entities in ([book.overview.groups[key] for key in keys] for keys in pages)
+        (
+            [entity for entity in entities if entity.kind == "endpoint"],
+            [entity for entity in entities if entity.kind != "endpoint"],
+        )
+        for entities in ([page_context.overview.groups[key] for key in keys] for keys in pages)
     ]
 
 
-def _size(book: PageContext, keys: Iterable[Key]) -> int:
-    return sum(1 + min(len(book.overview.members[key]), _MOST_NODES // 4) for key in keys)
+def _size(page_context: PageContext, keys: Iterable[Key]) -> int:
+    return sum(1 + min(len(page_context.overview.members[key]), _MOST_NODES // 4) for key in keys)
 
 
-def _cut_to_fit(book: PageContext, part: list[Key]) -> list[list[Key]]:
+def _cut_to_fit(page_context: PageContext, part: list[Key]) -> list[list[Key]]:
     """Cut what hangs together where it is too much for one page."""
     results: list[list[Key]] = [[]]
     size = 0
     for key in part:
-        nodes = _size(book, [key])
+        nodes = _size(page_context, [key])
         if size + nodes > _MOST_NODES and results[-1]:
             results.append([])
             size = 0
@@ -198,48 +201,49 @@ def _cut_to_fit(book: PageContext, part: list[Key]) -> list[list[Key]]:
     return results
 
 
-def _drawn(book: PageContext, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
+def _drawn(page_context: PageContext, endpoints: list[Entity], groups: list[Entity], most: int) -> Drawn:
     """Lay a picture out."""
-    neighbours = all_neighbours(book)
-    limit = _limit(book, [*endpoints, *groups], most)
+    neighbours = all_neighbours(page_context)
+    limit = _limit(page_context, [*endpoints, *groups], most)
     # Groups that the same endpoints carry are placed together, in the order of their first endpoint.
-    order = {(one.registryid, one.xid): at for at, one in enumerate(endpoints)}
+    order = {(endpoint.registryid, endpoint.xid): at for at, endpoint in enumerate(endpoints)}
     groups = sorted(
         groups,
-        key=lambda one: (
-            sorted(order.get(key, len(order)) for key in neighbours.get((one.registryid, one.xid), ())) or [len(order)], one.xid,
+        key=lambda group: (
+            sorted(order.get(key, len(order)) for key in neighbours.get((group.registryid, group.xid), ())) or [len(order)],
+            group.xid,
         ),
-    )  # fmt: skip
-    left = [one for one in endpoints if is_endpoint_of(one, "producers")]
-    right = [one for one in endpoints if not is_endpoint_of(one, "producers")]
+    )
+    left = [endpoint for endpoint in endpoints if is_endpoint_of(endpoint, "producers")]
+    right = [endpoint for endpoint in endpoints if not is_endpoint_of(endpoint, "producers")]
     start = _GAP + (_SIDE + _BETWEEN if left else 0)
     width = _WIDTH - _GAP - start - (_SIDE + _BETWEEN if right else 0)
     boxes: list[Box] = []
     y = _GAP
     for number, group in enumerate(groups):
-        box = _group_box(book, group, (start, y), width, limit)._replace(number=number)
+        box = _group_box(page_context, group, (start, y), width, limit)._replace(number=number)
         boxes.append(box)
         y += box.height + _GAP
-    placed = {(one.entity.registryid, one.entity.xid): one for one in boxes}
+    placed = {(box.entity.registryid, box.entity.xid): box for box in boxes}
     drawn, heights = [], [y, 80]
     for column, x in ((left, _GAP), (right, _WIDTH - _GAP - _SIDE)):
-        some, bottom = _endpoint_boxes(book, column, placed, x, limit)
+        some, bottom = _endpoint_boxes(page_context, column, placed, x, limit)
         drawn += some
         heights.append(bottom)
     drawn = [box._replace(number=len(boxes) + at) for at, box in enumerate(drawn)]
     lines = [
-        _line(one, placed[key])
-        for one in drawn
-        for key in sorted(neighbours.get((one.entity.registryid, one.entity.xid), ()))
+        _line(box, placed[key])
+        for box in drawn
+        for key in sorted(neighbours.get((box.entity.registryid, box.entity.xid), ()))
         if key in placed
     ]
     return Drawn(_WIDTH, max(heights), drawn, boxes, lines)
 
 
-def _limit(book: PageContext, entities: list[Entity], most: int) -> int:
+def _limit(page_context: PageContext, entities: list[Entity], most: int) -> int:
     """Find how many messages of each group can be shown."""
-    sizes = [len(book.overview.members[one.registryid, one.xid]) for one in entities]
-    longest = max((len(path_of(one.registryid, one.xid)) for one in entities), default=0) + 110
+    sizes = [len(page_context.overview.members[group.registryid, group.xid]) for group in entities]
+    longest = max((len(path_of(entity.registryid, entity.xid)) for entity in entities), default=0) + 110
     for limit in (200, 120, 60, 30, 18, 9, 3):
         shown = sum(min(limit, size) for size in sizes)
         if shown + len(entities) <= most and (shown + len(entities)) * longest <= _MOST_BYTES:
@@ -247,19 +251,19 @@ def _limit(book: PageContext, entities: list[Entity], most: int) -> int:
     return 0
 
 
-def _group_box(book: PageContext, group: Entity, at: tuple[int, int], width: int, limit: int) -> Box:
+def _group_box(page_context: PageContext, group: Entity, at: tuple[int, int], width: int, limit: int) -> Box:
     x, y = at
-    members = book.overview.members[group.registryid, group.xid]
+    members = page_context.overview.members[group.registryid, group.xid]
     shown = members[:limit]
     columns = _COLUMNS if width > 600 else 2 if width > 440 else 1
     step = (width - 2 * _PAD) // columns
     rows = ceil(len(shown) / columns)
-    prefix = _common(last_id(group.xid), [one.rpartition("/")[2] for one in shown])
+    prefix = _common(last_id(group.xid), [message_xid.rpartition("/")[2] for message_xid in shown])
     nodes = [
         MapNode(
             xid, path_of(group.registryid, xid), _short(last_id(xid).removeprefix(prefix), step // 7 - 3),
             x + _PAD + step * (place // rows), y + _HEAD + _ROW * (place % rows) + 12,
-            book.overview.family(group.registryid, xid),
+            page_context.overview.family(group.registryid, xid),
         )
         for place, xid in enumerate(shown)
     ]  # fmt: skip
@@ -271,32 +275,32 @@ def _group_box(book: PageContext, group: Entity, at: tuple[int, int], width: int
 
 
 def _endpoint_boxes(
-    book: PageContext, endpoints: list[Entity], placed: dict[Key, Box], x: int, limit: int
+    page_context: PageContext, endpoints: list[Entity], placed: dict[Key, Box], x: int, limit: int
 ) -> tuple[list[Box], int]:
     """Place a column of endpoints next to the middle of what they carry, from top to bottom; return the height, too."""
-    neighbours = all_neighbours(book)
+    neighbours = all_neighbours(page_context)
 
-    def middle(one: Entity) -> float:
-        near = [placed[key] for key in neighbours.get((one.registryid, one.xid), ()) if key in placed]
+    def middle(endpoint: Entity) -> float:
+        near = [placed[key] for key in neighbours.get((endpoint.registryid, endpoint.xid), ()) if key in placed]
         return sum(box.y + box.height / 2 for box in near) / len(near) if near else float("inf")
 
     results: list[Box] = []
     y = _GAP
-    for endpoint in sorted(endpoints, key=lambda one: (middle(one), one.xid)):
+    for endpoint in sorted(endpoints, key=lambda endpoint: (middle(endpoint), endpoint.xid)):
         centre = middle(endpoint)
-        members = book.overview.members[endpoint.registryid, endpoint.xid][:limit]
+        members = page_context.overview.members[endpoint.registryid, endpoint.xid][:limit]
         height = _ENDPOINT + 12 + (_ROW * len(members) + _PAD if members else 0)
         top = y if centre == float("inf") else max(y, int(centre - height / 2))
         nodes = [
             MapNode(
                 xid, path_of(endpoint.registryid, xid), _short(last_id(xid), _LETTERS), x + _PAD,
-                top + _ENDPOINT + 12 + _ROW * at + 12, book.overview.family(endpoint.registryid, xid),
+                top + _ENDPOINT + 12 + _ROW * at + 12, page_context.overview.family(endpoint.registryid, xid),
             )
             for at, xid in enumerate(members)
         ]  # fmt: skip
-        known = endpoint.attributes
-        usage = ", ".join(one for one in known.get("usage") or [] if isinstance(one, str))
-        note = " · ".join(one for one in (usage, known.get("protocol")) if isinstance(one, str) and one)
+        attributes = endpoint.attributes
+        usage = ", ".join(role for role in attributes.get("usage") or [] if isinstance(role, str))
+        note = " · ".join(text for text in (usage, attributes.get("protocol")) if isinstance(text, str) and text)
         name = _short(last_id(endpoint.xid), _LETTERS)
         path = path_of(endpoint.registryid, endpoint.xid)
         results.append(Box(endpoint, path, name, _short(note, 36), x, top, _SIDE, height, nodes))
@@ -308,9 +312,9 @@ def _line(endpoint: Box, group: Box) -> Line:
     """Draw a line between an endpoint and a group, from the left one to the right one."""
     is_left = endpoint.x < group.x
     sent, received = (is_endpoint_of(endpoint.entity, who) for who in ("producers", "consumers"))
-    one, other = (endpoint, group) if is_left else (group, endpoint)
-    x1, x2 = one.x + one.width, other.x
-    y1, y2 = (box.y + min((_ENDPOINT if box is endpoint else _HEAD) // 2, box.height // 2) for box in (one, other))
+    left, other = (endpoint, group) if is_left else (group, endpoint)
+    x1, x2 = left.x + left.width, other.x
+    y1, y2 = (box.y + min((_ENDPOINT if box is endpoint else _HEAD) // 2, box.height // 2) for box in (left, other))
     bend = (x2 - x1) // 2
     names = last_id(endpoint.entity.xid), last_id(group.entity.xid)
     words = [f"producers send {names[1]} to {names[0]}"] if sent else []
@@ -328,7 +332,7 @@ def _common(groupid: str, ids: list[str]) -> str:
     """Return what the ids of a group begin with, as the group's own id does: it need not be said again."""
     for sep in (".", "-", "_", "/"):
         start = groupid + sep
-        if ids and all(one.startswith(start) and len(one) > len(start) for one in ids):
+        if ids and all(member_id.startswith(start) and len(member_id) > len(start) for member_id in ids):
             return start
     return ""
 

@@ -58,48 +58,48 @@ class Route(NamedTuple):
 
 
 def route_of(
-    book: PageContext, definition: dict[str, Any], rows: Iterable[dict[str, Any]], through: Iterable[dict[str, Any]]
+    page_context: PageContext, definition: dict[str, Any], rows: Iterable[dict[str, Any]], through: Iterable[dict[str, Any]]
 ) -> Route:
     """Return the way of a message.
 
     Args:
-        book: of the snapshot.
+        page_context: of the snapshot.
         definition: of the message.
         rows: of the view `endpoint_messages`, of the endpoints that carry it.
         through: endpoints that carry messages that extend it: endpoint_xid, variant.
     """
     registryid = definition["registryid"]
-    stops = [Stop(one["endpoint_xid"], None) for one in rows]
-    carrying = {one.xid for one in stops}
-    stops += [Stop(one["endpoint_xid"], one["variant"]) for one in through if one["endpoint_xid"] not in carrying]
-    endpoints = {one.xid: book.overview.groups.get((registryid, one.xid)) for one in stops}
+    stops = [Stop(row["endpoint_xid"], None) for row in rows]
+    carrying = {stop.xid for stop in stops}
+    stops += [Stop(row["endpoint_xid"], row["variant"]) for row in through if row["endpoint_xid"] not in carrying]
+    endpoints = {stop.xid: page_context.overview.groups.get((registryid, stop.xid)) for stop in stops}
     senders, receivers = (
-        [one for one in stops if (endpoint := endpoints[one.xid]) is not None and is_endpoint_of(endpoint, who)]
+        [stop for stop in stops if (endpoint := endpoints[stop.xid]) is not None and is_endpoint_of(endpoint, who)]
         for who in ("producers", "consumers")
     )
-    places = places_of(definition, [one for xid in carrying if (one := endpoints[xid]) is not None])
-    for variant in list(dict.fromkeys(one.variant for one in stops if one.variant))[:_MOST_VARIANTS] if not places else []:
-        of_variant = book.definition(registryid, variant)
-        carriers = (endpoints[one.xid] for one in stops if one.variant == variant)
-        places += places_of(of_variant, [one for one in carriers if one is not None]) if of_variant else []
-    return Route(senders, receivers, list({(one.family, one.address): one for one in places[::-1]}.values())[::-1])
+    places = places_of(definition, [carrying_endpoint for xid in carrying if (carrying_endpoint := endpoints[xid]) is not None])
+    for variant in list(dict.fromkeys(stop.variant for stop in stops if stop.variant))[:_MOST_VARIANTS] if not places else []:
+        of_variant = page_context.definition(registryid, variant)
+        carriers = (endpoints[stop.xid] for stop in stops if stop.variant == variant)
+        places += places_of(of_variant, [carrier for carrier in carriers if carrier is not None]) if of_variant else []
+    return Route(senders, receivers, list({(place.family, place.address): place for place in places[::-1]}.values())[::-1])
 
 
 def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[Destination]:
     """Return where a message goes over each of some endpoints, each address once; over none, where it says itself."""
-    said, own = definition["address"], definition["protocol_family"]
+    declared_address, own = definition["address"], definition["protocol_family"]
     results: dict[tuple[str, str, str], Destination] = {}
-    for endpoint in sorted(endpoints, key=lambda one: one.xid):
+    for endpoint in sorted(endpoints, key=lambda endpoint: endpoint.xid):
         row = endpoint_of(endpoint_row(endpoint))
-        family, address = own or row.family, said or address_of(row, own)
+        family, address = own or row.family, declared_address or address_of(row, own)
         if address:
-            contradicted = _contradicted(row, family, said) if said else ""
+            contradicted = _contradicted(row, family, declared_address) if declared_address else ""
             place = results.setdefault(
                 (family, address, contradicted), Destination(family, _option(family), address, [], contradicted)
             )
             place.endpoints.append(endpoint.xid)
-    if not results and said:
-        return [Destination(own or "", _option(own or ""), said, [], "")]
+    if not results and declared_address:
+        return [Destination(own or "", _option(own or ""), declared_address, [], "")]
     return list(results.values())
 
 
@@ -128,11 +128,11 @@ def _pointer(family: str) -> Pointer:
     return Pointer(f"/protocoloptions/{PROTOCOLS[family].address}/value")
 
 
-def _contradicted(endpoint: Endpoint, family: str, said: str) -> str:
+def _contradicted(endpoint: Endpoint, family: str, declared_address: str) -> str:
     """Return the address of an endpoint that a message contradicts by its own; empty: it contradicts none."""
-    if endpoint.family != family or all(one.pointer != _pointer(family) for one in shared_options(family)):
+    if endpoint.family != family or all(option.pointer != _pointer(family) for option in shared_options(family)):
         return ""
     text = endpoint.flat_attributes().get(_pointer(family))
-    asked = "" if text is None else as_column_text(orjson.loads(text)) or ""
-    value = decoded(orjson.dumps(said))
-    return asked if asked and declared_instead(_pointer(family), asked, {"value": value}) is not None else ""
+    own_address = "" if text is None else as_column_text(orjson.loads(text)) or ""
+    value = decoded(orjson.dumps(declared_address))
+    return own_address if own_address and declared_instead(_pointer(family), own_address, {"value": value}) is not None else ""

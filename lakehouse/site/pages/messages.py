@@ -40,22 +40,22 @@ _MOST_ENDPOINTS = 4  # to which the page writes a command
 _MOST_COMMAND = 6_000
 
 
-def message_page(book: PageContext, entity: Entity) -> Page:
+def message_page(page_context: PageContext, entity: Entity) -> Page:
     """Make the page of a message."""
     registryid, xid = entity.registryid, entity.xid
-    definition = book.definition(registryid, xid)
-    versions = book.view.versions(registryid, xid)
-    default = _default_version(book, entity, versions)
+    definition = page_context.definition(registryid, xid)
+    versions = page_context.view.versions(registryid, xid)
+    default = _default_version(page_context, entity, versions)
     attributes = entity.attributes
     own = Attributes(attributes | (default.attributes if default is not None else {}))
-    details = _effective(book, definition) if definition is not None else _declared(default)
+    details = _effective(page_context, definition) if definition is not None else _declared(default)
     sections: list[Section] = details["sections"]
     effective = {row.pointer: row.part("value").text for section in sections for row in section.rows}
     path = path_of(registryid, xid)
-    history = history_of(book, registryid, xid, details["bases"])
+    history = history_of(page_context, registryid, xid, details["bases"])
     states = states_of(history, versions)
-    through = _through(book, registryid, xid) if definition is not None else []
-    return book.page(
+    through = _through(page_context, registryid, xid) if definition is not None else []
+    return page_context.page(
         "message.html",
         path,
         entity=entity,
@@ -66,48 +66,48 @@ def message_page(book: PageContext, entity: Entity) -> Page:
         protocol=effective.get("/protocol"),
         envelope=effective.get("/envelope"),
         content_type=effective.get("/datacontenttype"),
-        family=book.overview.family(registryid, xid),
+        family=page_context.overview.family(registryid, xid),
         required=_required(sections),
         versions=[] if len(versions) < 2 and not (versions and default is None) else versions,
         default=default,
-        schema=_schema(book, registryid, definition, own),
-        related=_related(book, registryid, xid, details["chain"]),
-        route=route_of(book, definition, details["endpoints"], through) if definition is not None else None,
-        findings=book.overview.findings_by_xid.get((registryid, xid), [])[:50],
+        schema=_schema(page_context, registryid, definition, own),
+        related=_related(page_context, registryid, xid, details["chain"]),
+        route=route_of(page_context, definition, details["endpoints"], through) if definition is not None else None,
+        findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:50],
         history=history[:MOST_ON_PAGE],
         changes=len(history),
         pairs=pairs_of(states),
         states=states,
-        **sent_of(book, (registryid, xid)),
-        **_examples(book, entity, definition),
-        curl=_curl(book, registryid, xid, path),
+        **sent_of(page_context, (registryid, xid)),
+        **_examples(page_context, entity, definition),
+        curl=_curl(page_context, registryid, xid, path),
         **details,
     )
 
 
-def _default_version(book: PageContext, entity: Entity, versions: list[Entity]) -> Entity | None:
+def _default_version(page_context: PageContext, entity: Entity, versions: list[Entity]) -> Entity | None:
     """Return the Version that counts: the default one, of what `xref` names where it names something."""
     xref = entity.attributes.get("xref")
     if isinstance(xref, str):
-        other = book.entity(entity.registryid, Xid(xref))
+        other = page_context.entity(entity.registryid, Xid(xref))
         if other is None or isinstance(other.attributes.get("xref"), str):
             return None
-        return _default_version(book, other, book.view.versions(entity.registryid, Xid(xref)))
+        return _default_version(page_context, other, page_context.view.versions(entity.registryid, Xid(xref)))
     wanted = xid_of_version(entity.xid, entity.attributes.get("defaultversionid"))
-    return next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
+    return next((version for version in versions if version.xid == wanted), versions[-1] if versions else None)
 
 
-def _effective(book: PageContext, definition: dict[str, Any]) -> dict[str, Any]:
-    depth = book.style.max_chain_depth
-    chain = chain_of(book.view, definition, depth)
-    bases = [xid_of_resource(one["base_version_xid"]) for one in chain if one["base_version_xid"]]
+def _effective(page_context: PageContext, definition: dict[str, Any]) -> dict[str, Any]:
+    depth = page_context.style.max_chain_depth
+    chain = chain_of(page_context.view, definition, depth)
+    bases = [xid_of_resource(link["base_version_xid"]) for link in chain if link["base_version_xid"]]
     own = xid_of_resource(definition["version_xid"]) if definition["version_xid"] else definition["xid"]
     return {
-        "sections": sections_of(attributes_of(book.view, definition, depth)),
-        "chain": [one for one in chain if one["depth"]],
+        "sections": sections_of(attributes_of(page_context.view, definition, depth)),
+        "chain": [link for link in chain if link["depth"]],
         "chain_status": definition["chain_status"],
-        "bases": [one for one in dict.fromkeys([own, *bases]) if one != definition["xid"]],
-        "endpoints": endpoints_of(book.view, definition),
+        "bases": [base for base in dict.fromkeys([own, *bases]) if base != definition["xid"]],
+        "endpoints": endpoints_of(page_context.view, definition),
     }
 
 
@@ -115,8 +115,8 @@ def _declared(default: Entity | None) -> dict[str, Any]:
     """Return what a message declares, where it has no effective definition."""
     rows = leaves_of_body(default.body) if default is not None else []
     details: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
-    leaves = [{"pointer": pointer, "value": value} | details for pointer, value in rows]
-    return {"sections": sections_of(leaves), "chain": [], "chain_status": "none", "bases": [], "endpoints": []}
+    flat_attributes = [{"pointer": pointer, "value": value} | details for pointer, value in rows]
+    return {"sections": sections_of(flat_attributes), "chain": [], "chain_status": "none", "bases": [], "endpoints": []}
 
 
 def _required(sections: list[Section]) -> list[dict[str, Any]]:
@@ -129,44 +129,50 @@ def _required(sections: list[Section]) -> list[dict[str, Any]]:
     order = ("declared", "inherited", "inferred")
     return [
         {"origin": origin, "declared_by": declared_by, "names": names}
-        for (origin, declared_by), names in sorted(results.items(), key=lambda one: (order.index(one[0][0]), one[0][1] or ""))
+        for (origin, declared_by), names in sorted(
+            results.items(), key=lambda entry: (order.index(entry[0][0]), entry[0][1] or "")
+        )
     ]
 
 
-def _related(book: PageContext, registryid: RegistryId, xid: Xid, chain: list[dict[str, Any]]) -> dict[str, Any]:
+def _related(page_context: PageContext, registryid: RegistryId, xid: Xid, chain: list[dict[str, Any]]) -> dict[str, Any]:
     """Find messages that extend this one, and others that extend the same base."""
-    children = extending(book.view, registryid, xid, _MOST_RELATED + 1)
-    bases = [xid_of_resource(one["base_version_xid"]) for one in chain if one["base_version_xid"]]
+    children = extending(page_context.view, registryid, xid, _MOST_RELATED + 1)
+    bases = [xid_of_resource(link["base_version_xid"]) for link in chain if link["base_version_xid"]]
     siblings: list[Xid] = []
     if bases:
-        siblings = [one for one in extending(book.view, registryid, bases[0], _MOST_RELATED + 2) if one != xid]
-    details = {"children": [one for one in children if one != xid], "siblings": siblings}
+        siblings = [
+            sibling for sibling in extending(page_context.view, registryid, bases[0], _MOST_RELATED + 2) if sibling != xid
+        ]
+    details = {"children": [child for child in children if child != xid], "siblings": siblings}
     rows = [
-        {"xid": one, "how": how, "family": book.overview.family(registryid, one)}
+        {"xid": related_xid, "how": how, "family": page_context.overview.family(registryid, related_xid)}
         for name, how in (("children", "extends this one"), ("siblings", "extends the same base"))
-        for one in details[name][:_MOST_RELATED]
+        for related_xid in details[name][:_MOST_RELATED]
     ]
-    return {"rows": rows, "is_more": any(len(one) > _MOST_RELATED for one in details.values())}
+    return {"rows": rows, "is_more": any(len(related) > _MOST_RELATED for related in details.values())}
 
 
-def _through(book: PageContext, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
+def _through(page_context: PageContext, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
     """List the endpoints that carry messages that extend this one, at first or second hand: XID, and the first such message."""
     results: dict[Xid, Xid] = {}
     seen, left = {xid}, [xid]
     while left and len(seen) <= _MOST_RELATED:
-        variants = [one for one in extending(book.view, registryid, left.pop(0), _MOST_RELATED) if one not in seen]
+        variants = [
+            variant for variant in extending(page_context.view, registryid, left.pop(0), _MOST_RELATED) if variant not in seen
+        ]
         seen.update(variants)
         left += variants
         for variant in variants:
             group = xid_of_group(variant)
             key = ("carrying", registryid, group)
-            for endpoint in book.remember(key, partial(carrying, book.view, registryid, group), 200):
+            for endpoint in page_context.remember(key, partial(carrying, page_context.view, registryid, group), 200):
                 results.setdefault(endpoint.xid, variant)
     return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(results.items())]
 
 
 def _schema(
-    book: PageContext, registryid: RegistryId, definition: dict[str, Any] | None, own: dict[str, Any]
+    page_context: PageContext, registryid: RegistryId, definition: dict[str, Any] | None, own: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Find the schema of the payload, and read it."""
     attributes = definition["attributes"] if definition else {}
@@ -179,58 +185,70 @@ def _schema(
     schema_xid = definition["schema_xid"] if definition else None
     if uri is None and schema_xid is None:
         return None
-    result = book.remember(("schema", registryid, schema_xid, uri), lambda: _version_of(book, registryid, schema_xid, uri), 200)
+    result = page_context.remember(
+        ("schema", registryid, schema_xid, uri), lambda: _version_of(page_context, registryid, schema_xid, uri), 200
+    )
     if result is None:
         return {"readable": None, "format": format_, "xid": None, "uri": uri or schema_xid, "versions": []}
     version, versions = result
-    held = version.attributes
-    format_ = format_ or held.get("format")
-    text = readable(held["schema"], format_) if "schema" in held else None
-    return {"readable": text, "format": format_, "xid": version.xid, "uri": held.get("schemauri") or uri, "versions": versions}
+    of_version = version.attributes
+    format_ = format_ or of_version.get("format")
+    text = readable(of_version["schema"], format_) if "schema" in of_version else None
+    return {
+        "readable": text,
+        "format": format_,
+        "xid": version.xid,
+        "uri": of_version.get("schemauri") or uri,
+        "versions": versions,
+    }
 
 
-def payload_of(book: PageContext, message: Entity) -> Readable | None:
+def payload_of(page_context: PageContext, message: Entity) -> Readable | None:
     """Return the schema of a message's payload, read; None: it is not in the catalog."""
-    definition = book.definition(message.registryid, message.xid)
-    schema = None if definition is None else _schema(book, message.registryid, definition, {})
+    definition = page_context.definition(message.registryid, message.xid)
+    schema = None if definition is None else _schema(page_context, message.registryid, definition, {})
     return None if schema is None else schema["readable"]
 
 
 def _version_of(
-    book: PageContext, registryid: RegistryId, schema_xid: Xid | None, uri: str | None
+    page_context: PageContext, registryid: RegistryId, schema_xid: Xid | None, uri: str | None
 ) -> tuple[Entity, list[str]] | None:
     """Find the Version of a schema that a reference names (without one: the default Version); with the XIDs of all."""
     for place in schema_places(uri or schema_xid or ""):
-        schema = book.entity(registryid, place.schema)
-        versions = book.view.versions(registryid, place.schema)
+        schema = page_context.entity(registryid, place.schema)
+        versions = page_context.view.versions(registryid, place.schema)
         default = None if schema is None else xid_of_version(place.schema, schema.attributes.get("defaultversionid"))
-        result = next((one for one in versions if one.xid == (place.version or default)), None)
+        result = next((version for version in versions if version.xid == (place.version or default)), None)
         if result is not None:
-            return result, [one.xid for one in versions]
+            return result, [version.xid for version in versions]
     return None
 
 
-def _examples(book: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
+def _examples(page_context: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
     """Make up a message for each protocol that it goes over, and commands that send it; or say why there is none."""
     if definition is None:
         return {"examples": [], "commands": []}
     try:
-        examples, commands = _made_up(book, entity, definition)
+        examples, commands = _made_up(page_context, entity, definition)
     except ModuleNotFoundError as error:
         examples, commands = [{"as": None, "error": f"{not_installed(error)}."}], []
     except LakehouseError as error:
         examples, commands = [{"as": None, "error": str(error)}], []
     shown = []
-    for one in examples[:_MOST_EXAMPLES]:
-        text = orjson.dumps(one["example"], option=orjson.OPT_INDENT_2).decode() if "example" in one else None
+    for example in examples[:_MOST_EXAMPLES]:
+        text = orjson.dumps(example["example"], option=orjson.OPT_INDENT_2).decode() if "example" in example else None
         is_cut = text is not None and len(text) > _MOST_EXAMPLE
         shown.append(
-            {"as": one["as"], "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""), "error": one.get("error")}
+            {
+                "as": example["as"],
+                "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""),
+                "error": example.get("error"),
+            }
         )
-    return {"examples": shown, "commands": [one for one in commands if len(one.text) <= _MOST_COMMAND]}
+    return {"examples": shown, "commands": [command for command in commands if len(command.text) <= _MOST_COMMAND]}
 
 
-def _made_up(book: PageContext, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
     """Return examples and commands of a message, which are rendered once for each that is looked at often.
 
     Raises:
@@ -239,46 +257,50 @@ def _made_up(book: PageContext, entity: Entity, definition: dict[str, Any]) -> t
     """
     from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of  # noqa: PLC0415 - extra `match`
 
-    changed = rfc3339(microseconds(str(book.commit_of(entity.snapshot_id)["committed_at"]))[0])
+    changed = rfc3339(microseconds(str(page_context.commit_of(entity.snapshot_id)["committed_at"]))[0])
 
     def made() -> tuple[list[dict[str, Any]], list[Any]]:
-        selected = _selected(book, definition)
+        selected = _selected(page_context, definition)
         # A fixed time, so that the page stays the same.
         key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
-        renderer = book.remember(key, lambda: renderer_of(selected, changed), 50)
+        renderer = page_context.remember(key, lambda: renderer_of(selected, changed), 50)
         samples = samples_of(selected, renderer)
         few = replace(selected, endpoints=selected.endpoints[:_MOST_ENDPOINTS])
         return examples_of(samples), commands_of(samples, few, renderer)
 
-    return book.remember(("examples", entity.registryid, entity.xid), made, 200)
+    return page_context.remember(("examples", entity.registryid, entity.xid), made, 200)
 
 
-def _selected(book: PageContext, definition: dict[str, Any]) -> Selected:
+def _selected(page_context: PageContext, definition: dict[str, Any]) -> Selected:
     """Gather what rendering needs, as `selected_at`; endpoints and schemas that many messages share are read once."""
     registryid, group_xid, schema_xid = definition["registryid"], definition["group_xid"], definition["schema_xid"]
 
     def every() -> list[Endpoint]:
-        return [endpoint_of(endpoint_row(one)) for one in book.overview.groups_of(registryid, "endpoints")]
+        return [endpoint_of(endpoint_row(entity)) for entity in page_context.overview.groups_of(registryid, "endpoints")]
 
     def carriers() -> list[Endpoint]:
-        return [one for one in book.remember(("endpoints", registryid), every) if one.carries(registryid, group_xid)]
+        return [
+            endpoint
+            for endpoint in page_context.remember(("endpoints", registryid), every)
+            if endpoint.carries(registryid, group_xid)
+        ]
 
     def schemas() -> list[SchemaVersion]:
-        return [schema_version(one) for one in book.view.versions(registryid, schema_xid)] if schema_xid else []
+        return [schema_version(version) for version in page_context.view.versions(registryid, schema_xid)] if schema_xid else []
 
-    endpoints = book.remember(("carriers", registryid, group_xid), carriers, 100)
-    versions = book.remember(("schemas", registryid, schema_xid), schemas, 200)
-    return Selected([definition], endpoints, versions, book.view.snapshot_id)
+    endpoints = page_context.remember(("carriers", registryid, group_xid), carriers, 100)
+    versions = page_context.remember(("schemas", registryid, schema_xid), schemas, 200)
+    return Selected([definition], endpoints, versions, page_context.view.snapshot_id)
 
 
-def _curl(book: PageContext, registryid: RegistryId, xid: Xid, path: str) -> str:
+def _curl(page_context: PageContext, registryid: RegistryId, xid: Xid, path: str) -> str:
     """Return the line that fetches the message as JSON; empty: nobody knows from where."""
-    if book.style.api:
+    if page_context.style.api:
         place = f"/reg-{quote(registryid, safe='')}{quote(xid, safe='/:@~$!&()*+,;=-._')}"
-        at = f"/at/{book.style.at}" if book.style.at is not None else ""
-        return f"curl '{book.style.api}{at}{place}'"
-    if book.style.base_url:
-        return f"curl '{book.style.base_url.rstrip('/')}/{path.removesuffix('.html')}.json'"
+        at = f"/at/{page_context.style.at}" if page_context.style.at is not None else ""
+        return f"curl '{page_context.style.api}{at}{place}'"
+    if page_context.style.base_url:
+        return f"curl '{page_context.style.base_url.rstrip('/')}/{path.removesuffix('.html')}.json'"
     return ""
 
 
@@ -359,9 +381,9 @@ def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
     Args:
         attributes: rows of `flat_attributes`: pointer, value, origin, declared_by, depth.
     """
-    leaves: dict[tuple[str, str, str], list[tuple[str, dict[str, Any]]]] = {}
-    for one in attributes:
-        pointer = one["pointer"]
+    parts_by_key: dict[tuple[str, str, str], list[tuple[str, dict[str, Any]]]] = {}
+    for attribute in attributes:
+        pointer = attribute["pointer"]
         match = _DECLARATION.match(pointer)
         if match is not None:
             key, part = (match[1], match[2], pointer[: -len(match[3]) - 1]), match[3]
@@ -370,20 +392,22 @@ def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
             section = first if first in ("envelopemetadata", "protocoloptions") else "data" if first.startswith("data") else ""
             name = rest if section in ("envelopemetadata", "protocoloptions") else pointer[1:]
             key, part = (section, name, pointer), "value"
-        leaves.setdefault(key, []).append((part, one))
+        parts_by_key.setdefault(key, []).append((part, attribute))
     sections: dict[str, list[AttributeRow]] = {"envelopemetadata": [], "protocoloptions": [], "data": [], "": []}
-    for (section, name, pointer), parts in leaves.items():
+    for (section, name, pointer), parts in parts_by_key.items():
         sections[section].append(_row(name, pointer, parts))
     return [Section(name, _TITLES[name], sorted(rows, key=_place)) for name, rows in sections.items() if rows]
 
 
 def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> AttributeRow:
     details: dict[str, DeclaredValue] = {}
-    for part, one in parts:
+    for part, attribute in parts:
         if part not in details or details[part].origin == _INFERRED:  # what is written comes before what is inferred
-            details[part] = DeclaredValue(shown(one["value"]), one["origin"])
-    said = [one for _, one in sorted(parts, key=lambda pair: _PARTS.index(pair[0])) if one["origin"] != _INFERRED]
-    first = min(said, key=lambda one: one["depth"] if one["depth"] is not None else 10**6, default=None)
+            details[part] = DeclaredValue(shown(attribute["value"]), attribute["origin"])
+    declared = [
+        attribute for _, attribute in sorted(parts, key=lambda pair: _PARTS.index(pair[0])) if attribute["origin"] != _INFERRED
+    ]
+    first = min(declared, key=lambda attribute: attribute["depth"] if attribute["depth"] is not None else 10**6, default=None)
     readable = name.replace("~1", "/").replace("~0", "~")
     if first is None:
         return AttributeRow(readable, pointer, details, _INFERRED, None, 0)

@@ -29,28 +29,32 @@ class NameRow(NamedTuple):
     query: str
 
 
-def names_page(book: PageContext, number: int) -> Page | None:
+def names_page(page_context: PageContext, number: int) -> Page | None:
     """Make a page of the index, what most messages have first."""
-    part = book.part(_rows(book), NAMES, number)
-    return None if part is None else book.page("names.html", part.at(number), part=part)
+    part = page_context.part(_rows(page_context), NAMES, number)
+    return None if part is None else page_context.page("names.html", part.at(number), part=part)
 
 
-def count_names(book: PageContext) -> int:
+def count_names(page_context: PageContext) -> int:
     """Count the names of the index."""
-    return len(_rows(book))
+    return len(_rows(page_context))
 
 
-def _rows(book: PageContext) -> list[NameRow]:
-    return book.remember(("names",), lambda: _counted(book))
+def _rows(page_context: PageContext) -> list[NameRow]:
+    return page_context.remember(("names",), lambda: _counted(page_context))
 
 
-def _counted(book: PageContext) -> list[NameRow]:
-    past = past_entities(book)
-    present = [(names, fields) for key, names, fields in names_of_messages(book.view) if key not in past]
-    present += [(one.words.names, one.words.fields) for key, one in past.items() if one is not None and key[1] == "message"]
+def _counted(page_context: PageContext) -> list[NameRow]:
+    past = past_entities(page_context)
+    present = [(names, fields) for key, names, fields in names_of_messages(page_context.view) if key not in past]
+    present += [
+        (past_entity.words.names, past_entity.words.fields)
+        for key, past_entity in past.items()
+        if past_entity is not None and key[1] == "message"
+    ]
     counts: Counter[tuple[str, str]] = Counter()
     for names, fields in present:
         counts.update(("attr", name) for name in (names or "").split())
         counts.update(("field", path) for path in (fields or "").partition("\n")[0].split())
-    most = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    most = sorted(counts.items(), key=lambda counted_name: (-counted_name[1], counted_name[0]))
     return [NameRow(_KINDS[kind], name, count, Wanted(f"{kind}:{name}", kind="message").query()) for (kind, name), count in most]

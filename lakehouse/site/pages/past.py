@@ -26,7 +26,7 @@ _MOST_HISTORY = 60
 MOST_ON_PAGE = 12  # changes that the page of an entity shows itself
 
 
-class Told(NamedTuple):
+class EntityChange(NamedTuple):
     """A change of an entity, of a Version of it, or of a base of it.
 
     Attributes:
@@ -72,25 +72,35 @@ class State(NamedTuple):
     title: str
 
 
-def history_of(book: PageContext, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[Told]:
+def history_of(page_context: PageContext, registryid: RegistryId, xid: Xid, bases: Iterable[Xid] = ()) -> list[EntityChange]:
     """List the changes of an entity, of its Versions, and of those that it inherits from; the newest first."""
     # Asked for by the page, and by the list of its comparisons.
-    results = book.remember(("own history", registryid, xid), partial(_told, book, registryid, xid, None))
+    results = page_context.remember(("own history", registryid, xid), partial(_changes_of, page_context, registryid, xid, None))
     first = results[0].snapshot_id if results else 0
     for base in bases:  # many messages share one: its changes are listed once
         if base != xid:
-            every = book.remember(("history", registryid, base), partial(_told, book, registryid, base, base), 50)
-            results = results + [one for one in every if one.snapshot_id > first]
+            every = page_context.remember(
+                ("history", registryid, base), partial(_changes_of, page_context, registryid, base, base), 50
+            )
+            results = results + [change for change in every if change.snapshot_id > first]
     # A Version that came with its message is listed with it.
-    came = {one.snapshot_id for one in results if one.op == "insert" and one.kind in ("message", "schema") and one.base is None}
-    details = [one for one in results if not (one.op == "insert" and one.kind.endswith("version") and one.snapshot_id in came)]
+    came = {
+        change.snapshot_id
+        for change in results
+        if change.op == "insert" and change.kind in ("message", "schema") and change.base is None
+    }
+    details = [
+        change
+        for change in results
+        if not (change.op == "insert" and change.kind.endswith("version") and change.snapshot_id in came)
+    ]
     return sorted(details, key=lambda change: -change.snapshot_id)
 
 
-def _told(book: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None) -> list[Told]:
-    rows = book.view.history_rows(xid, registryid)
+def _changes_of(page_context: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None) -> list[EntityChange]:
+    rows = page_context.view.history_rows(xid, registryid)
     rows = sorted(rows, key=lambda row: (row["snapshot_id"], row["registryid"], row["xid"]))[-_MOST_ROWS:]
-    commits = {row["snapshot_id"]: book.commit_of(row["snapshot_id"]) for row in rows}
+    commits = {row["snapshot_id"]: page_context.commit_of(row["snapshot_id"]) for row in rows}
     bodies: dict[Xid, JsonText | None] = {}
     results = []
     for row, change in zip(rows, history(rows, commits), strict=True):
@@ -98,7 +108,7 @@ def _told(book: PageContext, registryid: RegistryId, xid: Xid, base: Xid | None)
         lines = [cut(line, _MOST_LINE) for line in change.described()] if row["op"] != "insert" else []
         breaking = _breaking(registryid, row, before, bodies[row["xid"]])
         results.append(
-            Told(
+            EntityChange(
                 change.snapshot_id, commits[change.snapshot_id], row["kind"], row["xid"], row["op"], base, lines[:_MOST_LINES],
                 max(0, len(lines) - _MOST_LINES), change.document_uris, breaking,
             )
@@ -110,7 +120,9 @@ def _breaking(registryid: RegistryId, row: dict[str, Any], before: JsonText | No
     if before is None or after is None:
         return []
     results = declared_differences(registryid, row["kind"], row["xid"], before, after)
-    return list(dict.fromkeys(f"{one.pointer}: {one.told}" for one in results if one.class_ == "breaking"))[:3]
+    return list(
+        dict.fromkeys(f"{difference.pointer}: {difference.told}" for difference in results if difference.class_ == "breaking")
+    )[:3]
 
 
 def declared_differences(
@@ -122,13 +134,15 @@ def declared_differences(
     return differences(sides[0], sides[1])
 
 
-def states_of(changes: list[Told], versions: list[Entity]) -> list[State]:
+def states_of(changes: list[EntityChange], versions: list[Entity]) -> list[State]:
     """List the states of an entity that can be compared: the last snapshots that changed it, and its Versions; newest first."""
-    seen = dict.fromkeys(one.snapshot_id for one in changes if one.kind in ("version", "message", "schemaversion", "schema"))
-    results = [State(str(one), f"Snapshot {one}") for one in seen]
+    seen = dict.fromkeys(
+        change.snapshot_id for change in changes if change.kind in ("version", "message", "schemaversion", "schema")
+    )
+    results = [State(str(number), f"Snapshot {number}") for number in seen]
     if len(versions) > 1:
-        ids = [last_id(one.xid) for one in versions]
-        results += [State(f"v{written(one)}", f"Version {one}") for one in ids[-_MOST_STATES:]]
+        ids = [last_id(version.xid) for version in versions]
+        results += [State(f"v{written(versionid)}", f"Version {versionid}") for versionid in ids[-_MOST_STATES:]]
     return results
 
 
@@ -136,65 +150,69 @@ def pairs_of(states: list[State]) -> list[tuple[State, State]]:
     """List the pairs of states that have a comparison: earlier and later, of the newest snapshots and the last Versions."""
     results: list[tuple[State, State]] = []
     for is_version in (False, True):
-        some = [one for one in states if one.token.startswith("v") == is_version]
+        some = [state for state in states if state.token.startswith("v") == is_version]
         some = some[-_MOST_STATES:] if is_version else some[:_MOST_STATES][::-1]
         results += list(combinations(some, 2))
     return results
 
 
-def deletion_of(book: PageContext, registryid: RegistryId, xid: Xid) -> Deletion | None:
+def deletion_of(page_context: PageContext, registryid: RegistryId, xid: Xid) -> Deletion | None:
     """Return how an entity was deleted; None: there never was one, or it is in the catalog."""
-    rows = sorted((row for row in book.view.history_rows(xid, registryid) if row["xid"] == xid), key=itemgetter("snapshot_id"))
+    rows = sorted(
+        (row for row in page_context.view.history_rows(xid, registryid) if row["xid"] == xid), key=itemgetter("snapshot_id")
+    )
     if len(rows) < 2 or rows[-1]["op"] != "delete":
         return None
     number = rows[-1]["snapshot_id"]
-    return Deletion(number, book.commit_of(number), rows[-2]["document_uris"])
+    return Deletion(number, page_context.commit_of(number), rows[-2]["document_uris"])
 
 
-def history_page(book: PageContext, entity: Entity) -> Page:
+def history_page(page_context: PageContext, entity: Entity) -> Page:
     """Make the page of the history of a message or schema: its last `_MOST_HISTORY` changes."""
-    results = history_of(book, entity.registryid, entity.xid, bases_of(book, entity))
+    results = history_of(page_context, entity.registryid, entity.xid, bases_of(page_context, entity))
     path = path_of(entity.registryid, entity.xid, "history")
-    return book.page(
+    return page_context.page(
         "history.html", path, entity=entity, changes=results[:_MOST_HISTORY], more=max(0, len(results) - _MOST_HISTORY)
     )
 
 
-def bases_of(book: PageContext, entity: Entity) -> list[Xid]:
+def bases_of(page_context: PageContext, entity: Entity) -> list[Xid]:
     """List the messages that a message inherits from."""
     if entity.kind != "message":
         return []
-    definition = book.definition(entity.registryid, entity.xid)
+    definition = page_context.definition(entity.registryid, entity.xid)
     return (
-        [] if definition is None else [one for one in definition["depends_on"] or [] if one != entity.xid and one.startswith("/")]
+        []
+        if definition is None
+        else [base for base in definition["depends_on"] or [] if base != entity.xid and base.startswith("/")]
     )
 
 
-def comparison_page(book: PageContext, entity: Entity, before: str, after: str) -> Page | None:
+def comparison_page(page_context: PageContext, entity: Entity, before: str, after: str) -> Page | None:
     """Make the page that compares two states of a message or schema; None: there is no such state.
 
     Args:
-        book: of the snapshot.
+        page_context: of the snapshot.
         entity: the message or schema.
         before: token of a state; empty: the last but one.
         after: token of a state; empty: the last one.
     """
-    versions = book.view.versions(entity.registryid, entity.xid)
-    states = states_of(history_of(book, entity.registryid, entity.xid, bases_of(book, entity)), versions)
+    versions = page_context.view.versions(entity.registryid, entity.xid)
+    states = states_of(history_of(page_context, entity.registryid, entity.xid, bases_of(page_context, entity)), versions)
     if not before and not after and len(states) > 1:
         after, before = states[0].token, states[1].token
-    titles = {one.token: one.title for one in states}
+    titles = {state.token: state.title for state in states}
     sides = None
     if before in titles and after in titles:
-        sides = _sides(book, entity, before, after)
+        sides = _sides(page_context, entity, before, after)
     if sides is None and (before or after):
         return None
     path = path_of(entity.registryid, entity.xid)
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
     results: list[Difference] = []
     if sides is not None:
-        results = differences(*({} if one is None else {key: one} for one in (sides.before, sides.after)))
-    return book.page(
+        results = differences(*({} if side is None else {key: side} for side in (sides.before, sides.after)))
+    return page_context.page(
         "comparison.html",
         path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
         entity=entity,
@@ -217,34 +235,34 @@ class _Sides(NamedTuple):
     is_effective: bool
 
 
-def _sides(book: PageContext, entity: Entity, before: str, after: str) -> _Sides:
+def _sides(page_context: PageContext, entity: Entity, before: str, after: str) -> _Sides:
     """Return both states: in effect where both are of snapshots that have the message, else as declared."""
     tokens = (before, after)
-    if entity.kind == "message" and all(one.isdigit() for one in tokens):
-        results = [_effective_at(book, entity, int(one)) for one in tokens]
-        if all(one is not None for one in results):
+    if entity.kind == "message" and all(token.isdigit() for token in tokens):
+        results = [_effective_at(page_context, entity, int(token)) for token in tokens]
+        if all(state is not None for state in results):
             return _Sides(results[0], results[1], is_effective=True)
-    (one, _), (other, _) = (_declared_at(book, entity, token) for token in tokens)
-    return _Sides(one, other, is_effective=False)
+    (earlier, _), (other, _) = (_declared_at(page_context, entity, token) for token in tokens)
+    return _Sides(earlier, other, is_effective=False)
 
 
-def _effective_at(book: PageContext, entity: Entity, snapshot_id: int) -> Leaves | None:
+def _effective_at(page_context: PageContext, entity: Entity, snapshot_id: int) -> Leaves | None:
     try:
-        with book.model.at(snapshot_id) as view:
+        with page_context.model.at(snapshot_id) as view:
             return view.bodies.leaves_of((entity.registryid, entity.kind, entity.xid))
     except SnapshotNotFound:
         return None
 
 
-def _declared_at(book: PageContext, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
+def _declared_at(page_context: PageContext, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
     """Return a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
-        wanted = read(token[1:], (last_id(one.xid) for one in book.view.versions(registryid, xid)))
-        version = None if wanted is None else book.entity(registryid, xid_of_version(xid, wanted))
+        wanted = read(token[1:], (last_id(version.xid) for version in page_context.view.versions(registryid, xid)))
+        version = None if wanted is None else page_context.entity(registryid, xid_of_version(xid, wanted))
         return leaves_of_version(version) if version is not None else (None, None)
     try:
-        with book.model.at(int(token)) as view:
+        with page_context.model.at(int(token)) as view:
             return default_leaves(view, registryid, xid)
     except SnapshotNotFound:
         return None, None
@@ -258,6 +276,6 @@ def tokens_of(text: str) -> tuple[str, str] | None:
     return (before, after) if result and before and after else None
 
 
-def ready_comparisons(path: str, changes: list[Told], versions: list[Entity]) -> list[str]:
+def ready_comparisons(path: str, changes: list[EntityChange], versions: list[Entity]) -> list[str]:
     """List the paths of the comparisons of a message or schema that files have; path: of its page."""
-    return [path_of_comparison(path, one.token, other.token) for one, other in pairs_of(states_of(changes, versions))]
+    return [path_of_comparison(path, earlier.token, other.token) for earlier, other in pairs_of(states_of(changes, versions))]

@@ -82,7 +82,7 @@ class Wanted:
     @property
     def owners(self) -> list[str]:
         """Return what owners hold that `owner:` names, in lower case."""
-        return [one.lower() for one in _OWNER.findall(self.q)]
+        return [owner.lower() for owner in _OWNER.findall(self.q)]
 
     def query(self, **other: str) -> str:
         """Write it as the query of a URL, with other values for some."""
@@ -90,25 +90,25 @@ class Wanted:
         return urlencode(values)
 
 
-def search_page(book: PageContext, wanted: Wanted) -> Page:
+def search_page(page_context: PageContext, wanted: Wanted) -> Page:
     """Make the page of a search, or, without words, of all; of a static site, the form that its script fills in."""
     keys: list[Key] = []
     facets: dict[str, list[FacetCount]] = {}
-    if book.style.is_served:
+    if page_context.style.is_served:
         wanted = replace(wanted, protocol=wanted.protocol.upper())
-        keys, facets = matching(book, wanted)
-    overview = book.overview
+        keys, facets = matching(page_context, wanted)
+    overview = page_context.overview
     groups = sorted({last_id(xid) for _, xid in overview.groups})
     first = (max(1, wanted.page) - 1) * PER_SEARCH
-    return book.page(
+    return page_context.page(
         "search.html",
         SEARCH,
         wanted=wanted,
-        hits=[_shown(book, one) for one in _hits(book, wanted, keys[first : first + PER_SEARCH])],
+        hits=[_shown(page_context, key) for key in _hits(page_context, wanted, keys[first : first + PER_SEARCH])],
         total=len(keys),
         is_more=len(keys) > first + PER_SEARCH,
         facets=facets,
-        meant=_meant(book, wanted) if book.style.is_served and not keys else "",
+        meant=_meant(page_context, wanted) if page_context.style.is_served and not keys else "",
         lists=LISTS,
         orders=ORDERS,
         states=STATES,
@@ -121,36 +121,36 @@ def search_page(book: PageContext, wanted: Wanted) -> Page:
     )
 
 
-def search_list(book: PageContext, wanted: Wanted, ending: str) -> Page:
+def search_list(page_context: PageContext, wanted: Wanted, ending: str) -> Page:
     """Return all hits of a search as CSV, or as JSON with the facets.
 
     Args:
-        book: of the snapshot.
+        page_context: of the snapshot.
         wanted: what is searched for.
         ending: `csv` or `json`.
     """
-    keys, facets = matching(book, replace(wanted, protocol=wanted.protocol.upper()))
-    traits = traits_of(book)
+    keys, facets = matching(page_context, replace(wanted, protocol=wanted.protocol.upper()))
+    traits = traits_of(page_context)
     rows = []
-    for hit in _hits(book, wanted, keys):
+    for hit in _hits(page_context, wanted, keys):
         key = (hit.registryid, hit.kind, hit.xid)
         _, protocols, formats, _, owners, states = traits.of(key)
-        values = (_path(key), *("; ".join(one) for one in (protocols, formats, owners, states)), traits.changed(key))
+        values = (_path(key), *("; ".join(values_of) for values_of in (protocols, formats, owners, states)), traits.changed(key))
         rows.append((*key, hit.name or "", hit.description or "", *values))
     path = f"{SEARCH.removesuffix('html')}{ending}"
     if ending == "csv":
         text = io.StringIO()
         csv.writer(text).writerows([_COLUMNS, *rows])
         return Page(path, text.getvalue().encode("utf-8", "replace"), MEDIA_TYPES[ending])
-    counts = {name: {one.value: one.hits for one in values} for name, values in facets.items()}
+    counts = {name: {facet.value: facet.hits for facet in values} for name, values in facets.items()}
     hits = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
     return Page(path, orjson.dumps({"total": len(keys), "hits": hits, "facets": counts}), MEDIA_TYPES[ending])
 
 
-def matching(book: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, list[FacetCount]]]:
+def matching(page_context: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, list[FacetCount]]]:
     """Return what matches a search, in its order, and the facets that narrow it."""
-    traits = traits_of(book)
-    keys, facets = narrowed(traits, {name: getattr(wanted, name) for name in FACETS}, _fitting(book, wanted))
+    traits = traits_of(page_context)
+    keys, facets = narrowed(traits, {name: getattr(wanted, name) for name in FACETS}, _fitting(page_context, wanted))
     if wanted.order == "name":
         keys.sort(key=lambda key: (last_id(key[2]).casefold(), key))
     elif wanted.order == "last change":
@@ -158,22 +158,22 @@ def matching(book: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, li
     return keys, facets
 
 
-def _fitting(book: PageContext, wanted: Wanted) -> list[Key]:
+def _fitting(page_context: PageContext, wanted: Wanted) -> list[Key]:
     """List what has all words, the best first and before it what has exactly that id; without words all, by XID."""
     if wanted.words.strip():
-        keys = ranked(book.view, wanted.words, most=_MOST_RANKED)
+        keys = ranked(page_context.view, wanted.words, most=_MOST_RANKED)
         is_narrow = wanted.group or wanted.label
-        exact = [] if is_narrow else find_ids(book.view, wanted.words.strip())[:5]
-        past = past_entities(book)
+        exact = [] if is_narrow else find_ids(page_context.view, wanted.words.strip())[:5]
+        past = past_entities(page_context)
         later = [key for key, entity in past.items() if entity is not None and holds_words(entity.words, wanted.words)]
         keys = [key for key in dict.fromkeys([*exact, *keys]) if key not in past] + sorted(later)
     else:
-        keys = book.remember(("every key",), lambda: _every_key(book))
-    fits = _filters(book, wanted)
-    return [key for key in keys if all(one(key) for one in fits)]
+        keys = page_context.remember(("every key",), lambda: _every_key(page_context))
+    fits = _filters(page_context, wanted)
+    return [key for key in keys if all(fits_key(key) for fits_key in fits)]
 
 
-def _filters(book: PageContext, wanted: Wanted) -> list[Callable[[Key], bool]]:
+def _filters(page_context: PageContext, wanted: Wanted) -> list[Callable[[Key], bool]]:
     """Return what else an entity must have: group, label and owner."""
     results: list[Callable[[Key], bool]] = []
     if wanted.group:
@@ -182,58 +182,64 @@ def _filters(book: PageContext, wanted: Wanted) -> list[Callable[[Key], bool]]:
         name, has_value, value = wanted.label.partition("=")
         labelled = {
             (registryid, "message", xid)
-            for registryid, xid, labels in labelled_messages(book.view)
+            for registryid, xid, labels in labelled_messages(page_context.view)
             if name in labels and (not has_value or labels[name] == value)
         }
         results.append(lambda key: key in labelled)
     if wanted.owners:
-        owner = book.overview.owner
-        results.append(lambda key: key[1] != "document" and all(one in owner(key[0], key[2]).lower() for one in wanted.owners))
+        owner = page_context.overview.owner
+        results.append(lambda key: key[1] != "document" and all(part in owner(key[0], key[2]).lower() for part in wanted.owners))
     return results
 
 
-def past_entities(book: PageContext) -> dict[Key, PastEntity | None]:
+def past_entities(page_context: PageContext) -> dict[Key, PastEntity | None]:
     """Return what entities of a past snapshot were found by, where the index may hold other words; None: it was not there."""
-    view = book.view
+    view = page_context.view
     if view.snapshot_id == view.head:
         return {}
 
     def made() -> dict[Key, PastEntity | None]:
-        differ = {(one, *holder) for one, kind, xid in view.may_differ(view.at(view.head)) if (holder := holder_of(kind, xid))}
+        differ = {
+            (registry, *message_key)
+            for registry, kind, xid in view.may_differ(view.at(view.head))
+            if (message_key := holder_of(kind, xid))
+        }
         schemas = [(registryid, xid) for registryid, kind, xid in differ if kind == "schema"]
-        differ |= {(registryid, "message", one) for registryid, xid in schemas for one in with_schema(view, registryid, xid)}
-        return {key: _past_entity(book, key) for key in differ}
+        differ |= {
+            (registryid, "message", message) for registryid, xid in schemas for message in with_schema(view, registryid, xid)
+        }
+        return {key: _past_entity(page_context, key) for key in differ}
 
-    return book.remember(("past entities",), made)
+    return page_context.remember(("past entities",), made)
 
 
-def _past_entity(book: PageContext, key: Key) -> PastEntity | None:
+def _past_entity(page_context: PageContext, key: Key) -> PastEntity | None:
     registryid, kind, xid = key
     if kind == "document":
-        return PastEntity(None, Words(xid)) if (registryid, xid) in book.overview.documents else None
-    entity = book.entity(registryid, xid)
+        return PastEntity(None, Words(xid)) if (registryid, xid) in page_context.overview.documents else None
+    entity = page_context.entity(registryid, xid)
     if entity is None:
         return None
     if kind in ("group", "endpoint"):
         details = entity.attributes | {"words": words_of_body(xid, kind, entity.attributes)}
     else:
-        details = (_schema if kind == "schema" else _message)(book, registryid, xid)
+        details = (_schema if kind == "schema" else _message)(page_context, registryid, xid)
     return PastEntity(_text(details.get("name")) or None, details["words"])
 
 
-def _hits(book: PageContext, wanted: Wanted, keys: list[Key]) -> list[Hit]:
-    past = {key: entity for key, entity in past_entities(book).items() if entity is not None}
-    return hits_of(book.view, wanted.words, keys, past)
+def _hits(page_context: PageContext, wanted: Wanted, keys: list[Key]) -> list[Hit]:
+    past = {key: entity for key, entity in past_entities(page_context).items() if entity is not None}
+    return hits_of(page_context.view, wanted.words, keys, past)
 
 
-def _meant(book: PageContext, wanted: Wanted) -> str:
+def _meant(page_context: PageContext, wanted: Wanted) -> str:
     """Return the query of a search for words that the catalog has, in place of those that it has not; empty: there are none."""
-    words = book.remember(("vocabulary",), lambda: vocabulary(book.view))
+    words = page_context.remember(("vocabulary",), lambda: vocabulary(page_context.view))
     return respelled(words, wanted.words.strip())
 
 
-def _every_key(book: PageContext) -> list[Key]:
-    overview = book.overview
+def _every_key(page_context: PageContext) -> list[Key]:
+    overview = page_context.overview
     keys: list[Key] = [(registryid, group.kind, xid) for (registryid, xid), group in overview.groups.items()]
     for (registryid, group_xid), members in overview.members.items():
         kind = "schema" if group_xid.startswith("/schemagroups/") else "message"
@@ -247,13 +253,13 @@ def _path(key: Key) -> str:
     return path_of_document(registryid, xid) if kind == "document" else path_of(registryid, xid)
 
 
-def _shown(book: PageContext, hit: Hit) -> dict[str, Any]:
+def _shown(page_context: PageContext, hit: Hit) -> dict[str, Any]:
     path = _path((hit.registryid, hit.kind, hit.xid))
-    family = book.overview.family(hit.registryid, hit.xid) if hit.kind == "message" else ""
-    return {"hit": hit, "path": path, "family": family, "is_refused": book.overview.is_refused(hit.registryid, hit.xid)}
+    family = page_context.overview.family(hit.registryid, hit.xid) if hit.kind == "message" else ""
+    return {"hit": hit, "path": path, "family": family, "is_refused": page_context.overview.is_refused(hit.registryid, hit.xid)}
 
 
-def search_index(book: PageContext) -> Page:
+def search_index(page_context: PageContext) -> Page:
     """Make the index of a static site: a script that hands over rows, for pages that are files may load scripts and nothing else.
 
     A row is kind, registry, path, id, name, description, protocol, group, labels (each name=value), words (all by which a server
@@ -262,27 +268,27 @@ def search_index(book: PageContext) -> Page:
     addresses, and words, the most frequent first, are there once; rows have their numbers.
     """
     tables: dict[str, dict[str, int]] = {name: {} for name in _TABLES}
-    known: dict[str, int] = {}
+    numbers_of_words: dict[str, int] = {}
     uses = array("I")
 
     def number(table: str, name: str) -> int:
         return tables[table].setdefault(name, len(tables[table]))
 
-    traits = traits_of(book)
+    traits = traits_of(page_context)
     rows: list[list[Any]] = []
-    for one in _indexed(book):
-        key = (one["registryid"], one["kind"], one["xid"])
+    for entity in _indexed(page_context):
+        key = (entity["registryid"], entity["kind"], entity["xid"])
         _, _, formats, _, owners, states = traits.of(key)
-        numbers = array("I", (known.setdefault(word, len(known)) for word in words_in(one["words"])))
-        uses.extend([0] * (len(known) - len(uses)))
+        numbers = array("I", (numbers_of_words.setdefault(word, len(numbers_of_words)) for word in words_in(entity["words"])))
+        uses.extend([0] * (len(numbers_of_words) - len(uses)))
         for at in numbers:
             uses[at] += 1
         rows.append([
-            KINDS.index(one["kind"]), number("registries", one["registryid"]), one["path"], one["id"], one["name"],
-            one["description"], number("protocols", one["protocol"]), number("groups", one["group"]), one["labels"], numbers,
-            [number("fields", path) for path in one["fields"]],
-            [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in one["names"]],
-            number("addresses", one["words"].address or ""),
+            KINDS.index(entity["kind"]), number("registries", entity["registryid"]), entity["path"], entity["id"], entity["name"],
+            entity["description"], number("protocols", entity["protocol"]), number("groups", entity["group"]),
+            entity["labels"], numbers, [number("fields", path) for path in entity["fields"]],
+            [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in entity["names"]],
+            number("addresses", entity["words"].address or ""),
             number("owners", "".join(owners)), [STATES.index(state) for state in states],
             [number("formats", format_) for format_ in formats], traits.changed(key),
         ])  # fmt: skip
@@ -292,11 +298,11 @@ def search_index(book: PageContext) -> Page:
         place[at] = number_
     for row in rows:
         row[_WORDS] = sorted(place[at] for at in row[_WORDS])
-    words = list(known)
+    words = list(numbers_of_words)
     details = {
         "kinds": KINDS,
         "states": STATES,
-        **{name: list(held) for name, held in tables.items()},
+        **{name: list(values_of) for name, values_of in tables.items()},
         "words": [words[at] for at in order],
     }
     # `<` is written out, so that the text is harmless wherever it is put.
@@ -304,8 +310,8 @@ def search_index(book: PageContext) -> Page:
     return Page(INDEX, b"lakehouseIndex(" + text + b");\n", MEDIA_TYPES["js"])
 
 
-def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
-    for registryid, xid, kind, details in _entities(book):
+def _indexed(page_context: PageContext) -> Iterator[dict[str, Any]]:
+    for registryid, xid, kind, details in _entities(page_context):
         labels = details.get("labels") if isinstance(details.get("labels"), dict) else {}
         yield {
             "kind": kind,
@@ -322,7 +328,7 @@ def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
             "fields": details.get("payload_fields", []),
             "names": details.get("declared", []),
         }
-    for registryid, uri in sorted(book.overview.documents):
+    for registryid, uri in sorted(page_context.overview.documents):
         yield {
             "kind": "document", "registryid": registryid, "xid": uri, "path": path_of_document(registryid, uri), "id": uri,
             "name": "", "description": "", "protocol": "", "group": "", "labels": [], "words": Words(uri),
@@ -330,42 +336,42 @@ def _indexed(book: PageContext) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _entities(book: PageContext) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]]]:
-    for (registryid, xid), group in sorted(book.overview.groups.items()):
+def _entities(page_context: PageContext) -> Iterator[tuple[RegistryId, Xid, str, dict[str, Any]]]:
+    for (registryid, xid), group in sorted(page_context.overview.groups.items()):
         details = group.attributes
         protocol = details.get("protocol")
         family = protocol.partition("/")[0].upper() if isinstance(protocol, str) else ""
         yield registryid, xid, group.kind, details | {"protocol_family": family, "words": words_of_body(xid, group.kind, details)}
-    for (registryid, group_xid), members in sorted(book.overview.members.items()):
+    for (registryid, group_xid), members in sorted(page_context.overview.members.items()):
         is_schema = group_xid.startswith("/schemagroups/")
         for xid in members:
-            details = _schema(book, registryid, xid) if is_schema else _message(book, registryid, xid)
+            details = _schema(page_context, registryid, xid) if is_schema else _message(page_context, registryid, xid)
             yield registryid, xid, "schema" if is_schema else "message", details
 
 
-def _schema(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
-    entity = book.entity(registryid, xid)
+def _schema(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+    entity = page_context.entity(registryid, xid)
     own = entity.attributes if entity is not None else {}
-    version = book.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
+    version = page_context.entity(registryid, xid_of_version(xid, own.get("defaultversionid")))
     details = version.attributes if version is not None else {}
     shown = {name: details.get(name) or own.get(name) for name in ("name", "description", "labels")}
     return shown | {"words": words_of_body(xid, "schema", details | own)}
 
 
-def _message(book: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
-    result = book.definition(registryid, xid)
+def _message(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
+    result = page_context.definition(registryid, xid)
     if result is None:
-        entity = book.entity(registryid, xid)
+        entity = page_context.entity(registryid, xid)
         return ({} if entity is None else entity.attributes) | {"words": words_of_message(xid, None)}
     row = [orjson.dumps(result[name]).decode() if isinstance(result[name], dict) else result[name] for name in EFFECTIVE]
-    fields = _payload_fields(book, registryid, result)
+    fields = _payload_fields(page_context, registryid, result)
     declared = declared_in(row[EFFECTIVE.index("attributes")])
     return result | {"words": words_of_message(xid, row, fields), "payload_fields": fields, "declared": declared}
 
 
-def _payload_fields(book: PageContext, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
+def _payload_fields(page_context: PageContext, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
     def body_of(kind: str, xid: Xid) -> dict[str, Any] | None:
-        entity = book.entity(registryid, xid)
+        entity = page_context.entity(registryid, xid)
         return None if entity is None else entity.attributes
 
     def read() -> list[str]:
@@ -373,7 +379,7 @@ def _payload_fields(book: PageContext, registryid: RegistryId, definition: dict[
 
     if "/dataschema" in definition["attributes"]:
         return read()
-    return book.remember(("payload fields", registryid, definition["schema_xid"], definition["dataschemauri"]), read, 500)
+    return page_context.remember(("payload fields", registryid, definition["schema_xid"], definition["dataschemauri"]), read, 500)
 
 
 def _text(value: Any) -> str:

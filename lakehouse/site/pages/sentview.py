@@ -72,7 +72,7 @@ def sent_of(page_context: PageContext, key: Key) -> dict[str, Any]:
     message = page_context.sent(*key)
     if message is None:
         return {"sent": None, "reasons": [], "chart": None, "valid": "", "is_matched": page_context.all_sent() is not None}
-    reasons = [(_KINDS[one.kind], one) for one in message.reasons]
+    reasons = [(_KINDS[reason.kind], reason) for reason in message.reasons]
     return _shown(message.sent) | {"reasons": reasons, "is_matched": True}
 
 
@@ -106,6 +106,6 @@ def carried_keys(page_context: PageContext) -> list[Key]:
             for group in overview.groups.values()
             if group.kind == "endpoint" and group.attributes.get("deployed") is not False
         ]
-        return sorted({(one.registryid, Xid(xid)) for one in endpoints for xid in carried_xids(overview, one)})
+        return sorted({(endpoint.registryid, Xid(xid)) for endpoint in endpoints for xid in carried_xids(overview, endpoint)})
 
     return page_context.remember(("carried",), read)

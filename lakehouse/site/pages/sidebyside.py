@@ -22,47 +22,60 @@ class Beside(NamedTuple):
     """A row: name, both texts (empty: that side has it not), whether they differ, and how deep a field is."""
 
     name: str
-    one: str
+    first: str
     other: str
     differs: bool
     depth: int = 0
 
 
-def other_of(book: PageContext, entity: Entity, of: str, query: str) -> Entity | None:
+def other_of(page_context: PageContext, entity: Entity, of: str, query: str) -> Entity | None:
     """Find the second side: by the end of a path, or as a form names it: an XID, or an id, of the first by XID."""
     names = of.split(TO)
     xid = query.strip()
     if of and len(names) == 3:
-        groups = (last_id(group) for registryid, group in book.overview.groups if registryid == entity.registryid)
+        groups = (last_id(group) for registryid, group in page_context.overview.groups if registryid == entity.registryid)
         group = read(names[1], groups)
-        held = Xid(f"/{names[0]}/{group}")
-        entityid = read(names[2], (last_id(one) for one in book.overview.members.get((entity.registryid, held), ())))
-        xid = f"{held}/{entity.xid.split('/')[3]}/{entityid}"
+        group_xid = Xid(f"/{names[0]}/{group}")
+        entityid = read(
+            names[2],
+            (last_id(member_xid) for member_xid in page_context.overview.members.get((entity.registryid, group_xid), ())),
+        )
+        xid = f"{group_xid}/{entity.xid.split('/')[3]}/{entityid}"
     elif xid and not xid.startswith("/"):
-        of_registry = (xids for (registryid, _), xids in book.overview.members.items() if registryid == entity.registryid)
-        xid = next((one for xids in of_registry for one in xids if last_id(one) == xid and one != entity.xid), "")
-    other = book.entity(entity.registryid, Xid(xid)) if xid.count("/") == 4 else None
+        of_registry = (xids for (registryid, _), xids in page_context.overview.members.items() if registryid == entity.registryid)
+        xid = next(
+            (
+                member_xid
+                for xids in of_registry
+                for member_xid in xids
+                if last_id(member_xid) == xid and member_xid != entity.xid
+            ),
+            "",
+        )
+    other = page_context.entity(entity.registryid, Xid(xid)) if xid.count("/") == 4 else None
     return other if other is not None and other.kind == entity.kind else None
 
 
-def beside_page(book: PageContext, one: Entity, other: Entity, schemas: tuple[Readable | None, Readable | None]) -> Page:
+def beside_page(
+    page_context: PageContext, entity: Entity, other: Entity, schemas: tuple[Readable | None, Readable | None]
+) -> Page:
     """Make the page that shows two messages or two schemas side by side.
 
     Args:
-        book: of the snapshot.
-        one: the first, whose page it belongs to.
+        page_context: of the snapshot.
+        entity: the first, whose page it belongs to.
         other: the second, of the same kind and registry.
         schemas: of their payloads, or themselves; None: it is not in the catalog.
     """
-    sides = [compared_leaves(book.view, each) for each in (one, other)]
-    key = (one.registryid, "message" if one.kind == "message" else "schemaversion", one.xid)
+    sides = [compared_leaves(page_context.view, each) for each in (entity, other)]
+    key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
     judged = differences({key: sides[0]}, {key: sides[1]})
     pointers = sorted(sides[0].keys() | sides[1].keys())
     same = [Beside(name, shown(sides[0][name]), "", False) for name in pointers if sides[0].get(name) == sides[1].get(name)]
-    return book.page(
+    return page_context.page(
         "sidebyside.html",
-        path_beside(one.registryid, one.xid, other.xid),
-        entity=one,
+        path_beside(entity.registryid, entity.xid, other.xid),
+        entity=entity,
         other=other,
         judged=judged[:_MOST_ROWS],
         more=max(0, len(judged) - _MOST_ROWS),
@@ -71,15 +84,15 @@ def beside_page(book: PageContext, one: Entity, other: Entity, schemas: tuple[Re
     )
 
 
-def choice_page(book: PageContext, entity: Entity, wanted: str) -> Page:
+def choice_page(page_context: PageContext, entity: Entity, wanted: str) -> Page:
     """Make the page that asks what to compare with; wanted: what a form named, of which there is no entity of that kind."""
     path = path_of(entity.registryid, entity.xid, WITH)
-    return book.page("sidebyside.html", path, entity=entity, other=None, wanted=wanted)
+    return page_context.page("sidebyside.html", path, entity=entity, other=None, wanted=wanted)
 
 
-def _fields(one: Readable | None, other: Readable | None) -> list[Beside]:
+def _fields(first: Readable | None, other: Readable | None) -> list[Beside]:
     """Put the fields of two schemas side by side, by their paths."""
-    sides = [_by_path(side.fields if side is not None else []) for side in (one, other)]
+    sides = [_by_path(side.fields if side is not None else []) for side in (first, other)]
     rows = []
     for path in dict.fromkeys([*sides[0], *sides[1]]):
         texts = ["" if field is None else _text(field) for field in (sides[0].get(path), sides[1].get(path))]
