@@ -207,4 +207,4 @@ def load_registry(
             summary = ingest(spark, settings, paths, request=request, watcher=watcher, located=located)
         finally:
             state.keep_only(set())
-    return replace(summary, remarks=[str(one) for one in mapping.remarks()])
+    return replace(summary, remarks=[str(remark) for remark in mapping.remarks()])

@@ -75,10 +75,10 @@ def replay(records: Iterable[TopicRecord]) -> RegistryContent:
     """
     state = _State()
     ordered = list(records)
-    if all(one.offset is not None for one in ordered):
-        ordered.sort(key=lambda one: one.offset or 0)
-    for number, one in enumerate(ordered, 1):
-        state.apply(one, f"record {number}" if one.offset is None else f"offset {one.offset}")
+    if all(record.offset is not None for record in ordered):
+        ordered.sort(key=lambda record: record.offset or 0)
+    for number, record in enumerate(ordered, 1):
+        state.apply(record, f"record {number}" if record.offset is None else f"offset {record.offset}")
     return RegistryContent(list(state.versions.values()), state.levels, state.modes)
 
 
@@ -139,13 +139,13 @@ class _State:
 
     def _delete(self, subject: str, value: dict[str, Any], *, for_good: bool) -> None:
         last = value.get("version")
-        for key, one in [*self.versions.items()]:
+        for key, version in [*self.versions.items()]:
             if key[0] != subject:
                 continue
-            if for_good and one.is_deleted:
+            if for_good and version.is_deleted:
                 del self.versions[key]
             elif not for_good and (not isinstance(last, int) or key[1] <= last):
-                self.versions[key] = one._replace(is_deleted=True)
+                self.versions[key] = version._replace(is_deleted=True)
 
 
 def _object_of(text: bytes, what: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Site:
     def __init__(self, model: ReadModel, max_chain_depth: int) -> None:
         self.model = model
         self.max_chain_depth = max_chain_depth
-        self._known: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
+        self._overviews: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
         self._guard = threading.Lock()
 
     def page(self, path: str, query: Mapping[str, str], api: str, at: str | None = None) -> ServedPage:
@@ -89,11 +89,11 @@ class Site:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")
         key = (key[0], f"{key[1]}/{view.definitions_snapshot}/{len(view.labels())}")
         with self._guard:
-            result = self._known.get(key)
+            result = self._overviews.get(key)
             if result is not None:
-                self._known.move_to_end(key)
+                self._overviews.move_to_end(key)
                 return result
-            result = self._known[key] = (overview_of(view, self.model.settings.owner_names), {})
-            while len(self._known) > _MOST_SNAPSHOTS:
-                self._known.popitem(last=False)
+            result = self._overviews[key] = (overview_of(view, self.model.settings.owner_names), {})
+            while len(self._overviews) > _MOST_SNAPSHOTS:
+                self._overviews.popitem(last=False)
             return result

@@ -30,7 +30,7 @@ from lakehouse.match.event.captured import (
     MQTT_OPTIONS,
     PLATFORMS,
     captured_names,
-    known_platform,
+    platform_of_columns,
     missing_columns,
 )
 from lakehouse.store.session import absolute_location
@@ -269,7 +269,7 @@ def detect(schema: StructType, *, strict: bool = True) -> str | None:
     names = {name.lower() for name in schema.names}
     if _are_lines(schema) or names >= _CAPTURED:
         return "json"
-    platform = known_platform(schema.names)
+    platform = platform_of_columns(schema.names)
     if platform is not None or not strict:
         return platform
     result = sorted(names & (KNOWN_COLUMNS | _LINES | _CAPTURED))

@@ -103,7 +103,7 @@ class UnreadableEvent(ValueError):
     """An object is not what a platform lands: `place: what is wrong`."""
 
 
-def known_platform(names: Iterable[str]) -> str | None:
+def platform_of_columns(names: Iterable[str]) -> str | None:
     """Return the platform whose columns these are; None: that of none."""
     written = {name.lower() for name in names}
     dashed = written | {name.replace("_", "-") for name in written}
@@ -134,7 +134,7 @@ def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> 
     elif platform in (None, "http") and (logged := _of_log(value)) is not None:
         platform, value = "http", logged
     elif platform is None:
-        platform = known_platform(value)
+        platform = platform_of_columns(value)
         if platform == "cloudevents" and f"{KQL}type" not in {name.lower() for name in value}:
             return None  # more likely a CloudEvent without its specversion
     if platform is None:

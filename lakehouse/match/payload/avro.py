@@ -200,7 +200,7 @@ class _Costs:
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
-        self._known: dict[str, _Cost | None] = {}
+        self._costs: dict[str, _Cost | None] = {}
         self._looks: dict[str, int] = {}
         self._open: set[str] = set()
 
@@ -211,14 +211,14 @@ class _Costs:
             name = kind["name"]
             if name in self._open:
                 return None
-            if name not in self._known:
+            if name not in self._costs:
                 self._open.add(name)
                 fields = [self.of(field["type"]) for field in kind["fields"]]
                 self._open.discard(name)
                 ends = [cost for cost in fields if cost is not None]
                 size, parts = sum(cost.size for cost in ends), 1 + sum(cost.parts for cost in ends)
-                self._known[name] = _Cost(min(size, _MOST), min(parts, _MOST)) if len(ends) == len(fields) else None
-            return self._known[name]
+                self._costs[name] = _Cost(min(size, _MOST), min(parts, _MOST)) if len(ends) == len(fields) else None
+            return self._costs[name]
         if kind == "fixed":
             return _Cost(min(1, int(part["size"])))
         return _Cost(0 if kind == "null" else 1)

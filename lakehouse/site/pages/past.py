@@ -218,7 +218,7 @@ def comparison_page(page_context: PageContext, entity: Entity, before: str, afte
         entity=entity,
         before=State(before, titles.get(before, "")),
         after=State(after, titles.get(after, "")),
-        found=results[:300],
+        shown=results[:300],
         more=max(0, len(results) - 300),
         is_effective=sides is not None and sides.is_effective,
         states=states,
