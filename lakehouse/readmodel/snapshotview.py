@@ -17,7 +17,7 @@ from lakehouse.domain.bodies import EntityBodies
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
 from lakehouse.readmodel.file.build import Facts
-from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, FEW, TELLING_COLUMNS, decoded
+from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, FEW, TELLING_COLUMNS, Edge, decoded
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group, xid_of_resource
 
@@ -63,7 +63,7 @@ class Timeline:
         moment = moment_of(text)
         if moment is None:
             raise SnapshotNotFound(text, "it is not a number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
-        results = [one.snapshot_id for one in self.snapshots() if one.committed_at <= moment]
+        results = [snapshot.snapshot_id for snapshot in self.snapshots() if snapshot.committed_at <= moment]
         if not results:
             raise SnapshotNotFound(text, "the first one is later")
         return results[-1]
@@ -130,9 +130,9 @@ class Entity(NamedTuple):
         """Return the normal form, unknown attributes among the others."""
         from lakehouse.text.jsontext import read_canonical
 
-        known: dict[str, Any] = read_canonical(self.body)
-        unknown: dict[str, Any] = known.pop("extensions", {})
-        return known | unknown
+        attributes: dict[str, Any] = read_canonical(self.body)
+        unknown: dict[str, Any] = attributes.pop("extensions", {})
+        return attributes | unknown
 
 
 class Entities(Timeline):
@@ -141,9 +141,11 @@ class Entities(Timeline):
     def registries(self) -> list[RegistryId]:
         """List the registries that hold anything at the snapshot, sorted."""
         holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
-        return [one for one in self._known_registries() if self.db.execute(holds, (one,)).fetchone() is not None]
+        return [
+            candidate for candidate in self._registries_of_log() if self.db.execute(holds, (candidate,)).fetchone() is not None
+        ]
 
-    def _known_registries(self) -> list[RegistryId]:
+    def _registries_of_log(self) -> list[RegistryId]:
         """List the registries of all times, looked up one after the other: there are few of them and many rows of each."""
         results: list[RegistryId] = []
         last = RegistryId("")
@@ -174,7 +176,7 @@ class Entities(Timeline):
     def entities(self, xid: Xid, registryid: RegistryId | None = None) -> list[Entity]:
         """Return the entities of an XID in all registries, or in one; by registry."""
         wanted = [registryid] if registryid else self.registries()
-        return [result for one in wanted if (result := self.entity(one, xid)) is not None]
+        return [result for registry in wanted if (result := self.entity(registry, xid)) is not None]
 
     def children(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List what an entity holds itself, by XID: groups and endpoints of `/`, messages of a group, Versions of a message."""
@@ -182,7 +184,7 @@ class Entities(Timeline):
             rows = self._entities(f"kind IN ('group', 'endpoint') AND {FEW} AND registryid = ?", (registryid,), "xid")
         else:
             depth = xid.count("/") + 2
-            rows = (one for one in self.below(registryid, xid) if one.xid.count("/") == depth)
+            rows = (entity for entity in self.below(registryid, xid) if entity.xid.count("/") == depth)
         return list(rows)
 
     def below(self, registryid: RegistryId, xid: Xid) -> Iterator[Entity]:
@@ -212,20 +214,20 @@ class Entities(Timeline):
                 """,
                 (xid, registryid),
             )
-            new = {(registryid, xid_of_resource(one)) for (one,) in rows.fetchall()} - result
+            new = {(registryid, xid_of_resource(named_xid)) for (named_xid,) in rows.fetchall()} - result
             result |= new
             left += new
         return result
 
     def versions(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List the Versions of a message or schema, by XID."""
-        return [one for one in self.below(registryid, xid) if one.kind in ("version", "schemaversion")]
+        return [entity for entity in self.below(registryid, xid) if entity.kind in ("version", "schemaversion")]
 
     def by_version_uri(self, version_uri: str) -> list[Entity]:
         """Find the Versions that a URI names, by registry."""
         rows = self.db.execute("SELECT log_id FROM version_uris WHERE version_uri = ?", (version_uri,)).fetchall()
         results = (next(self._entities("id = ?", row), None) for row in rows)
-        return sorted((one for one in results if one is not None), key=lambda one: (one.registryid, one.xid))
+        return sorted((entity for entity in results if entity is not None), key=lambda entity: (entity.registryid, entity.xid))
 
     def documents(self, registryid: RegistryId | None = None) -> list[tuple[RegistryId, str, int, dict[str, Any]]]:
         """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
@@ -234,7 +236,7 @@ class Entities(Timeline):
             " AND (?1 IS NULL OR registryid = ?1) ORDER BY registryid, xid",
             (registryid,),
         )
-        return [(one, uri, snapshot_id, orjson.loads(body)) for one, uri, snapshot_id, body in rows]
+        return [(registry, uri, snapshot_id, orjson.loads(body)) for registry, uri, snapshot_id, body in rows]
 
     def history_rows(self, xid: Xid, registryid: RegistryId | None, *, below: bool = False) -> list[dict[str, Any]]:
         """Return all rows of the log up to the snapshot of an entity and its Versions, or of all that is below it.
@@ -245,14 +247,14 @@ class Entities(Timeline):
         """
         wanted = xid.rstrip("/") or "/"
         start = wanted.rstrip("/") + ("/" if below else "/versions/")
-        known = [registryid] if registryid is not None else self._known_registries()
+        registryids = [registryid] if registryid is not None else self._registries_of_log()
         results = []
-        for one in known:
+        for registry in registryids:
             rows = self.db.execute(
                 "SELECT snapshot_id, registryid, kind, xid, op, epoch, document_uris, body, createdat, modifiedat FROM log"
                 " WHERE registryid = ? AND (xid = ? OR (xid > ? AND xid < ?)) AND snapshot_id <= ?"
                 " AND kind NOT IN ('document', 'label', 'snapshot')",
-                (one, wanted, start, start[:-1] + "0", self.snapshot_id),
+                (registry, wanted, start, start[:-1] + "0", self.snapshot_id),
             )
             names = [column[0] for column in rows.description]
             results += [dict(zip(names, row, strict=True)) for row in rows]
@@ -353,7 +355,7 @@ class View(Entities):
         rows = self.db.execute(
             "SELECT relation, pointer, target, whole, without_suffix, type_name FROM edges WHERE log_id = ?", (entity.log_id,)
         )
-        return [self._reference(entity.registryid, entity.xid, *row) for row in rows.fetchall()]
+        return [self._reference(entity.registryid, entity.xid, Edge(*row)) for row in rows.fetchall()]
 
     def referring_to(self, registryid: RegistryId, xid: Xid) -> list[Reference]:
         """List the references that lead to an entity, by source."""
@@ -365,28 +367,19 @@ class View(Entities):
             """,
             (xid, registryid),
         )
-        results = (self._reference(registryid, *row) for row in rows.fetchall())
-        return sorted(one for one in results if one.target_xid == xid)
+        results = (self._reference(registryid, source_xid, Edge(*edge)) for source_xid, *edge in rows.fetchall())
+        return sorted(reference for reference in results if reference.target_xid == xid)
 
-    def _reference(
-        self,
-        registryid: RegistryId,
-        source_xid: Xid,
-        relation: str,
-        pointer: Pointer,
-        target: str,
-        whole: Xid | None,
-        without_suffix: Xid | None,
-        type_name: str | None,
-    ) -> Reference:
+    def _reference(self, registryid: RegistryId, source_xid: Xid, edge: Edge) -> Reference:
+        whole, without_suffix, type_name = edge.whole, edge.without_suffix, edge.type_name
         is_whole = whole is not None and self._has(registryid, whole)
         resolves = is_whole or (without_suffix is not None and self._has(registryid, without_suffix))
-        leads_away = whole is None and not target.lstrip(" ").startswith("#")
+        leads_away = whole is None and not edge.target.lstrip(" ").startswith("#")
         status = "resolves" if resolves else "external" if leads_away else "dangling"
         target_xid = whole if is_whole or without_suffix is None else without_suffix
         if type_name is None and not is_whole and whole is not None and without_suffix is not None:
             type_name = whole[len(without_suffix) + 1 :]
-        return Reference(registryid, source_xid, relation, pointer, target, target_xid, type_name, status)
+        return Reference(registryid, source_xid, edge.relation, edge.pointer, edge.target, target_xid, type_name, status)
 
     def _has(self, registryid: RegistryId, xid: Xid) -> bool:
         row = self.db.execute(
@@ -422,9 +415,9 @@ class View(Entities):
         if not self.is_stored():
             yield from self._computed(registryid, group_xid, wanted)
             return
-        given = (("registryid = ?", registryid), ("group_xid = ?", group_xid))
-        conditions = [text for text, value in given if value is not None]
-        values: list[Any] = [value for _, value in given if value is not None]
+        filters = (("registryid = ?", registryid), ("group_xid = ?", group_xid))
+        conditions = [text for text, value in filters if value is not None]
+        values: list[Any] = [value for _, value in filters if value is not None]
         if wanted is not None:
             conditions.append("xid IN (SELECT value FROM json_each(?))")
             values.append(orjson.dumps(wanted).decode())
@@ -449,18 +442,18 @@ class View(Entities):
         """Return definitions that the file does not hold; of many, only those are computed that may differ from what it holds."""
         reached = min(self._reached(), self.head)
         differ = self.may_differ(View(self.db, self._max_depth, reached)) if reached and xids is None else None
-        for one in self.registries() if registryid is None else [registryid]:
-            below = self.below(one, REGISTRY if group_xid is None else group_xid)
-            looked_up = (self.entity(one, xid) for xid in sorted(set(xids or ())))
+        for registry in self.registries() if registryid is None else [registryid]:
+            below = self.below(registry, REGISTRY if group_xid is None else group_xid)
+            looked_up = (self.entity(registry, xid) for xid in sorted(set(xids or ())))
             messages = below if xids is None else (entity for entity in looked_up if entity is not None)
             for entity in messages:
                 if entity.kind == "message" and group_xid in (None, xid_of_group(entity.xid)):
-                    is_held = differ is not None and (one, "message", entity.xid) not in differ
-                    held = self._held(one, entity.xid) if is_held else None
+                    is_stored = differ is not None and (registry, "message", entity.xid) not in differ
+                    stored_definition = self._stored(registry, entity.xid) if is_stored else None
                     columns = {"document_uris": entity.document_uris, "snapshot_id": self.snapshot_id}
-                    yield held or self.bodies.effective(one, entity.xid) | columns
+                    yield stored_definition or self.bodies.effective(registry, entity.xid) | columns
 
-    def _held(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
+    def _stored(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the definition of a message that the file holds."""
         columns = ", ".join(EFFECTIVE_COLUMNS)
         row = self.db.execute(f"SELECT {columns} FROM effective WHERE registryid = ? AND xid = ?", (registryid, xid)).fetchone()
@@ -477,9 +470,9 @@ class View(Entities):
             for row in self.definitions(registryid, group_xid=group_xid):
                 yield Discriminators(*(row[name] for name in Discriminators._fields))
             return
-        registries = self._known_registries() if registryid is None else [registryid]
-        for one in registries:
-            of_group, values = ("", [one]) if group_xid is None else (" AND group_xid = ?", [one, group_xid])
+        registries = self._registries_of_log() if registryid is None else [registryid]
+        for registry in registries:
+            of_group, values = ("", [registry]) if group_xid is None else (" AND group_xid = ?", [registry, group_xid])
             rows = self.db.execute(
                 f"SELECT registryid, group_xid, xid, {', '.join(TELLING_COLUMNS)} FROM effective"
                 f" WHERE registryid = ?{of_group} ORDER BY group_xid, xid",

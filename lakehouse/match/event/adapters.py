@@ -30,8 +30,8 @@ from lakehouse.match.event.captured import (
     MQTT_OPTIONS,
     PLATFORMS,
     captured_names,
-    platform_of_columns,
     missing_columns,
+    platform_of_columns,
 )
 from lakehouse.store.session import absolute_location
 
@@ -377,8 +377,8 @@ def _http(rows: DataFrame) -> dict[str, Column]:
     if body is not None:
         made["payload"] = _binary(rows, body)
     has_query = "url" in names or "query" in names
-    captured_names = ["path", "status", "query" if has_query else "", *(name for name in ("method", "headers") if name in names)]
-    return made | {"captured": _captured(*captured_names)}  # what has no status is a request
+    shown_names = ["path", "status", "query" if has_query else "", *(name for name in ("method", "headers") if name in names)]
+    return made | {"captured": _captured(*shown_names)}  # what has no status is a request
 
 
 def _mqtt(rows: DataFrame) -> dict[str, Column]:
