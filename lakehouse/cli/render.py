@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.render.selected import Selected
 
 _FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub")
-_MOST_TOLD = 20
+_MOST_FAILURES = 20
 
 
 @command(
@@ -138,10 +138,10 @@ def _write(context: Context, run: RenderRun, common: RenderInput, flags: dict[st
             json.dumps({"written": written, "failed": [failure.as_json() for failure in run.failures]}, ensure_ascii=False)
         )
     else:
-        for failures in lines_of_failures(run.failures[:_MOST_TOLD]):
+        for failures in lines_of_failures(run.failures[:_MOST_FAILURES]):
             log_stderr("\n".join(printable(part) for part in failures.split("\n")))
-        if run.failed > _MOST_TOLD:
-            log_stderr(f"… and {run.failed - _MOST_TOLD:,} more")
+        if run.failed > _MOST_FAILURES:
+            log_stderr(f"… and {run.failed - _MOST_FAILURES:,} more")
         if not (to_stdout or context.quiet):
             log_stderr(f"{written:,} messages written to {printable(flags['out'])}, {run.failed:,} left out")
     return REFUSED if run.failed else 0
@@ -161,7 +161,7 @@ def _render_table(context: Context, xids: tuple[str, ...], flags: dict[str, Any]
             for row in rendered.select("line", "error").toLocalIterator(prefetchPartitions=True):
                 if row["line"] is None:
                     failed += 1
-                    if failed <= _MOST_TOLD:
+                    if failed <= _MOST_FAILURES:
                         log_stderr("\n".join(printable(part) for part in f"left out: {row['error']}".split("\n")))
                 else:
                     written += 1

@@ -73,7 +73,7 @@ LINE_COLUMNS = ("status", "best", "matches", "variables", "reasons", "deviations
                 "address")  # fmt: skip
 LONGEST_VALUE = 120
 _MOST_LEFT_OPEN = 5
-_NOT_ASKED = PayloadVerdict(NOT_CHECKED)
+_NOT_VALIDATED = PayloadVerdict(NOT_CHECKED)
 _UNMATCHED_PAYLOAD = PayloadVerdict(NOT_CHECKED, (), ("no definition, so no schema",))
 
 
@@ -163,7 +163,7 @@ class Matcher:
         if match.shown is None:
             return match, _UNMATCHED_PAYLOAD
         if not wanted or not self._is_sampled(event):
-            return match, _NOT_ASKED
+            return match, _NOT_VALIDATED
         return match, self.payloads.check(match.shown.definition, event)
 
     def rows(self, landed: CapturedEvent) -> Iterator[dict[str, Any]]:

@@ -64,8 +64,8 @@ class SharedAddresses:
     def _add(self, address: str, path: str, shapes: Shapes | None) -> None:
         before = self.shapes[address].get(path, Counter())
         both = None if shapes is None or before is None else before + shapes
-        is_kept = both is not None and len(both) <= _MOST_SHAPES and _may_distinguish(path, {value for value, _ in both})
-        self.shapes[address][path] = both if is_kept else None
+        is_candidate = both is not None and len(both) <= _MOST_SHAPES and _may_distinguish(path, {value for value, _ in both})
+        self.shapes[address][path] = both if is_candidate else None
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
         """Yield each address with its counts as JSON, which `read_rows` adds up."""

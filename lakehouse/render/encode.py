@@ -115,7 +115,7 @@ def is_text(content_type: str) -> bool:
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "+yaml"))
 
 
-def json_of(way_xid: Xid, payload: bytes) -> Any:
+def json_of(definition_xid: Xid, payload: bytes) -> Any:
     """Read a payload that its content type says is JSON.
 
     Raises:
@@ -127,7 +127,7 @@ def json_of(way_xid: Xid, payload: bytes) -> Any:
         try:
             return jiter.from_json(payload, allow_inf_nan=False)  # integers of more than 64 bits
         except ValueError as error:
-            raise RenderRefused(way_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
+            raise RenderRefused(definition_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
 
 
 def _options(binding: ProtocolBinding, filled: ResolvedDefinition) -> dict[str, Any]:

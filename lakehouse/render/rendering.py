@@ -139,11 +139,11 @@ def _batch(members: list[Rendered]) -> Rendered:
     if "headers" in captured:
         others = [header for header in captured["headers"] if header["name"].lower() != "content-type"]
         captured["headers"] = [*others, {"name": "content-type", "value": BATCH_JSON}]
-    one_definition = len({(member.registryid, member.xid) for member in members}) == 1
+    is_of_single_definition = len({(member.registryid, member.xid) for member in members}) == 1
     statuses = {member.payload_status for member in members}
     return replace(
         first,
-        xid=first.xid if one_definition else NO_XID,
+        xid=first.xid if is_of_single_definition else NO_XID,
         captured=captured,
         event=None,
         body=orjson.dumps(events),

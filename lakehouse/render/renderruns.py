@@ -33,7 +33,7 @@ _MQTT_PROPERTIES = {"content_type": "content-type", "message_expiry_interval": "
                     "payload_format": "payload-format-indicator", "response_topic": "response-topic",
                     "correlation_data": "correlation-data"}  # fmt: skip
 _DELIMITERS = (0x1E, 0x1F, 0x1D, 0x1C, 0x02, 0x03)
-_MOST_TOLD = 1_000
+_MOST_FAILURES = 1_000
 PROTOCOLS = ("cloudevents", *(name.lower() for name in FAMILIES), "all")
 _SEED = 0
 
@@ -316,7 +316,7 @@ class RenderRun:
 
     def _fail(self, failure: Failure) -> None:
         self.failed += 1
-        if len(self.failures) < _MOST_TOLD:
+        if len(self.failures) < _MOST_FAILURES:
             self.failures.append(failure)
 
     def lines(self, messages: Iterable[Rendered], *, batch: bool = False) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _CHUNK = 1 << 18
 _MOST_REDIRECTS = 5
 _LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
-_MOST_TOLD = 300  # characters of an error's body
+_MOST_DETAIL = 300  # characters of an error's body
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NEXT = re.compile(r'<([^<>]*)>\s*((?:;\s*[A-Za-z*]+\s*=\s*(?:"[^"]*"|[^\s;,"]*)\s*)*)')
 _REL = re.compile(r';\s*rel\s*=\s*"?([^";]*)"?', re.IGNORECASE)
@@ -289,7 +289,7 @@ class Client:
         return TooLarge(url, f"its answer has more than {most} bytes (setting max_document_bytes)")
 
     def _refused(self, url: str, status: int, headers: dict[str, str], body: bytes) -> ReplicationError:
-        text = blank_text(body.decode("utf-8", errors="replace")).strip()[:_MOST_TOLD] if body else ""
+        text = blank_text(body.decode("utf-8", errors="replace")).strip()[:_MOST_DETAIL] if body else ""
         reason = f"it answers {status}" + (f": {' '.join(text.split())}" if text else "")
         if status in _TRY_AGAIN:
             after = headers.get("retry-after", "")
@@ -313,7 +313,7 @@ def _reason(error: Exception) -> str:
     """Return what failed without what a library says of its objects."""
     text = re.sub(r"<[^<>]*object at 0x[0-9a-f]+>:? ?", "", str(error))
     text = re.sub(r"\A\w+\(host='[^']*', port=\d+\): ", "", text)
-    return blank_text(text)[:_MOST_TOLD] or type(error).__name__
+    return blank_text(text)[:_MOST_DETAIL] or type(error).__name__
 
 
 _HOST = re.compile(r"[A-Za-z0-9._\-]{1,255}|[0-9A-Fa-f:.]{2,45}")

@@ -18,7 +18,7 @@ from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits
 from lakehouse.replicate.crawler import Unit, Walk
 from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
 from lakehouse.replicate.sourcedocuments import Screen
-from lakehouse.replicate.state import PeerState, at_hand, is_held, open_state
+from lakehouse.replicate.state import PeerState, at_hand, is_in_catalog, open_state
 from lakehouse.settings import Settings
 from lakehouse.text.names import Xid
 
@@ -136,7 +136,7 @@ class Puller:
         Raises:
             ReplicationError: it cannot be had whole.
         """
-        if self.options.force or (self.state.commit is not None and not is_held(self.settings, self.state.commit)):
+        if self.options.force or (self.state.commit is not None and not is_in_catalog(self.settings, self.state.commit)):
             self.state.forget()
         self.client.requests = self.client.received = 0
         if self._is_draft is None:

@@ -23,7 +23,7 @@ from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 _DIALECTS = ("1.0-rc2", "1.0-rc4")
-_MOST_REFUSED_TOLD = 20
+_MOST_REFUSED_LISTED = 20
 _TOO_LARGE = 406
 _STOPS = (401, 403, 405)  # statuses of a server that takes no writes
 
@@ -56,7 +56,7 @@ class Pushed(NamedTuple):
 
     def as_json(self) -> Json:
         """Return what was sent as a JSON value."""
-        refused = [{"xid": xid, "reason": reason} for xid, reason in self.refused[:_MOST_REFUSED_TOLD]]
+        refused = [{"xid": xid, "reason": reason} for xid, reason in self.refused[:_MOST_REFUSED_LISTED]]
         counts = {"written": self.written, "deleted": self.deleted, "left": self.left, "refused": len(self.refused)}
         return {"snapshot": self.snapshot} | counts | ({"examples": refused} if refused else {})
 

@@ -121,7 +121,7 @@ def open_state(settings: Settings, url: str, scope: tuple[Xid, ...], more: str =
         yield PeerState(folder)
 
 
-def is_held(settings: Settings, commit: tuple[int, str]) -> bool:
+def is_in_catalog(settings: Settings, commit: tuple[int, str]) -> bool:
     """Return whether the catalog still has the snapshot that a state was written after. Without Spark."""
     with open_model(settings) as model, model.at() as view:
         return view.head >= commit[0] and str(view.commit_of(commit[0])["digest"]) == commit[1]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakehouse.match.index import definition_rows, index_of
 from lakehouse.match.indexfiles import MappedVersions, _mapped, schema_table, write_store
-from lakehouse.match.payload.schemas import HeldVersions, SchemaVersion
+from lakehouse.match.payload.schemas import SchemaVersion, VersionsInMemory
 
 NAMES = st.sampled_from(["a", "b", "é", "a/versions/1"])
 KEYS = st.tuples(NAMES, NAMES)
@@ -25,7 +25,7 @@ def test_mapped_versions_are_those_in_memory(tmp_path_factory, schemas, others, 
             versions.append(SchemaVersion(registryid, xid, schema, name == default, "JSONSchema", text))
     path = write_store(tmp_path_factory.mktemp("store"), index_of(definition_rows([])), schema_table(versions))
     mapped = MappedVersions(*(_mapped(f"{path}/{name}.arrow") for name in ("schemas", "schemakeys")))
-    held = HeldVersions(versions)
+    held = VersionsInMemory(versions)
     for key in {*others, *schemas, *((one.registryid, one.xid) for one in versions)}:
         assert mapped.version(key) == held.version(key)
         assert mapped.default(key) == held.default(key)

@@ -11,7 +11,7 @@ from match.catalogs import load
 from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.match.payload.schemas import HeldVersions
+from lakehouse.match.payload.schemas import VersionsInMemory
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
@@ -50,7 +50,7 @@ def widened(document, messages):
             broken = BrokenSchema.of(matcher.payloads.schemas.resolve(match.shown.definition))
             counter.add([(event, "")])
     observed = [Observed.of(kind, days, broken.written) for kind, days in counter.by_kind.items()]
-    return widen_versions(observed, HeldVersions(schemas), Thresholds())
+    return widen_versions(observed, VersionsInMemory(schemas), Thresholds())
 
 
 BROKEN = [kafka(number) for number in range(40)]
@@ -99,14 +99,14 @@ def test_the_page_says_what_changes_and_whom_that_breaks():
 def test_a_schema_that_takes_the_payloads_by_now_is_not_proposed_again():
     (one,) = widened(declared(), BROKEN)
     _, schemas = load({"shop": declared(one.widened.schema, "2")})
-    assert widen_versions(one.observed, HeldVersions(schemas), Thresholds()) == []
+    assert widen_versions(one.observed, VersionsInMemory(schemas), Thresholds()) == []
 
 
 def test_of_another_format_the_page_says_that_it_is_not_widened():
     avro = {"type": "record", "name": "Order", "fields": [{"name": "orderid", "type": "int"}]}
     observed = widened(declared(), BROKEN)[0].observed
     _, schemas = load({"shop": declared(avro, format="Avro/1.11.0")})
-    (one,) = widen_versions(observed, HeldVersions(schemas), Thresholds())
+    (one,) = widen_versions(observed, VersionsInMemory(schemas), Thresholds())
     assert (one.is_changed, one.widened.undecided) == (False, ["schemas of format Avro/1.11.0 are not widened"])
 
 

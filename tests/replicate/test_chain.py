@@ -52,7 +52,7 @@ def test_a_version_is_found_by_its_uri_in_every_copy(tmp_path):
 @pytest.mark.parametrize("path", ["", "/messagecatalog"])
 def test_a_copy_that_is_copied_again_did_not_change(tmp_path, path, monkeypatch):
     """No event storm: what is equal makes no document that differs, so no snapshot."""
-    monkeypatch.setattr("lakehouse.replicate.pull.is_held", lambda settings, commit: True)
+    monkeypatch.setattr("lakehouse.replicate.pull.is_in_catalog", lambda settings, commit: True)
     with ExitStack() as stack:
         *_, last = chain(tmp_path, stack, DRAFT, path)
         settings = settings_of(tmp_path / "again")

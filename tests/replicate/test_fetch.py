@@ -105,7 +105,7 @@ def test_a_server_that_nests_nothing_is_walked_entity_by_entity(shop, tmp_path, 
 def test_a_source_that_did_not_change_costs_one_conditional_request(shop, tmp_path, monkeypatch):
     served, _ = shop
     settings = settings_of(tmp_path)
-    monkeypatch.setattr("lakehouse.replicate.pull.is_held", lambda settings, commit: True)
+    monkeypatch.setattr("lakehouse.replicate.pull.is_in_catalog", lambda settings, commit: True)
     first = fetch(settings, served.url, loaded=True)
     again = fetch(settings, served.url)
     assert first.fetched.is_changed
@@ -118,12 +118,12 @@ def test_what_a_catalog_does_not_hold_any_more_is_fetched_again(shop, tmp_path, 
     served, _ = shop
     settings = settings_of(tmp_path)
     fetch(settings, served.url, loaded=True)
-    monkeypatch.setattr("lakehouse.replicate.pull.is_held", lambda settings, commit: False)  # as after a restore
+    monkeypatch.setattr("lakehouse.replicate.pull.is_in_catalog", lambda settings, commit: False)  # as after a restore
     assert fetch(settings, served.url).fetched.is_changed
 
 
 def test_changes_are_seen_and_vanished_documents_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("lakehouse.replicate.pull.is_held", lambda settings, commit: True)
+    monkeypatch.setattr("lakehouse.replicate.pull.is_in_catalog", lambda settings, commit: True)
     catalog = Catalog(tmp_path / "warehouse")
     catalog.load(SHOP)
     settings = settings_of(tmp_path)

@@ -59,7 +59,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "amqp": (" ".join(AMQP_SECTIONS),),
 }  # fmt: skip
 # Columns by which a platform is known without its being named.
-_KNOWN_BY: tuple[tuple[str, set[str]], ...] = (
+_REQUIRED_COLUMNS: tuple[tuple[str, set[str]], ...] = (
     ("eventhubs", {"systemproperties", "properties", "body", "sequencenumber"}),
     ("kafka", {"topic", "value"}),
     ("cloudevents", {f"{KQL}type", f"{KQL}source"}),
@@ -70,7 +70,7 @@ _KNOWN_BY: tuple[tuple[str, set[str]], ...] = (
     ("mqtt", {"topic", "payload"}),
     ("mqtt", {"topic_name", "payload"}),
 )
-KNOWN_COLUMNS = frozenset(name for _, needed in _KNOWN_BY for name in needed)
+KNOWN_COLUMNS = frozenset(name for _, needed in _REQUIRED_COLUMNS for name in needed)
 _HTTP = {
     "method": "method requestmethod httpmethod verb requestverb csmethod",
     "url": "url path uri requesturi requesturl requestpath rawpath originalpath xenvoyoriginalpath csuristem",
@@ -107,7 +107,7 @@ def platform_of_columns(names: Iterable[str]) -> str | None:
     """Return the platform whose columns these are; None: that of none."""
     written = {name.lower() for name in names}
     dashed = written | {name.replace("_", "-") for name in written}
-    return next((platform for platform, needed in _KNOWN_BY if needed <= dashed), None)
+    return next((platform for platform, needed in _REQUIRED_COLUMNS if needed <= dashed), None)
 
 
 def missing_columns(platform: str, names: Iterable[str]) -> list[str]:

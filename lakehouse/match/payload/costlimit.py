@@ -28,7 +28,7 @@ _ANY = ""  # member: any of them
 _MOST_LOOKS = 1_000_000  # at one place
 _FEW_LOOKS = 200  # at one place: with so few, time grows with the payload alone
 _MOST_WORK = 5_000_000  # looks at all places of a payload
-_MOST_TOLD = 200_000_000  # bytes of errors, each of which may quote the schema
+_MOST_ERROR_BYTES = 200_000_000  # bytes of errors, each of which may quote the schema
 _QUICK = 20  # comparisons with texts or numbers that take the time of one look
 _MOST_PARTS = 200_000
 
@@ -64,7 +64,7 @@ class Effort:
         if self.looks > _MOST_LOOKS:
             return True
         places = places_of(value)
-        if places * max(self.looks * slowness / _MOST_WORK, self.size / _MOST_TOLD) > 1:
+        if places * max(self.looks * slowness / _MOST_WORK, self.size / _MOST_ERROR_BYTES) > 1:
             return True
         levels, most = depth_of(value) if self.branches > 1 else 0, _MOST_LOOKS // self.looks
         return self.branches > 1 and (levels > 20 or self.branches**levels > most)

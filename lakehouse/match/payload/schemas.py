@@ -107,7 +107,7 @@ class Versions(Protocol):
         """Return all Versions of a schema by its registry and the schema's XID."""
 
 
-class HeldVersions:
+class VersionsInMemory:
     """Versions of schemas in memory.
 
     Args:
@@ -150,7 +150,7 @@ class Schemas:
     """
 
     def __init__(self, versions: Iterable[SchemaVersion] | Versions) -> None:
-        self.versions: Versions = HeldVersions(versions) if isinstance(versions, Iterable) else versions
+        self.versions: Versions = VersionsInMemory(versions) if isinstance(versions, Iterable) else versions
         self._named: dict[RegistryId, dict[str, Any]] = {}
 
     def resolve(self, definition: Definition) -> Resolved | str:

@@ -38,7 +38,7 @@ from lakehouse.match.vectorized.columns import (
 from lakehouse.text.blanking import REDACTED, looks_secret
 
 _LIKENESS: WeakKeyDictionary[Matcher, Likeness] = WeakKeyDictionary()  # what definitions ask is numbered once for a matcher
-_NOT_ASKED = PayloadVerdict(NOT_CHECKED)
+_NOT_VALIDATED = PayloadVerdict(NOT_CHECKED)
 _ROWS_OF_LOOP = 5_000  # whose results are Python's at a time
 Quick = Callable[[Any], bool]
 _NOTHING, _HIDDEN = pa.array([""]), pa.array([REDACTED])
@@ -167,7 +167,7 @@ def _payloads(matcher: Matcher, columns: Columns, results: list[MatchedRows]) ->
         number = np.zeros(len(matched.choices), np.int64)
         number[[at for at, _ in choices]] = np.arange(len(verdicts), len(verdicts) + len(choices))
         is_validated = matcher.request.payload_share > 0
-        verdicts += [(matcher.payloads.valid(shown) if is_validated else _NOT_ASKED, shown) for _, shown in choices]
+        verdicts += [(matcher.payloads.valid(shown) if is_validated else _NOT_VALIDATED, shown) for _, shown in choices]
         numbers = number[matched.which]
         for quick, wanted in _validators(matcher, choices).items() if is_validated else ():
             at = np.arange(len(matched.rows)) if len(wanted) == len(choices) else np.nonzero(np.isin(matched.which, wanted))[0]
@@ -246,14 +246,14 @@ def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None)
     """Return the column `variables`: of each row the names, sorted as they were met, with their texts."""
     names: list[str] = []
     starts: dict[int, int] = {}  # of the columns that hold the texts, by identity
-    held_in: list[pa.Array] = []
+    distinct: list[pa.Array] = []
     sizes, at, texts = [], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for matched in results:
         shown = [_shown(matcher, name, capture) for name, capture in matched.variables.items()]
         for values in (capture.values for capture in shown):
             if id(values) not in starts:
-                starts[id(values)] = sum(map(len, held_in))
-                held_in.append(values)
+                starts[id(values)] = sum(map(len, distinct))
+                distinct.append(values)
         count = len(matched.rows)
         sizes.append(np.full(count, len(shown)))
         at.append(np.tile(np.arange(len(names), len(names) + len(shown)), count))
@@ -269,7 +269,7 @@ def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None)
         own_at, own_texts = own_at[moved], own_texts[moved]
     offsets = pa.array(np.concatenate([[0], np.cumsum(size)]).astype(np.int32))
     keys = pa.array(names, pa.string()).take(pa.array(own_at))
-    values = pa.concat_arrays(held_in) if held_in else pa.array([], pa.string())
+    values = pa.concat_arrays(distinct) if distinct else pa.array([], pa.string())
     return pa.MapArray.from_arrays(offsets, keys, values.take(pa.array(own_texts)))
 
 

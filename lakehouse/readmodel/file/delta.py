@@ -401,27 +401,27 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def recorded_position(table: DeltaTable, known_version: int | None = None) -> tuple[int | None, bool]:
+def recorded_position(table: DeltaTable, read_version: int | None = None) -> tuple[int | None, bool]:
     """Return up to which snapshot a projection of the log has come.
 
     Args:
         table: opened.
-        known_version: the version that was read last; None: none was.
+        read_version: the version that was read last; None: none was.
 
     Returns:
         The snapshot that the newest commit of this product names (None: none does), and whether all commits after
-        `known_version` are such that rows with a higher snapshot_id hold all that changed.
+        `read_version` are such that rows with a higher snapshot_id hold all that changed.
     """
     position: int | None = None
-    is_plain = known_version is not None
+    is_plain = read_version is not None
     for commit in _newest_commits(table):
-        if known_version is not None and commit["version"] <= known_version and position is not None:
+        if read_version is not None and commit["version"] <= read_version and position is not None:
             break
-        if known_version is not None and commit["version"] > known_version:
+        if read_version is not None and commit["version"] > read_version:
             is_plain = is_plain and _is_plain(commit)
         if position is None:
             position = _own_position(commit.get("userMetadata"))
-        if position is not None and known_version is None:
+        if position is not None and read_version is None:
             break
     return position, is_plain
 

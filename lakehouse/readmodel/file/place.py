@@ -54,8 +54,8 @@ class ModelFiles:
         except (FileNotFoundError, UnicodeDecodeError):
             return None
         file = self.folder / named
-        is_one = named.startswith(self.name) and named.endswith(".sqlite") and "/" not in named
-        return file if is_one and file.is_file() else None
+        is_model_file = named.startswith(self.name) and named.endswith(".sqlite") and "/" not in named
+        return file if is_model_file and file.is_file() else None
 
     def fresh(self) -> Path:
         """Return a name for a file to be built."""

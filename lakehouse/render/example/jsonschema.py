@@ -218,14 +218,14 @@ def _by_anchor(document: Any, anchor: str) -> Any:
 
 def _schemas(document: Any) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
-    open_ones = [document]
-    while open_ones and len(results) < 100_000:
-        part = open_ones.pop()
+    left = [document]
+    while left and len(results) < 100_000:
+        part = left.pop()
         if isinstance(part, dict):
             results.append(part)
-            open_ones += part.values()
+            left += part.values()
         elif isinstance(part, list):
-            open_ones += part
+            left += part
     return results
 
 

@@ -49,7 +49,7 @@ _MOST_ENTRIES = 60_000  # of lists that are kept
 # The text as written is needed where it says how a date was spelled, or the bytes of a document.
 _DATED = "CASE WHEN kind = 'schemaversion' OR instr(raw, 'createdat\"') OR instr(raw, 'modifiedat\"') THEN raw END"
 _COLUMNS = f"id, registryid, kind, xid, epoch, createdat, modifiedat, body, {_DATED}"
-_IS_HELD = f"EXISTS (SELECT 1 FROM json_each(document_uris) WHERE value <> '{OVER_HTTP}')"
+_IS_OF_DOCUMENTS = f"EXISTS (SELECT 1 FROM json_each(document_uris) WHERE value <> '{OVER_HTTP}')"
 
 
 class Document(NamedTuple):
@@ -150,7 +150,7 @@ class ResourceView:
         dialect: str,
         alias_of: dict[str, Any] | None = None,
         *,
-        is_held: bool = False,
+        is_of_documents: bool = False,
         contents: dict[str, bytes] | None = None,
     ) -> None:
         collection = xid.split("/")[3]
@@ -177,7 +177,7 @@ class ResourceView:
         if self.default is not None:
             self.meta.setdefault("defaultversionsticky", False)
         self.meta_in_document = _named_meta(own.get("meta", {}), here, suffix, self.default if self.xref is None else None)
-        if is_held and "readonly" in self.meta:
+        if is_of_documents and "readonly" in self.meta:
             self.meta["readonly"] = True
         if dialect == RC4:
             texts = {
@@ -251,13 +251,13 @@ def make_resource(
         target: of an alias: the row, the Versions and the group's protocol of what it stands for; None: there is none.
     """
     view = _written(xid, row, versions, protocol, dialect)
-    is_held = any(stored is not None and stored.is_held for stored in (row, *versions))
+    is_of_documents = any(stored is not None and stored.is_held for stored in (row, *versions))
     if target is None:
-        return ResourceView(xid, view, dialect, is_held=is_held, contents=_contents_of(versions))
+        return ResourceView(xid, view, dialect, is_of_documents=is_of_documents, contents=_contents_of(versions))
     aimed, its_versions, its_protocol = target
     moved = [version._replace(xid=xid_of_version(xid, last_id(version.xid))) for version in its_versions]
     shown = _written(xid, aimed, moved, its_protocol, dialect)
-    return ResourceView(xid, shown, dialect, view, is_held=is_held, contents=_contents_of(moved))
+    return ResourceView(xid, shown, dialect, view, is_of_documents=is_of_documents, contents=_contents_of(moved))
 
 
 def with_life(shown: dict[str, Any]) -> dict[str, Any]:
@@ -574,7 +574,7 @@ class SnapshotCatalog:
         if not numbers:
             return {}
         rows = self.view.db.execute(
-            f"SELECT {_COLUMNS}, NULL, {_IS_HELD} FROM log WHERE id IN (SELECT value FROM json_each(?))",
+            f"SELECT {_COLUMNS}, NULL, {_IS_OF_DOCUMENTS} FROM log WHERE id IN (SELECT value FROM json_each(?))",
             (orjson.dumps(numbers).decode(),),
         )
         return {row[0]: Stored(*row[1:]) for row in rows}

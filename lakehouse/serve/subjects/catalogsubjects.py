@@ -142,9 +142,7 @@ class CatalogSubjects:
         context, name = context_of(subject)
         if (result := self._in_context(context, name)) is not None or is_qualified(subject):
             return result
-        others = [
-            found_subject for context in self.groups if context and (found_subject := self._in_context(context, name)) is not None
-        ]
+        others = [candidate for context in self.groups if context and (candidate := self._in_context(context, name)) is not None]
         return others[0] if len(others) == 1 else None
 
     def load(self, name: str, xid: Xid) -> CatalogSubject | None:

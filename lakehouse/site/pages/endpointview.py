@@ -13,7 +13,7 @@ from lakehouse.site.addresses import path_of
 from lakehouse.site.overview import Overview
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.entities import facts_of
-from lakehouse.site.pages.map import drawn_around
+from lakehouse.site.pages.map import drawing_of
 from lakehouse.site.pages.messageroute import Destination, address_of, places_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of
 from lakehouse.site.templating import Attributes
@@ -90,7 +90,7 @@ def endpoint_page(page_context: PageContext, endpoint: Entity, number: int) -> P
             :_MOST_NAMED
         ],
         ends=other_ends(page_context, endpoint)[:_MOST_NAMED] if is_first else [],
-        drawn=drawn_around(page_context, endpoint) if is_first else None,
+        drawn=drawing_of(page_context, endpoint) if is_first else None,
         refused=page_context.overview.refused.get((registryid, xid), [])[:_MOST_FINDINGS],
         findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:_MOST_FINDINGS],
         history=history_of(page_context, registryid, xid)[:MOST_ON_PAGE] if is_first else [],

@@ -9,7 +9,7 @@ from lakehouse.readmodel.queries import referring
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MEMBERS, path_of
 from lakehouse.site.pagecontext import Page, PageContext
-from lakehouse.site.pages.map import drawn_around
+from lakehouse.site.pages.map import drawing_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.schematext import Readable, readable, whole_text
 from lakehouse.site.templating import MEDIA_TYPES, Attributes
@@ -71,7 +71,7 @@ def group_page(page_context: PageContext, group: Entity, number: int) -> Page | 
         facts=facts_of(attributes),
         part=part,
         endpoints=endpoints,
-        drawn=drawn_around(page_context, group) if is_first and not xid.startswith("/schemagroups/") else None,
+        drawn=drawing_of(page_context, group) if is_first and not xid.startswith("/schemagroups/") else None,
         refused=page_context.overview.refused.get((registryid, xid), [])[:50],
         findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:50],
         history=history_of(page_context, registryid, xid)[:MOST_ON_PAGE] if is_first else [],

@@ -116,7 +116,7 @@ def count_pages(page_context: PageContext) -> int:
     return max(1, len(page_context.remember(("map", page_context.view.snapshot_id), lambda: _pages(page_context))))
 
 
-def drawn_around(page_context: PageContext, entity: Entity) -> Drawn | None:
+def drawing_of(page_context: PageContext, entity: Entity) -> Drawn | None:
     """Draw what is around a group or an endpoint; None: there is nothing around it."""
     registryid = entity.registryid
     neighbours = all_neighbours(page_context)

@@ -23,7 +23,7 @@ from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
 MOST_CHANGED = 20_000  # entities that a page compares
-_MOST_TOLD = 5
+_MOST_DIFFERENCES = 5
 LAST_COMPARED, _MOST_LABELS = 5, 5  # of the snapshots by files, of the labels
 _MOST_BROKEN = 100
 _MOST_CHOICES = 100  # snapshots to choose from, next to those with labels
@@ -31,7 +31,7 @@ _MOST_DOCUMENTS = 50
 
 
 class SnapshotRow(NamedTuple):
-    """What a snapshot changed, as a page shows it: differences at most `_MOST_TOLD` of them, the gravest first."""
+    """What a snapshot changed, as a page shows it: differences at most `_MOST_DIFFERENCES` of them, the gravest first."""
 
     change: ChangedRow
     differences: list[Difference]
@@ -62,7 +62,7 @@ def _row(change: ChangedRow) -> SnapshotRow:
     if change.op == "update" and change.before is not None:
         results = declared_differences(change.registryid, change.kind, change.xid, change.before, change.body)
     is_breaking = any(difference.class_ == CLASSES[0] for difference in results)
-    return SnapshotRow(change, results[:_MOST_TOLD], max(0, len(results) - _MOST_TOLD), is_breaking)
+    return SnapshotRow(change, results[:_MOST_DIFFERENCES], max(0, len(results) - _MOST_DIFFERENCES), is_breaking)
 
 
 def ready_pairs(page_context: PageContext) -> list[tuple[int, int]]:
