@@ -51,10 +51,10 @@ class RestReader:
         """
         versions = self._versions("")
         if with_deleted:
-            living = {(one.subject, one.version) for one in versions}
+            living = {(version.subject, version.version) for version in versions}
             every = self._versions("&deleted=true")
-            versions = [one._replace(is_deleted=(one.subject, one.version) not in living) for one in every]
-        subjects = sorted({one.subject for one in versions})
+            versions = [version._replace(is_deleted=(version.subject, version.version) not in living) for version in every]
+        subjects = sorted({version.subject for version in versions})
         contexts = sorted({context for subject in subjects if (context := context_of(subject)[0])})
         named = [*(f":.{context}:" for context in contexts), *subjects]
         levels = self._settings("config", "compatibilityLevel", named)
@@ -62,7 +62,7 @@ class RestReader:
 
     def _versions(self, more: str) -> list[SubjectVersion]:
         try:
-            versions = next((found for _ in range(_READS) if (found := self._pages(more)) is not None), None)
+            versions = next((pages for _ in range(_READS) if (pages := self._pages(more)) is not None), None)
         except RequestRefused as refused:
             if refused.status not in _MISSING:
                 raise
@@ -70,7 +70,7 @@ class RestReader:
         if versions is None:
             reason = f"it changed each of the {_READS} times that it was read; try again when it is quieter."
             raise ReplicationError(self._base, reason)
-        twice = [key for key, count in Counter((one.subject, one.version) for one in versions).items() if count > 1]
+        twice = [key for key, count in Counter((version.subject, version.version) for version in versions).items() if count > 1]
         if twice:
             text = (
                 f"its answer has {twice[0][0]} version {twice[0][1]} more than once: the answer may be that of a cache or proxy. "
@@ -101,12 +101,12 @@ class RestReader:
     def _one_by_one(self, more: str) -> list[SubjectVersion]:
         """Read versions from a registry that has no `GET /schemas`."""
         query = more.removeprefix("&")
-        found: list[SubjectVersion] = []
+        versions: list[SubjectVersion] = []
         for subject in self._array(f"{self._base}subjects?{_EVERY}{more}"):
             base = f"{self._base}subjects/{quote(str(subject), safe='')}/versions"
             urls = [f"{base}/{number}?{query}" for number in self._array(f"{base}?{query}")]
-            found += self._at_once(lambda url: self._version(url, self._answer(url)), urls)
-        return found
+            versions += self._at_once(lambda url: self._version(url, self._answer(url)), urls)
+        return versions
 
     def _settings(self, path: str, member: str, names: list[str]) -> dict[str, str]:
         """Read levels or modes: that of all, and those that contexts and subjects have themselves."""
@@ -115,7 +115,7 @@ class RestReader:
         return {name: value for name, value in zip(urls, values, strict=True) if value is not None}
 
     def _setting(self, url: str, member: str) -> str | None:
-        value = self._answers.get(url, lambda: self._found(url))
+        value = self._answers.get(url, lambda: self._existing(url))
         if value is None:
             return None
         text = value.get(member) if isinstance(value, dict) else None
@@ -123,7 +123,7 @@ class RestReader:
             raise ReplicationError(url, f"its answer has no `{member}`. Is this a schema registry?")
         return text
 
-    def _found(self, url: str) -> Any:
+    def _existing(self, url: str) -> Any:
         """Return an answer; None: there is nothing there."""
         try:
             return self._client.json(url)

@@ -136,7 +136,7 @@ def version_of(value: Any) -> SubjectVersion:
         (text_at(value, "schemaType") or AVRO).upper(),
         number if isinstance(number, int) else None,
         text_at(value, "guid"),
-        [one for one in references if isinstance(one, dict)] if isinstance(references, list) else [],
+        [reference for reference in references if isinstance(reference, dict)] if isinstance(references, list) else [],
         object_at(value, "metadata"),
         object_at(value, "ruleSet"),
         value.get("deleted") is True,
@@ -155,14 +155,14 @@ class SubjectMapping:
     def __init__(self, content: RegistryContent, *, keep_deleted: bool = False, messages: Messages | None = None) -> None:
         self._levels, self._modes, self._messages = content.levels, content.modes, messages
         self._subjects: dict[str, list[SubjectVersion]] = defaultdict(list)
-        for one in sorted(content.versions, key=lambda one: (one.subject, one.version)):
-            if keep_deleted or not one.is_deleted:
-                self._subjects[one.subject].append(one)
+        for version in sorted(content.versions, key=lambda version: (version.subject, version.version)):
+            if keep_deleted or not version.is_deleted:
+                self._subjects[version.subject].append(version)
         self._broken_levels: dict[str, SubjectRemark | None] = {}  # judged once, for documents and remarks
         contexts = sorted({context_of(subject)[0] for subject in self._subjects})
         self._groups = _distinct((context, context or DEFAULT_GROUP) for context in contexts)
         # Ids of registries grow: what is first keeps its name when another subject comes that differs in letter case only.
-        age = {subject: (min(one.id or 0 for one in versions), subject) for subject, versions in self._subjects.items()}
+        age = {subject: (min(version.id or 0 for version in versions), subject) for subject, versions in self._subjects.items()}
         self._schemas: dict[str, str] = {}
         for context in contexts:
             own = [subject for subject in self._subjects if context_of(subject)[0] == context]
@@ -183,31 +183,35 @@ class SubjectMapping:
     def remarks(self) -> list[SubjectRemark]:
         """Return what is wrong: broken levels, an id of two schemas, references that lead nowhere or to themselves."""
         broken = (self._broken_level(subject) for subject in self._subjects)
-        found = [*(one for one in broken if one is not None), *self._ids_twice()]
-        edges = {(one.subject, one.version): self._targets(one) for versions in self._subjects.values() for one in versions}
+        remarks = [*(remark for remark in broken if remark is not None), *self._ids_twice()]
+        edges = {
+            (version.subject, version.version): self._targets(version)
+            for versions in self._subjects.values()
+            for version in versions
+        }
         for (subject, version), targets in edges.items():
             for target in targets:
                 if target not in edges:
                     text = f"it refers to {target[0]} version {target[1]}, which is not loaded"
-                    found.append(SubjectRemark(subject, version, text))
+                    remarks.append(SubjectRemark(subject, version, text))
         for circle in _circles(edges):
             path = " → ".join(f"{subject} version {version}" for subject, version in [*circle[1:], circle[0]])
-            found.append(SubjectRemark(*circle[0], f"its references lead back to itself: {path}"))
-        return sorted(found)
+            remarks.append(SubjectRemark(*circle[0], f"its references lead back to itself: {path}"))
+        return sorted(remarks)
 
     def _ids_twice(self) -> Iterator[SubjectRemark]:
         first: dict[tuple[str, int], SubjectVersion] = {}
         for versions in self._subjects.values():
-            for one in versions:
-                if one.id is None:
+            for version in versions:
+                if version.id is None:
                     continue
-                other = first.setdefault((context_of(one.subject)[0], one.id), one)
-                if (other.schema, other.kind) != (one.schema, one.kind):
+                other = first.setdefault((context_of(version.subject)[0], version.id), version)
+                if (other.schema, other.kind) != (version.schema, version.kind):
                     text = (
-                        f"its id {one.id} is that of another schema, too: {other.subject} version {other.version}. "
+                        f"its id {version.id} is that of another schema, too: {other.subject} version {other.version}. "
                         "Delete one of them in the registry for good, and register it again: it gets a new id."
                     )
-                    yield SubjectRemark(one.subject, one.version, text)
+                    yield SubjectRemark(version.subject, version.version, text)
 
     def _xid(self, subject: str) -> Xid:
         """Return the XID of the schema of a subject; of one that is not loaded, that which it would have alone."""
@@ -216,7 +220,7 @@ class SubjectMapping:
         return xid_of("schemagroups", group, "schemas", self._schemas.get(subject) or id_of_name(name))
 
     def _schema(self, schemaid: str, versions: list[SubjectVersion]) -> Json:
-        living = [one for one in versions if not one.is_deleted]
+        living = [version for version in versions if not version.is_deleted]
         meta: Json = {"schemaid": schemaid}
         level = self._level(versions[0].subject)
         if level in _LEVELS and self._broken_level(versions[0].subject) is None:
@@ -228,7 +232,9 @@ class SubjectMapping:
         elif living[-1] is not versions[-1]:
             meta |= {"defaultversionid": str(living[-1].version), "defaultversionsticky": True}
         ancestors = _ancestors(versions)
-        written = {str(one.version): self._version(schemaid, one, ancestors[str(one.version)]) for one in versions}
+        written = {
+            str(version.version): self._version(schemaid, version, ancestors[str(version.version)]) for version in versions
+        }
         return {"schemaid": schemaid, "meta": meta, "versions": written}
 
     def _level(self, subject: str) -> str:
@@ -248,38 +254,38 @@ class SubjectMapping:
         if level not in _LEVELS:
             return
         versions, promise = self._subjects[subject], level.lower()
-        compared = {
-            str(one.version): compared_version("schemaversion", {"format": one.format, "schema": one.document})
-            for one in versions
+        comparable = {
+            str(version.version): compared_version("schemaversion", {"format": version.format, "schema": version.document})
+            for version in versions
         }
         for later, earlier in compared_pairs(_ancestors(versions), promise):
-            if reasons := broken_promise("schemaversion", promise, compared[earlier], compared[later]):
+            if reasons := broken_promise("schemaversion", promise, comparable[earlier], comparable[later]):
                 text = f"it breaks the level {level} over version {earlier}: {reasons[0]} The schema has no `compatibility` here."
                 yield SubjectRemark(subject, int(later), text)
 
-    def _version(self, schemaid: str, one: SubjectVersion, ancestor: str) -> Json:
-        written: Json = {"schemaid": schemaid, "versionid": str(one.version), "ancestorid": ancestor}
-        name = context_of(one.subject)[1]
+    def _version(self, schemaid: str, version: SubjectVersion, ancestor: str) -> Json:
+        written: Json = {"schemaid": schemaid, "versionid": str(version.version), "ancestorid": ancestor}
+        name = context_of(version.subject)[1]
         if name not in ("", schemaid):
             written["name"] = name
-        if labels := _labels(one):
+        if labels := _labels(version):
             written["labels"] = labels
-        written |= {"format": one.format, "schema": one.document}
-        if one.references:
-            written["references"] = [self._reference(one, reference) for reference in one.references]
-        if one.ruleset:
-            written["ruleset"] = one.ruleset
-        if others := {name: value for name, value in one.metadata.items() if name != "properties" and value}:
+        written |= {"format": version.format, "schema": version.document}
+        if version.references:
+            written["references"] = [self._reference(version, reference) for reference in version.references]
+        if version.ruleset:
+            written["ruleset"] = version.ruleset
+        if others := {name: value for name, value in version.metadata.items() if name != "properties" and value}:
             written["metadata"] = others
         return written
 
-    def _reference(self, one: SubjectVersion, reference: Json) -> Json:
+    def _reference(self, version: SubjectVersion, reference: Json) -> Json:
         """Return a reference with the XID that it leads to."""
-        target = _target(one, reference)
+        target = _target(version, reference)
         return reference if target is None else reference | {"xid": xid_of_version(self._xid(target[0]), str(target[1]))}
 
-    def _targets(self, one: SubjectVersion) -> list[tuple[str, int]]:
-        return [target for reference in one.references if (target := _target(one, reference)) is not None]
+    def _targets(self, version: SubjectVersion) -> list[tuple[str, int]]:
+        return [target for reference in version.references if (target := _target(version, reference)) is not None]
 
     def _setting(self, settings: dict[str, str], subject: str) -> str | None:
         """Return what is set for a subject, else for its context, else for all."""
@@ -290,7 +296,7 @@ class SubjectMapping:
     def _message(self, subject: str, versions: list[SubjectVersion]) -> Json:
         """Return the message of a subject, in its group; empty: it makes none."""
         context, name = context_of(subject)
-        newest = next((one for one in reversed(versions) if not one.is_deleted), versions[-1])
+        newest = next((version for version in reversed(versions) if not version.is_deleted), versions[-1])
         if self._messages == "topic" and name.endswith("-value"):
             topic: str | None = name.removesuffix("-value")
             record = topic
@@ -313,18 +319,18 @@ def _ancestors(versions: list[SubjectVersion]) -> dict[str, str]:
     ancestors: dict[str, str] = {}
     before: SubjectVersion | None = None
     newest: SubjectVersion | None = None
-    for one in versions:
-        ancestors[str(one.version)] = str(((newest if one.is_deleted else before) or one).version)
-        newest, before = one, before if one.is_deleted else one
+    for version in versions:
+        ancestors[str(version.version)] = str(((newest if version.is_deleted else before) or version).version)
+        newest, before = version, before if version.is_deleted else version
     return ancestors
 
 
-def _target(one: SubjectVersion, reference: Json) -> tuple[str, int] | None:
+def _target(source: SubjectVersion, reference: Json) -> tuple[str, int] | None:
     """Return subject and number that a reference leads to: in its own context, unless it names one; None: it names no version."""
     subject, version = reference.get("subject"), reference.get("version")
     if not isinstance(subject, str) or not isinstance(version, int):
         return None
-    context = context_of(one.subject)[0]
+    context = context_of(source.subject)[0]
     return (subject if is_qualified(subject) else qualified(context, subject)), version
 
 
@@ -337,7 +343,7 @@ def _circles(edges: dict[tuple[str, int], list[tuple[str, int]]]) -> Iterator[li
         path = {start: iter(edges[start])}  # in the order in which it leads on
         while path:
             last = next(reversed(path))
-            target = next((one for one in path[last] if one in edges and one not in done), None)
+            target = next((reference for reference in path[last] if reference in edges and reference not in done), None)
             if target is None:
                 done.add(last)
                 del path[last]
@@ -349,27 +355,27 @@ def _circles(edges: dict[tuple[str, int], list[tuple[str, int]]]) -> Iterator[li
                 path[target] = iter(edges[target])
 
 
-def _labels(one: SubjectVersion) -> dict[str, str]:
-    sensitive = one.metadata.get("sensitive")
+def _labels(version: SubjectVersion) -> dict[str, str]:
+    sensitive = version.metadata.get("sensitive")
     hidden = set(map(str, sensitive)) if isinstance(sensitive, list) else set()
-    properties = object_at(one.metadata, "properties")
+    properties = object_at(version.metadata, "properties")
     labels = {name: value for name, value in properties.items() if isinstance(value, str) and name not in hidden}
-    labels |= {} if one.id is None else {ID_LABEL: str(one.id)}
-    labels |= {} if one.guid is None else {GUID_LABEL: one.guid.lower()}
-    return labels | ({DELETED_LABEL: "true"} if one.is_deleted else {})
+    labels |= {} if version.id is None else {ID_LABEL: str(version.id)}
+    labels |= {} if version.guid is None else {GUID_LABEL: version.guid.lower()}
+    return labels | ({DELETED_LABEL: "true"} if version.is_deleted else {})
 
 
-def _record_name(one: SubjectVersion) -> str | None:
+def _record_name(version: SubjectVersion) -> str | None:
     """Return the full name of a record; None: the schema is of none."""
-    if one.kind == PROTOBUF:
+    if version.kind == PROTOBUF:
         try:
-            return ProtoFile(one.schema).first or None
+            return ProtoFile(version.schema).first or None
         except (Malformed, Unreadable):
             return None
-    document = one.document
+    document = version.document
     if not isinstance(document, dict):
         return None
-    if one.kind == JSON:
+    if version.kind == JSON:
         return text_at(document, "title")
     name, namespace = text_at(document, "name"), text_at(document, "namespace")
     return full_name(name, namespace or "") if name else name

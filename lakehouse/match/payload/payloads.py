@@ -47,7 +47,7 @@ Made = TypeVar("Made")
 VALID, VALID_OLDER, INVALID, UNDECODABLE, NONE = "valid", "valid_older", "invalid", "undecodable", "none"
 NO_SCHEMA, UNRESOLVED, UNSUPPORTED, NOT_CHECKED = "no_schema", "schema_unresolved", "unsupported_format", "not_checked"
 _MOST_ERRORS = 5
-_KEPT = 5_000
+_MOST_CACHED = 5_000
 _SECONDS = 3.0  # for a payload that may make its schema costly
 _SECONDS_TO_MAKE = 10.0  # for what validates a schema
 _MOST_WRITERS = 25  # Versions that are tried for a payload that names none
@@ -171,11 +171,11 @@ class Payloads:
     def __init__(self, schemas: Schemas, max_unpacked_bytes: int = MOST_UNPACKED) -> None:
         self.schemas = schemas
         self._limit = max_unpacked_bytes
-        self._validators = lru_cache(_KEPT)(self._validator)
+        self._validators = lru_cache(_MOST_CACHED)(self._validator)
         self._hung: Counter[Validator] = Counter()
         self._seconds_to_make = _SECONDS_TO_MAKE
-        self._made = lru_cache(_KEPT)(self._make)  # definitions of one schema share what validates
-        self._writers = lru_cache(_KEPT)(schemas.writers)
+        self._made = lru_cache(_MOST_CACHED)(self._make)  # definitions of one schema share what validates
+        self._writers = lru_cache(_MOST_CACHED)(schemas.writers)
 
     def check(self, definition: Definition, event: Event) -> PayloadVerdict:
         """Validate the payload of an event against the schema of a definition."""
@@ -195,7 +195,7 @@ class Payloads:
         encoded = EncodedPayload(body, event.data if event.has_data else None, content_type)
         writers = self._writers(made.resolved) if framings else []
         for framing in framings:
-            named = next((one for one in writers if one.labels.get(framing.label) == framing.id), None)
+            named = next((writer for writer in writers if writer.labels.get(framing.label) == framing.id), None)
             if named is not None:
                 return self._by_named(made, named, framing, encoded)
         return self._by_any(made, framings, encoded)
@@ -211,7 +211,9 @@ class Payloads:
 
     def _by_any(self, made: MadeValidator, framings: list[Framing], encoded: EncodedPayload) -> PayloadVerdict:
         """Judge a payload by the first Version that it is wholly of: that of the definition, then the newest."""
-        readings = [(one.payload, (one.name,) if one.name else ()) for one in framings] + [(encoded.body, tuple[str, ...]())]
+        readings = [(framing.payload, (framing.name,) if framing.name else ()) for framing in framings] + [
+            (encoded.body, tuple[str, ...]())
+        ]
         own: PayloadVerdict | None = None
         for payload, remarks in readings:
             verdict = self._checked(made, made, False, encoded._replace(body=payload))
@@ -223,7 +225,7 @@ class Payloads:
         assert own is not None
         if own.status not in (INVALID, UNDECODABLE):
             return own
-        others = [one for one in self._writers(made.resolved) if one.resolved.xid != made.resolved.xid]
+        others = [writer for writer in self._writers(made.resolved) if writer.resolved.xid != made.resolved.xid]
         for other in others[:_MOST_WRITERS]:
             writer = self._made(other.resolved)
             if isinstance(writer, PayloadVerdict):
