@@ -162,7 +162,7 @@ def words_in(columns: Iterable[str | None]) -> Iterator[str]:
     if text.isascii():
         words = text.encode().translate(_ASCII_WORDS).decode().split()  # what the pattern finds, in a fraction of the time
     else:
-        words = _WORD.findall("".join(one for one in normalize("NFD", text) if category(one)[0] != "M").lower())
+        words = _WORD.findall("".join(character for character in normalize("NFD", text) if category(character)[0] != "M").lower())
     return islice(dict.fromkeys(words), _MOST_WORDS)
 
 
@@ -172,7 +172,7 @@ def holds_words(words: Words, text: str) -> bool:
     for at, (prefix, word) in enumerate(wanted):
         plain = next(words_in([word]), "")
         present = words_in([getattr(words, prefix)] if prefix else words)
-        if not any(one.startswith(plain) if at == len(wanted) - 1 else one == plain for one in present):
+        if not any(word.startswith(plain) if at == len(wanted) - 1 else word == plain for word in present):
             return False
     return bool(wanted)
 
@@ -205,8 +205,8 @@ def respelled(words: Sequence[str], text: str) -> str:
         if plain in present:
             continue
         own = _trigrams(plain)
-        alike = [(len(own & other) / len(own | other), one) for one in words if own & (other := _trigrams(one))]
-        share, nearest = min(alike, key=lambda one: (-one[0], one[1]), default=(0.0, ""))
+        alike = [(len(own & other) / len(own | other), word) for word in words if own & (other := _trigrams(word))]
+        share, nearest = min(alike, key=lambda scored: (-scored[0], scored[1]), default=(0.0, ""))
         if share < _ALIKE:
             return ""
         results[word] = nearest
@@ -243,7 +243,7 @@ def hits_of(view: View, text: str, keys: Iterable[Key], past: Mapping[Key, PastE
             continue
         name, description, ids, types, address, labels, attributes, fields = row
         columns = zip(_COLUMNS, (ids, name, types, address, labels, description, attributes, fields), strict=True)
-        where = [column for column, held in columns if held and any(word in held.lower() for word in words)]
+        where = [column for column, value in columns if value and any(word in value.lower() for word in words)]
         fragments = _fragments(words, attributes or "", fields or "") if key[1] == "message" else []
         hits.append(Hit(*key, name, description, where, fragments))
     return hits
