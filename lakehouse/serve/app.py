@@ -429,16 +429,8 @@ def make_app(
         from lakehouse.serve import writeendpoint
 
         writes, methods_of_path = writeendpoint.Writes(live, options, pages, writer, bodies), writeendpoint.methods_of_path
-    app = App(
-        live,
-        options,
-        pages=pages,
-        guard=guard,
-        metrics=metrics,
-        closing=closing or threading.Event(),
-        bodies=bodies,
-        writes=writes,
-    )
+    ending = closing or threading.Event()
+    app = App(live, options, pages=pages, guard=guard, metrics=metrics, closing=ending, bodies=bodies, writes=writes)
 
     subscriptions, agents = _subscriptions(app, settings), _agents(app, settings)
 
