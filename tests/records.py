@@ -22,14 +22,14 @@ class Records:
     def entity(self, xid):
         return self.states.get(xid)
 
-    def held(self, xid):
+    def children(self, xid):
         def holder(one):
             return xid_of_resource(one) if "/versions/" in one else xid_of_group(one)
 
         return [state for one, state in sorted(self.states.items()) if one != xid and holder(one) == xid]
 
     def siblings(self, version):
-        return [one for one in self.held(xid_of_resource(version.xid)) if one.kind == "version"]
+        return [one for one in self.children(xid_of_resource(version.xid)) if one.kind == "version"]
 
     def alike(self, xid):
         collection = xid.rpartition("/")[0]
@@ -40,7 +40,7 @@ class Records:
         typed = [
             xid_of_resource(state.xid)
             for state in self.states.values()
-            if state.known.get("envelopemetadata", {}).get("type", {}).get("value") == ce_type
+            if state.attributes.get("envelopemetadata", {}).get("type", {}).get("value") == ce_type
         ]
         return min(typed, default=None)
 

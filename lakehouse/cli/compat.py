@@ -48,13 +48,13 @@ def compat(context: Context, before: str, after: str, format_: str | None, stric
     """
     from lakehouse.compatibility import Answer, judge
     from lakehouse.dialects.schemadocuments import family_of_format
-    from lakehouse.domain.versionchanges import judge_leaves
+    from lakehouse.domain.versionchanges import judge_definitions
 
     old, new = _sides(context, before, after, at)
     if (old.flat_attributes is None) != (new.flat_attributes is None):
         raise click.UsageError("A and B must both be schemas, or both messages.")
     if old.flat_attributes is not None:
-        judgement = judge_leaves(old.flat_attributes, new.flat_attributes or {})
+        judgement = judge_definitions(old.flat_attributes, new.flat_attributes or {})
     else:
         named = format_ or new.format or old.format
         if family_of_format(named, new.document) == "unknown":
@@ -124,7 +124,7 @@ def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
         XidNotFound: the catalog has no such schema or message.
         UsageError: it is neither, or has no document that is text.
     """
-    from lakehouse.domain.leaves import leaves_of_body
+    from lakehouse.domain.flatattributes import flat_attributes_of_body
     from lakehouse.errors import XidNotFound
     from lakehouse.readmodel.detail import full_xid
     from lakehouse.text.names import Xid
@@ -137,7 +137,7 @@ def _of_catalog(view: View, text: str, registryid: Any) -> _Side:
     if not result:
         raise XidNotFound(xid)
     if result[0].kind == "version":
-        return _Side(xid, "", None, dict(leaves_of_body(result[0].body)))
+        return _Side(xid, "", None, dict(flat_attributes_of_body(result[0].body)))
     if result[0].kind != "schemaversion":
         raise click.UsageError(f"{xid} is no schema and no message")
     attributes = json.loads(result[0].body)

@@ -4,7 +4,7 @@
 |---|---|
 | `references` | what a reference of any spelling names: an XID, a Version, a type or a place within a schema |
 | `diff` | what differs between two states of definitions, whether it breaks producers or consumers, and why |
-| `leaves` | the leaves of a definition: its attributes by JSON Pointer |
+| `flatattributes` | the flat attributes of a definition: by JSON Pointer, each with the JSON text of its value |
 | `bases` | which Version a `basemessage` means, where a chain ends, what is inherited |
 | `inferred` | what the specifications infer of a definition in addition to what it says |
 | `effective` | the columns of `effective_messages` that follow from an effective definition |

@@ -18,7 +18,7 @@ from lakehouse.text.xid import is_message, split_version, xid_of_version
 
 Attributes = Mapping[str, Any]  # of an entity in normal form
 FindAttributes = Callable[[Xid], Attributes | None]
-Leaves = Mapping[Pointer, JsonText]
+FlatAttributes = Mapping[Pointer, JsonText]
 
 SCHEMA = (Pointer("/dataschema"), Pointer("/dataschemauri"), Pointer("/dataschemaxid"))  # one slot: who sets one inherits none
 _OF_ENVELOPE = ("/envelopemetadata", "/envelopeoptions")
@@ -42,10 +42,10 @@ def definition_of(message: Xid, find: FindAttributes) -> tuple[Xid, Attributes] 
 
     None: there is none, or an alias leads to an alias.
     """
-    known = find(message) if is_message(message) else None
-    alias = None if known is None else known.get("xref")
-    if known is None or alias is None:
-        return None if known is None else (message, known)
+    attributes = find(message) if is_message(message) else None
+    alias = None if attributes is None else attributes.get("xref")
+    if attributes is None or alias is None:
+        return None if attributes is None else (message, attributes)
     target = find(Xid(alias)) if is_message(Xid(alias)) else None
     return None if target is None or target.get("xref") is not None else (Xid(alias), target)
 
@@ -74,8 +74,8 @@ def bases_of(version: Xid, find: FindAttributes) -> Iterator[Xid]:
     seen: set[Xid] = set()
     while at is not None and at not in seen:
         seen.add(at)
-        known = find(at)
-        at = None if known is None else base_of(known.get("basemessage"), find)
+        attributes = find(at)
+        at = None if attributes is None else base_of(attributes.get("basemessage"), find)
         if at is not None:
             yield at
 
@@ -103,7 +103,7 @@ def chain_of(version: Xid, find: FindAttributes, max_depth: int) -> Chain:
     return Chain(tuple(results), "dangling" if str(last).startswith("/") else "external")
 
 
-def merged(definitions: Iterable[Leaves]) -> dict[Pointer, JsonText]:
+def merged(definitions: Iterable[FlatAttributes]) -> dict[Pointer, JsonText]:
     """Return the merged definitions: each attribute by the first that has it, with all that it inherits."""
     inherited: dict[Pointer, JsonText] = {}
     envelope: str | None = None
@@ -114,18 +114,18 @@ def merged(definitions: Iterable[Leaves]) -> dict[Pointer, JsonText]:
     return {at: value for at, value in inherited.items() if value != "{}" or at not in above}
 
 
-def text_at(leaves: Leaves, pointer: str) -> str | None:
+def text_at(attributes: FlatAttributes, pointer: str) -> str | None:
     """Return a leaf that is a text; None: there is none."""
-    result = read_canonical(leaves[Pointer(pointer)]) if Pointer(pointer) in leaves else None
+    result = read_canonical(attributes[Pointer(pointer)]) if Pointer(pointer) in attributes else None
     return result if isinstance(result, str) else None
 
 
-def has_below(leaves: Iterable[str], pointer: str) -> bool:
+def has_below(attributes: Iterable[str], pointer: str) -> bool:
     """Return whether there is a leaf below a place."""
-    return any(at.startswith(f"{pointer}/") for at in leaves)
+    return any(at.startswith(f"{pointer}/") for at in attributes)
 
 
-def _laid_over(base: Leaves, own: Leaves, envelope: str | None) -> dict[Pointer, JsonText]:
+def _laid_over(base: FlatAttributes, own: FlatAttributes, envelope: str | None) -> dict[Pointer, JsonText]:
     """Return a definition overlaid on what its bases have.
 
     A leaf survives unless the nearer one has a leaf there, or above that is not {}, or below while it is not {} itself.
@@ -144,7 +144,7 @@ def _laid_over(base: Leaves, own: Leaves, envelope: str | None) -> dict[Pointer,
     return {at: value for at, value in base.items() if survives(at, value)} | dict(own)
 
 
-def _hidden_sections(base: Leaves, own: Leaves, envelope: str | None) -> set[str]:
+def _hidden_sections(base: FlatAttributes, own: FlatAttributes, envelope: str | None) -> set[str]:
     """Return the places of which nothing is inherited: of another envelope or protocol, and slots that are set."""
     hidden: set[str] = set()
     if is_other_envelope(envelope, text_at(own, "/envelope")):
@@ -156,13 +156,17 @@ def _hidden_sections(base: Leaves, own: Leaves, envelope: str | None) -> set[str
         hidden.update(SCHEMA)
     family = family_of(protocols[1]) or family_of(protocols[0])
     set_here = {at.split("/")[2] for at, value in own.items() if at.startswith(f"{_OF_PROTOCOL}/") and value != "{}"}
-    for one, other, _ in (pair for name in ([family] if family else GUESSED) for pair in exclusive_options(name)):
-        hidden.update(f"{_OF_PROTOCOL}/{hides}" for option, hides in ((one, other), (other, one)) if option in set_here)
+    for option_name, excluded_name, _ in (pair for name in ([family] if family else GUESSED) for pair in exclusive_options(name)):
+        hidden.update(
+            f"{_OF_PROTOCOL}/{hides}"
+            for option, hides in ((option_name, excluded_name), (excluded_name, option_name))
+            if option in set_here
+        )
     return hidden
 
 
-def _places_above(leaves: Iterable[str]) -> set[str]:
-    return {parent for at in leaves for parent in _parents(at)}
+def _places_above(attributes: Iterable[str]) -> set[str]:
+    return {parent for at in attributes for parent in _parents(at)}
 
 
 def _parents(pointer: str) -> list[Pointer]:

@@ -9,23 +9,23 @@ from typing import Any
 from lakehouse.domain.bases import Chain, chain_of, merged, shown_version
 from lakehouse.domain.diff import (
     Difference,
+    FlatAttributes,
     Key,
-    Leaves,
     differences_of,
+    flat_attributes_of_entity,
+    flat_attributes_of_message,
     in_order,
-    leaves_of_entity,
-    leaves_of_message,
     with_other_schema,
 )
 from lakehouse.domain.effective import columns_of, xid_parts
-from lakehouse.domain.inferred import inferred_leaves
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.flatattributes import flat_attributes_of_body
+from lakehouse.domain.inferred import inferred_attributes
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
 FindBody = Callable[[RegistryId, Xid], JsonText | None]
-_MOST_KEPT = 10_000  # bodies that were read, since many messages have one base
+_MOST_CACHED = 10_000  # bodies that were read, since many messages have one base
 
 
 class EntityBodies:
@@ -39,26 +39,29 @@ class EntityBodies:
     def __init__(self, find: FindBody, max_depth: int) -> None:
         self._find = find
         self._max_depth = max_depth
-        self._attributes = lru_cache(_MOST_KEPT)(self._read)
+        self._attributes = lru_cache(_MOST_CACHED)(self._read)
 
     def bodies_of(self, key: Key) -> list[JsonText] | None:
-        """Return the bodies that the leaves of an entity follow from: its own, of a message those that are merged too."""
+        """Return the bodies that an entity's flat attributes follow from: its own, of a message those that are merged too."""
         registryid, kind, xid = key
         own = self._find(registryid, xid)
         if own is None or kind != "message":
             return None if own is None else [own]
-        return [own, *(body for one in self._merged_from(registryid, xid) if (body := self._find(registryid, one)) is not None)]
+        return [
+            own,
+            *(body for version in self._merged_from(registryid, xid) if (body := self._find(registryid, version)) is not None),
+        ]
 
-    def leaves_of(self, key: Key) -> Leaves | None:
-        """Return the leaves by which an entity is compared; None: it is not there."""
-        return _leaves_of(key[1], self.bodies_of(key))
+    def flat_attributes_of(self, key: Key) -> FlatAttributes | None:
+        """Return the flat attributes by which an entity is compared; None: it is not there."""
+        return _flat_attributes_of(key[1], self.bodies_of(key))
 
     def effective(self, registryid: RegistryId, message: Xid) -> dict[str, Any]:
         """Return the row of `effective_messages` of a message that is there, but for its documents and snapshot."""
         find = partial(self._attributes, registryid)
         chain, xref = self._chain(registryid, message), (find(message) or {}).get("xref")
         bodies = self.bodies_of((registryid, "message", message)) or []
-        bases = [base for one in chain.versions if (base := (find(one) or {}).get("basemessage")) is not None]
+        bases = [base for version in chain.versions if (base := (find(version) or {}).get("basemessage")) is not None]
         sought = [*chain.versions, *(base for base in bases if base.startswith("/"))] if bases else []
         depends_on = [message, *([] if xref is None else [xref]), *map(xid_of_resource, sought)]
         return {
@@ -69,7 +72,7 @@ class EntityBodies:
             "chain_status": chain.status,
             "chain_depth": max(0, len(bodies) - 2),
             "depends_on": list(dict.fromkeys(depends_on)),
-            **columns_of(merged(dict(leaves_of_body(body)) for body in bodies[1:])),
+            **columns_of(merged(dict(flat_attributes_of_body(body)) for body in bodies[1:])),
         }
 
     def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
@@ -89,21 +92,21 @@ class EntityBodies:
         return result
 
 
-def compared_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
+def compare_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
     """Compare entities of two states: the gravest differences first. Leaves are computed only where bodies differ."""
     results: list[Difference] = []
     for key in keys:
-        one, other = before.bodies_of(key), after.bodies_of(key)
-        if one != other:
-            differing = differences_of(key, _leaves_of(key[1], one), _leaves_of(key[1], other))
-            results += (with_other_schema(each, before.leaves_of, after.leaves_of) for each in differing)
+        own_before, own_after = before.bodies_of(key), after.bodies_of(key)
+        if own_before != own_after:
+            differing = differences_of(key, _flat_attributes_of(key[1], own_before), _flat_attributes_of(key[1], own_after))
+            results += (with_other_schema(each, before.flat_attributes_of, after.flat_attributes_of) for each in differing)
     return in_order(results)
 
 
-def _leaves_of(kind: str, bodies: list[JsonText] | None) -> Leaves | None:
+def _flat_attributes_of(kind: str, bodies: list[JsonText] | None) -> FlatAttributes | None:
     if bodies is None:
         return None
     if kind != "message":
-        return leaves_of_entity(kind, bodies[0])
-    attributes = merged(dict(leaves_of_body(body)) for body in bodies[1:])
-    return leaves_of_message(inferred_leaves(attributes), attributes, read_canonical(bodies[0]).get("deprecated"))
+        return flat_attributes_of_entity(kind, bodies[0])
+    attributes = merged(dict(flat_attributes_of_body(body)) for body in bodies[1:])
+    return flat_attributes_of_message(inferred_attributes(attributes), attributes, read_canonical(bodies[0]).get("deprecated"))

@@ -1,7 +1,7 @@
 """Differences between two states of definitions: what is compared, and what each difference means to whom.
 
-What is compared of an entity are its leaves: JSON Pointer to JSON text. Those of a message are its effective definition and what
-the specifications infer, so that an edit of a base is seen in every message that extends it, and saying a default is no
+What is compared of an entity are its flat attributes: JSON Pointer to JSON text. Those of a message are its effective definition
+and what the specifications infer, so that an edit of a base is seen in every message that extends it, and saying a default is no
 difference. `data/compatibility_rules.csv` says what a difference means; `ddl/views/compatibility_rules.sql` is written from it.
 `ddl/views/comparable_definitions.sql` and `ddl/diffs/snapshot_diff.sql` say the same in SQL, but for what is within a schema,
 which SQL calls `unknown`: tests compare them.
@@ -26,9 +26,9 @@ from lakehouse.text.xid import xid_of_version
 CLASSES = ("breaking", "unknown", "compatible", "cosmetic")  # the gravest first
 COMPARED_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
-Leaves = dict[Pointer, str]
-Definitions = dict[Key, Leaves]
-FindLeaves = Callable[[Key], Leaves | None]  # of an entity of a state; None: it is not there
+FlatAttributes = dict[Pointer, str]
+Definitions = dict[Key, FlatAttributes]
+FindFlatAttributes = Callable[[Key], FlatAttributes | None]  # of an entity of a state; None: it is not there
 # Where the format of a document is said, by the rule of its change and its place.
 _FORMATS = {
     ("schema-document", Pointer("/schema")): Pointer("/format"),
@@ -36,7 +36,7 @@ _FORMATS = {
 }
 OF_OTHER_SCHEMA = ("other-schema", "default-schema")
 _CLASS_OF = {Answer.NO: "compatible", Answer.UNKNOWN: "unknown", Answer.YES: "breaking"}
-_MOST_TOLD = 5  # differences within a schema
+_MOST_DETAILS = 5  # differences within a schema
 _TEXTS = ("name", "description", "documentation")
 _DECLARATION = re.compile(r"^/(envelopemetadata|protocoloptions)/.+/(type|value|required|description|specurl)$")
 
@@ -91,8 +91,10 @@ def compatibility_rules() -> list[CompatibilityRule]:
 
 def differences(before: Definitions, after: Definitions) -> list[Difference]:
     """Compare definitions, in order."""
-    results = (one for key in before.keys() | after.keys() for one in differences_of(key, before.get(key), after.get(key)))
-    return in_order(with_other_schema(one, before.get, after.get) for one in results)
+    results = (
+        difference for key in before.keys() | after.keys() for difference in differences_of(key, before.get(key), after.get(key))
+    )
+    return in_order(with_other_schema(difference, before.get, after.get) for difference in results)
 
 
 def in_order(results: Iterable[Difference]) -> list[Difference]:
@@ -100,13 +102,13 @@ def in_order(results: Iterable[Difference]) -> list[Difference]:
     return sorted(results, key=lambda row: (CLASSES.index(row.class_), row.registryid, row.xid, row.pointer))
 
 
-def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Iterator[Difference]:
+def differences_of(key: Key, before: FlatAttributes | None, after: FlatAttributes | None) -> Iterator[Difference]:
     """Compare two states of an entity.
 
     Args:
         key: of the entity.
-        before: its leaves; None: it was not there.
-        after: its leaves; None: it is not there any more.
+        before: its flat attributes; None: it was not there.
+        after: its flat attributes; None: it is not there any more.
     """
     if before is None or after is None:
         if before is not after:
@@ -124,48 +126,52 @@ def differences_of(key: Key, before: Leaves | None, after: Leaves | None) -> Ite
                 yield _judged(result, (was, before.get(format_)), (now, after.get(format_)))
 
 
-def with_other_schema(one: Difference, before: FindLeaves, after: FindLeaves) -> Difference:
+def with_other_schema(difference: Difference, before: FindFlatAttributes, after: FindFlatAttributes) -> Difference:
     """Judge a message or schema that leads to another schema or Version by what is in both; others are returned as they are.
 
     Args:
-        one: the difference.
+        difference: the difference.
         before: finds entities of the state before.
         after: finds those of the state after.
     """
-    if one.rule not in OF_OTHER_SCHEMA or one.before is None or one.after is None:
-        return one
-    sides = [_schema_at(one, value, find) for value, find in ((one.before, before), (one.after, after))]
-    return one if sides[0] is None or sides[1] is None else _judged(one, sides[0], sides[1])
+    if difference.rule not in OF_OTHER_SCHEMA or difference.before is None or difference.after is None:
+        return difference
+    sides = [_schema_at(difference, value, find) for value, find in ((difference.before, before), (difference.after, after))]
+    return difference if sides[0] is None or sides[1] is None else _judged(difference, sides[0], sides[1])
 
 
-def schemas_named(one: Difference) -> set[Xid]:
+def schemas_named(difference: Difference) -> set[Xid]:
     """Return the schemas that `with_other_schema` looks at, with their Versions."""
-    return {schema for value in (one.before, one.after) if value is not None for schema, _ in _places(one, value)}
+    return {
+        schema for value in (difference.before, difference.after) if value is not None for schema, _ in _places(difference, value)
+    }
 
 
-def _places(one: Difference, value: str) -> list[tuple[Xid, Xid | None]]:
+def _places(difference: Difference, value: str) -> list[tuple[Xid, Xid | None]]:
     """Return where a reference, as JSON text, may lead: schemas, and Versions of them; None: the default one."""
     reference = orjson.loads(value)
     if not isinstance(reference, str):
         return []
-    if one.kind == "schema":
-        return [(one.xid, xid_of_version(one.xid, reference))]
+    if difference.kind == "schema":
+        return [(difference.xid, xid_of_version(difference.xid, reference))]
     return [(place.schema, place.version) for place in schema_places(reference) if place.type_name is None]
 
 
-def _schema_at(one: Difference, value: str, find: FindLeaves) -> tuple[str, str | None] | None:
+def _schema_at(difference: Difference, value: str, find: FindFlatAttributes) -> tuple[str, str | None] | None:
     """Return the document that a reference leads to, and its format, both as JSON text; None: none is found."""
-    for schema, version in _places(one, value):
-        default = (find((one.registryid, "schema", schema)) or {}).get(Pointer("/defaultversionid"))
+    for schema, version in _places(difference, value):
+        default = (find((difference.registryid, "schema", schema)) or {}).get(Pointer("/defaultversionid"))
         shown = version or (xid_of_version(schema, orjson.loads(default)) if default else None)
-        leaves = find((one.registryid, "schemaversion", shown)) if shown is not None else None
-        if leaves is not None and Pointer("/schema") in leaves:
-            return leaves[Pointer("/schema")], leaves.get(Pointer("/format"))
+        attributes = find((difference.registryid, "schemaversion", shown)) if shown is not None else None
+        if attributes is not None and Pointer("/schema") in attributes:
+            return attributes[Pointer("/schema")], attributes.get(Pointer("/format"))
     return None
 
 
-def leaves_of_message(inferred: dict[Pointer, JsonText], attributes: dict[Pointer, JsonText], deprecated: Any) -> Leaves:
-    """Return the leaves by which a message is compared.
+def flat_attributes_of_message(
+    inferred: dict[Pointer, JsonText], attributes: dict[Pointer, JsonText], deprecated: Any
+) -> FlatAttributes:
+    """Return the flat attributes by which a message is compared.
 
     Args:
         inferred: what the specifications infer of its definition.
@@ -175,31 +181,31 @@ def leaves_of_message(inferred: dict[Pointer, JsonText], attributes: dict[Pointe
     return _without_nothing(_text_leaf("deprecated", deprecated) | inferred | attributes)
 
 
-def leaves_of_entity(kind: str, body: JsonText) -> Leaves:
-    """Return the leaves by which a group, endpoint, schema or Version of a schema is compared.
+def flat_attributes_of_entity(kind: str, body: JsonText) -> FlatAttributes:
+    """Return the flat attributes by which a group, endpoint, schema or Version of a schema is compared.
 
     Args:
         kind: of the entity.
         body: its normal form.
     """
-    known = orjson.loads(body)
-    texts, dated = _json_leaves(known, *_TEXTS), _text_leaf("deprecated", known.get("deprecated"))
-    labels = _text_leaf("labels", known.get("labels"))
+    attributes = orjson.loads(body)
+    texts, dated = _json_attributes(attributes, *_TEXTS), _text_leaf("deprecated", attributes.get("deprecated"))
+    labels = _text_leaf("labels", attributes.get("labels"))
     if kind == "group":
-        return _without_nothing(texts | labels | dated | _json_leaves(known, "envelope", "protocol"))
+        return _without_nothing(texts | labels | dated | _json_attributes(attributes, "envelope", "protocol"))
     if kind == "endpoint":
-        named = _json_leaves(known, "channel", "envelope", "protocol")
-        return _without_nothing(texts | labels | dated | named | _leaves_of_carrier(known))
+        named = _json_attributes(attributes, "channel", "envelope", "protocol")
+        return _without_nothing(texts | labels | dated | named | _attributes_of_endpoint(attributes))
     if kind == "schema":
-        return _without_nothing(dated | _json_leaves(known, "defaultversionid", "compatibility"))
+        return _without_nothing(dated | _json_attributes(attributes, "defaultversionid", "compatibility"))
     schema: dict[Pointer, str | None] = (
-        {pointer_of("schema"): canonical_text(read_canonical(body)["schema"])} if "schema" in known else {}
+        {pointer_of("schema"): canonical_text(read_canonical(body)["schema"])} if "schema" in attributes else {}
     )
-    return _without_nothing(texts | labels | _json_leaves(known, "format", "schemauri", "contenttype") | schema)
+    return _without_nothing(texts | labels | _json_attributes(attributes, "format", "schemauri", "contenttype") | schema)
 
 
-def _leaves_of_carrier(endpoint: dict[str, Any]) -> dict[Pointer, str | None]:
-    """Return the leaves that only endpoints have: each role, message group and option is one."""
+def _attributes_of_endpoint(endpoint: dict[str, Any]) -> dict[Pointer, str | None]:
+    """Return the flat attributes that only endpoints have: each role, message group and option is one."""
     options = endpoint.get("protocoloptions") or {}
     return (
         _text_leaf("envelopeoptions", endpoint.get("envelopeoptions"))
@@ -209,14 +215,14 @@ def _leaves_of_carrier(endpoint: dict[str, Any]) -> dict[Pointer, str | None]:
     )
 
 
-def _place(pointer: Pointer, before: Leaves, after: Leaves) -> str:
+def _place(pointer: Pointer, before: FlatAttributes, after: FlatAttributes) -> str:
     """Return whether the declaration that an attribute is a part of stays, came or went; empty: it is no part of one."""
     if not _DECLARATION.search(pointer):
         return ""
-    holder = pointer[: pointer.rfind("/") + 1]
-    if not any(other.startswith(holder) for other in before):
+    parent = pointer[: pointer.rfind("/") + 1]
+    if not any(other.startswith(parent) for other in before):
         return "new"
-    return "declaration" if any(other.startswith(holder) for other in after) else "gone"
+    return "declaration" if any(other.startswith(parent) for other in after) else "gone"
 
 
 def _ruled(key: Key, change: str, place: str, pointer: Pointer, was: str | None, now: str | None) -> Difference:
@@ -231,41 +237,41 @@ def _ruled(key: Key, change: str, place: str, pointer: Pointer, was: str | None,
         and re.search(rule.value, value)
     )
     effects = (rule.for_producers, rule.for_consumers)
-    class_ = next(one for one in CLASSES if one in effects)
+    class_ = next(name for name in CLASSES if name in effects)
     return Difference(*key, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
 
 
-def _judged(one: Difference, was: tuple[str, str | None], now: tuple[str, str | None]) -> Difference:
+def _judged(difference: Difference, was: tuple[str, str | None], now: tuple[str, str | None]) -> Difference:
     """Return the difference of a schema's document with what is in it: which fields differ, whom that breaks, and why.
 
     Args:
-        one: the difference.
+        difference: the difference.
         was: the document before and its format, as JSON text.
         now: those after.
     """
     if was[1] != now[1]:
-        return one
+        return difference
     judgement = judge(orjson.loads(was[0]), orjson.loads(now[0]), orjson.loads(now[1]) if now[1] else "")
     if not judgement.differences:
         text = "The document is written differently, and means the same"
-        return replace(one, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)
+        return replace(difference, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)
     readers, writers = (_CLASS_OF[answer] for answer in judgement.breaks)
     reasons = judgement.reasons()
     others = [each for each in judgement.differences if each not in reasons]
     details = [each.sentence for each in reasons] + [each.summary for each in others]
-    more = f" ({len(details) - _MOST_TOLD} more)" if len(details) > _MOST_TOLD else ""
+    more = f" ({len(details) - _MOST_DETAILS} more)" if len(details) > _MOST_DETAILS else ""
     class_ = next(name for name in CLASSES if name in (readers, writers))
-    told = " ".join(details[:_MOST_TOLD]) + more
-    return replace(one, class_=class_, for_producers=writers, for_consumers=readers, told=told, within=(*reasons, *others))
+    told = " ".join(details[:_MOST_DETAILS]) + more
+    return replace(difference, class_=class_, for_producers=writers, for_consumers=readers, told=told, within=(*reasons, *others))
 
 
 def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:
     return {pointer_of(name): as_column_text(value)}
 
 
-def _json_leaves(known: dict[str, Any], *names: str) -> dict[Pointer, str | None]:
-    return {pointer_of(name): None if known.get(name) is None else orjson.dumps(known[name]).decode() for name in names}
+def _json_attributes(attributes: dict[str, Any], *names: str) -> dict[Pointer, str | None]:
+    return {pointer_of(name): None if attributes.get(name) is None else orjson.dumps(attributes[name]).decode() for name in names}
 
 
-def _without_nothing(leaves: dict[Pointer, str | None]) -> Leaves:
-    return {pointer: value for pointer, value in leaves.items() if value is not None and value != "{}"}
+def _without_nothing(attributes: dict[Pointer, str | None]) -> FlatAttributes:
+    return {pointer: value for pointer, value in attributes.items() if value is not None and value != "{}"}

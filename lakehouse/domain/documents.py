@@ -14,7 +14,7 @@ import orjson
 
 from lakehouse.domain.ownership import SETTLED, Dispute, transfer_message
 from lakehouse.text.names import RegistryId, Xid
-from lakehouse.text.problems import TOLD_ONLY, violation_id
+from lakehouse.text.problems import REPORTED_ONLY, violation_id
 
 Facts = dict[str, Any]
 FACTS = (
@@ -39,14 +39,14 @@ class Uri(NamedTuple):
     document_uri: str
 
 
-class Said(NamedTuple):
+class ClaimKey(NamedTuple):
     """A claim of a document on an entity."""
 
     document_uri: str
     key: Key
 
 
-class KnownDispute(NamedTuple):
+class ExistingDispute(NamedTuple):
     """A dispute of a document's last load; last_sha256: of the document then."""
 
     key: Key
@@ -58,11 +58,11 @@ class KnownDispute(NamedTuple):
 class Refused:
     """Entities that were refused in documents, and what lies below them."""
 
-    def __init__(self, claims: Iterable[Said]) -> None:
+    def __init__(self, claims: Iterable[ClaimKey]) -> None:
         self.claims = set(claims)
         self._xids: defaultdict[Uri, set[str]] = defaultdict(set)
-        for one in self.claims:
-            self._xids[Uri(one.key.registryid, one.document_uri)].add(one.key.xid)
+        for claim in self.claims:
+            self._xids[Uri(claim.key.registryid, claim.document_uri)].add(claim.key.xid)
 
     def holds(self, document_uri: str, key: Key) -> bool:
         """Return whether an entity, or something that holds it, was refused in a document."""
@@ -73,58 +73,61 @@ class Refused:
         return key.xid in refused or any("/".join(parts[:end]) in refused for end in range(2, len(parts)))
 
 
-def known_disputes(known: Mapping[Uri, Facts], gone: Collection[Uri]) -> list[KnownDispute]:
+def existing_disputes(documents: Mapping[Uri, Facts], gone: Collection[Uri]) -> list[ExistingDispute]:
     """Return the disputes of the known documents that are still where they were."""
     return [
-        KnownDispute(
-            Key(uri.registryid, one["kind"], one["xid"]),
-            Dispute(uri.document_uri, one.get("content_hash"), one.get("rule_id"), one.get("other")),
+        ExistingDispute(
+            Key(uri.registryid, dispute["kind"], dispute["xid"]),
+            Dispute(uri.document_uri, dispute.get("content_hash"), dispute.get("rule_id"), dispute.get("other")),
             facts.get("sha256"),
         )
-        for uri, facts in known.items()
+        for uri, facts in documents.items()
         if uri not in gone
-        for one in facts.get("disputes") or ()
+        for dispute in facts.get("disputes") or ()
     ]
 
 
-def with_standing(known: Iterable[KnownDispute], read: Mapping[Uri, Facts], refused: Refused) -> list[KnownDispute]:
+def with_standing(existing: Iterable[ExistingDispute], read: Mapping[Uri, Facts], refused: Refused) -> list[ExistingDispute]:
     """Find which disputes still hold: their document was not read, or could not be, or the entity was refused in it.
 
     That a document took an entity over, or got it back, is reported until the document changes, even if the change is refused.
 
     Args:
-        known: as from `known_disputes`.
+        existing: as from `existing_disputes`.
         read: the documents that were read, and what came of them.
         refused: what was refused in them.
 
     Returns:
         All of them, with `holds` and `is_read`.
     """
-    return [_with_standing(one, read.get(Uri(one.key.registryid, one.dispute.document_uri)), refused) for one in known]
+    return [
+        _with_standing(dispute, read.get(Uri(dispute.key.registryid, dispute.dispute.document_uri)), refused)
+        for dispute in existing
+    ]
 
 
-def _with_standing(one: KnownDispute, facts: Facts | None, refused: Refused) -> KnownDispute:
+def _with_standing(existing: ExistingDispute, facts: Facts | None, refused: Refused) -> ExistingDispute:
     if facts is None:
-        return one._replace(dispute=one.dispute._replace(holds=True))
-    is_changed = facts.get("sha256") != one.last_sha256
-    if one.dispute.rule_id in TOLD_ONLY and is_changed:
+        return existing._replace(dispute=existing.dispute._replace(holds=True))
+    is_changed = facts.get("sha256") != existing.last_sha256
+    if existing.dispute.rule_id in REPORTED_ONLY and is_changed:
         holds = False
     elif facts["status"] == "rejected":
         holds = True
     else:  # what was refused before, and is refused no more, is gone; what is refused now is reported again
-        holds = one.dispute.content_hash is not None and refused.holds(one.dispute.document_uri, one.key)
-    return one._replace(dispute=one.dispute._replace(holds=holds), is_read=True)
+        holds = existing.dispute.content_hash is not None and refused.holds(existing.dispute.document_uri, existing.key)
+    return existing._replace(dispute=existing.dispute._replace(holds=holds), is_read=True)
 
 
 def dropped(
-    owned: Mapping[Key, Collection[str]], left: Collection[Uri], held: Collection[Said], refused: Refused
+    owned: Mapping[Key, Collection[str]], left: Collection[Uri], present: Collection[ClaimKey], refused: Refused
 ) -> dict[Key, set[str]]:
     """Find entities that a document held at its last load and holds no more.
 
     Args:
         owned: the documents that hold each entity.
         left: documents that were read or are not where they were; a rejected one drops nothing.
-        held: what they hold now.
+        present: what they hold now.
         refused: what was refused in them, which they do not drop, nor what lies below it.
 
     Returns:
@@ -135,7 +138,7 @@ def dropped(
         return result
     for key, uris in owned.items():
         for uri in uris:
-            is_left = Uri(key.registryid, uri) in left and Said(uri, key) not in held
+            is_left = Uri(key.registryid, uri) in left and ClaimKey(uri, key) not in present
             if is_left and not refused.holds(uri, key):
                 result[key].add(uri)
     return result
@@ -176,50 +179,54 @@ def needs_no_reading(facts: Facts, *, strict: bool = False) -> bool:
         facts: of the document.
         strict: nor was anything found: what refuses nothing else would refuse the document now.
     """
-    waits = any(one.get("rule_id") not in TOLD_ONLY for one in facts.get("disputes") or ())
+    waits = any(dispute.get("rule_id") not in REPORTED_ONLY for dispute in facts.get("disputes") or ())
     is_clean = facts["status"] != "rejected" and not facts.get("quarantined") and not waits
     return is_clean and not (strict and facts.get("findings"))
 
 
-class Kept(NamedTuple):
+class DisputesOfDocument(NamedTuple):
     """What a document keeps of an ingest: its disputes, and the entities with which it waits no more."""
 
     disputes: list[tuple[Key, Dispute]]
     settled: list[Key]
 
 
-def by_document(disputes: Iterable[tuple[Key, Dispute]]) -> dict[Uri, Kept]:
+def by_document(disputes: Iterable[tuple[Key, Dispute]]) -> dict[Uri, DisputesOfDocument]:
     """Return what each document keeps; of several disputes of a document about an entity the first counts."""
-    first: dict[Said, Dispute] = {}
+    first: dict[ClaimKey, Dispute] = {}
     for key, dispute in disputes:
-        first.setdefault(Said(dispute.document_uri, key), dispute)
-    result: defaultdict[Uri, Kept] = defaultdict(lambda: Kept([], []))
+        first.setdefault(ClaimKey(dispute.document_uri, key), dispute)
+    result: defaultdict[Uri, DisputesOfDocument] = defaultdict(lambda: DisputesOfDocument([], []))
     for claim, dispute in first.items():
-        kept = result[Uri(claim.key.registryid, claim.document_uri)]
+        of_document = result[Uri(claim.key.registryid, claim.document_uri)]
         if dispute.rule_id == SETTLED:
-            kept.settled.append(claim.key)
+            of_document.settled.append(claim.key)
         else:
-            kept.disputes.append((claim.key, dispute))
+            of_document.disputes.append((claim.key, dispute))
     return result
 
 
-def disputes_of(kept: Kept | None) -> list[dict[str, Any]] | None:
+def disputes_of(of_document: DisputesOfDocument | None) -> list[dict[str, Any]] | None:
     """Return disputes as facts hold them; None: there are none."""
-    return None if kept is None else _sorted([_as_fact(*one) for one in kept.disputes])
+    return None if of_document is None else _sorted([_as_fact(*dispute) for dispute in of_document.disputes])
 
 
-def added_to(uri: Uri, facts: Facts, kept: Kept) -> Facts:
+def added_to(uri: Uri, facts: Facts, of_document: DisputesOfDocument) -> Facts:
     """Add to the facts of a document that was not read what an ingest did to its claims.
 
     New disputes take the place of earlier ones about the same entity; what was reported of takeovers that are none any more goes.
     """
-    concerned = {(key.kind, key.xid) for key, _ in kept.disputes} | {(key.kind, key.xid) for key in kept.settled}
+    concerned = {(key.kind, key.xid) for key, _ in of_document.disputes} | {(key.kind, key.xid) for key in of_document.settled}
     before = facts.get("disputes") or []
-    stays = [one for one in before if (one["kind"], one["xid"]) not in concerned]
-    ended = [one for one in before if (one["kind"], one["xid"]) in concerned and one.get("rule_id") in TOLD_ONLY]
-    ids = {transfer_id(uri, one["rule_id"], one["xid"], one.get("other")) for one in ended}
-    findings = [one for one in dict.fromkeys(facts.get("findings") or ()) if one not in ids]
-    disputes = _sorted(stays + [_as_fact(*one) for one in kept.disputes])
+    stays = [dispute for dispute in before if (dispute["kind"], dispute["xid"]) not in concerned]
+    ended = [
+        dispute
+        for dispute in before
+        if (dispute["kind"], dispute["xid"]) in concerned and dispute.get("rule_id") in REPORTED_ONLY
+    ]
+    ids = {transfer_id(uri, dispute["rule_id"], dispute["xid"], dispute.get("other")) for dispute in ended}
+    findings = [dispute for dispute in dict.fromkeys(facts.get("findings") or ()) if dispute not in ids]
+    disputes = _sorted(stays + [_as_fact(*dispute) for dispute in of_document.disputes])
     return _without_nulls(facts | {"disputes": disputes, "findings": findings or None})
 
 
@@ -245,7 +252,7 @@ def _as_fact(key: Key, dispute: Dispute) -> dict[str, Any]:
 
 
 def _sorted(disputes: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    return sorted(disputes, key=lambda one: (one["kind"], one["xid"])) or None
+    return sorted(disputes, key=lambda dispute: (dispute["kind"], dispute["xid"])) or None
 
 
 def _without_nulls(facts: Facts) -> Facts:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.dialects.tables import GUESSED, PROTOCOLS, family_of, protocol_version
-from lakehouse.domain.bases import Leaves
-from lakehouse.domain.inferred import format_type, inferred_leaves, is_cloudevent
+from lakehouse.domain.bases import FlatAttributes
+from lakehouse.domain.inferred import format_type, inferred_attributes, is_cloudevent
 from lakehouse.domain.references import schema_places
 from lakehouse.text.jsontext import pointer_of, read_canonical
 from lakehouse.text.names import Pointer, Xid
@@ -19,7 +19,7 @@ _CE = {"type": True, "source": True, "subject": False}
 _LABELS = "/labels/"
 
 
-def columns_of(attributes: Leaves) -> dict[str, Any]:
+def columns_of(attributes: FlatAttributes) -> dict[str, Any]:
     """Return the columns of `effective_messages` that follow from an effective definition alone.
 
     Args:
@@ -48,28 +48,28 @@ def columns_of(attributes: Leaves) -> dict[str, Any]:
         "schema_xid": _text(attributes, "/dataschemaxid") or (places[-1].schema if places else None),
         "datacontenttype": _text(attributes, "/datacontenttype") or format_type(attributes),
         "attributes": dict(attributes),
-        "inferred": inferred_leaves(attributes),
+        "inferred": inferred_attributes(attributes),
     }
 
 
-def _labels(attributes: Leaves) -> dict[str, str | None] | None:
+def _labels(attributes: FlatAttributes) -> dict[str, str | None] | None:
     names = [pointer for pointer in attributes if pointer.startswith(_LABELS)]
     result = {name[len(_LABELS) :].replace("~1", "/").replace("~0", "~"): _text(attributes, name) for name in names}
     return result or None
 
 
-def _address(attributes: Leaves, family: str | None) -> str | None:
+def _address(attributes: FlatAttributes, family: str | None) -> str | None:
     """Return where the protocol sends a message; of one without a known protocol the first option that is an address."""
     families = [family] if family in PROTOCOLS else GUESSED
-    results = (_option(attributes, *PROTOCOLS[one].address.split("/")) for one in families)
+    results = (_option(attributes, *PROTOCOLS[family_name].address.split("/")) for family_name in families)
     return next((address for address in results if address is not None), None)
 
 
-def _option(attributes: Leaves, *names: str) -> str | None:
+def _option(attributes: FlatAttributes, *names: str) -> str | None:
     return _text(attributes, pointer_of("protocoloptions", *names, "value"))
 
 
-def _text(attributes: Leaves, pointer: str) -> str | None:
+def _text(attributes: FlatAttributes, pointer: str) -> str | None:
     """Return a leaf as a column has it: a text without its quotes, anything else as JSON text; None: it is not there, or null."""
     leaf = attributes.get(Pointer(pointer))
     if leaf is None or leaf == "null":

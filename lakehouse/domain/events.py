@@ -151,7 +151,7 @@ def cloudevents(
         for part in parts_of(row, feeds):
             parts.setdefault(part.key, []).append(part)
     events = map(event_of, parts.values())
-    for event in sorted(events, key=lambda one: one[:3]):
+    for event in sorted(events, key=lambda event: event[:3]):
         yield as_cloudevent(event, commit, source, endpoints_of(event) if event.broken else {})
 
 
@@ -163,7 +163,7 @@ def parts_of(row: Changed, feeds: Sequence[str] = FEEDS) -> Iterator[SubjectChan
         before, after = _attributes(row.before), _attributes(row.body)
         names = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         yield from _own_parts(row, names)
-        yield from _parts_of_holder(row, names, after)
+        yield from _parts_of_parent(row, names, after)
         yield from _parts_of_members(row, names, before, after)
     if MESSAGE_CATALOG in feeds and row.xid.startswith("/messagegroups/"):
         yield _catalog_part(row)
@@ -229,23 +229,23 @@ def _compatibility_of(row: Changed) -> JsonText | None:
     return None if change is None else JsonText(orjson.dumps(change.as_json()).decode())
 
 
-def _parts_of_holder(row: Changed, names: list[str], after: _Attributes) -> Iterator[SubjectChange]:
+def _parts_of_parent(row: Changed, names: list[str], after: _Attributes) -> Iterator[SubjectChange]:
     """Return that of what holds what came or went, and of the Resource whose default Version changed."""
     entity = ENTITY_OF_KIND[row.kind]
     if entity == "registry":
         return
-    holder, collection, _ = row.xid.rsplit("/", 2)
+    parent, collection, _ = row.xid.rsplit("/", 2)
     listed = [collection, f"{collection}count"]
-    of_holder = {"group": "registry", "resource": "group", "version": "resource"}[entity]
+    parent_entity = {"group": "registry", "resource": "group", "version": "resource"}[entity]
     if row.op != "update":
         dates = ["meta.epoch", "meta.modifiedat"] if entity == "version" else _DATES
-        yield SubjectChange(row.registryid, of_holder, holder or "/", "updated", [*dates, *listed])
+        yield SubjectChange(row.registryid, parent_entity, parent or "/", "updated", [*dates, *listed])
         return
     became = "isdefault" in names
     if entity == "version" and (became or after.get("isdefault") == "true"):
         shown = [*names, *after] if became else names
         yield SubjectChange(
-            row.registryid, of_holder, holder, "updated", [name for name in shown if name != "isdefault"] + _DATES
+            row.registryid, parent_entity, parent, "updated", [name for name in shown if name != "isdefault"] + _DATES
         )
 
 
@@ -274,18 +274,22 @@ def _catalog_part(row: Changed) -> SubjectChange:
 
 def _attributes(body: str | None) -> _Attributes:
     """Return the attributes of a body by name as text, unknown ones among the others."""
-    known: dict[str, Any] = {} if body is None else orjson.loads(body)
-    unknown = known.pop("extensions", None) or {}
+    attributes: dict[str, Any] = {} if body is None else orjson.loads(body)
+    unknown = attributes.pop("extensions", None) or {}
     return {
-        name: as_column_text(known[name] if known.get(name) is not None else unknown.get(name))
-        for name in known.keys() | unknown.keys()
+        name: as_column_text(attributes[name] if attributes.get(name) is not None else unknown.get(name))
+        for name in attributes.keys() | unknown.keys()
     }
 
 
 def _differing(before: _Attributes, after: _Attributes, name: str) -> list[str]:
     """Return the names of the members of an object-valued attribute that differ."""
-    one, other = (_members(attributes.get(name)) for attributes in (before, after))
-    return [member for member in one.keys() | other.keys() if one.get(member) != other.get(member)]
+    members_before, members_after = (_members(attributes.get(name)) for attributes in (before, after))
+    return [
+        member
+        for member in members_before.keys() | members_after.keys()
+        if members_before.get(member) != members_after.get(member)
+    ]
 
 
 def _members(text: str | None) -> _Attributes:

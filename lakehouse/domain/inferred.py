@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakehouse.dialects.tables import family_of
-from lakehouse.domain.bases import Leaves, text_at
+from lakehouse.domain.bases import FlatAttributes, text_at
 from lakehouse.text.jsontext import canonical_text, pointer_of
 from lakehouse.text.names import JsonText, Pointer
 
@@ -33,8 +33,8 @@ _ALWAYS = {
 }
 
 
-def inferred_leaves(attributes: Leaves) -> dict[Pointer, JsonText]:
-    """Return what is inferred of an effective definition, as leaves; nothing that it says itself."""
+def inferred_attributes(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
+    """Return what is inferred of an effective definition, as flat attributes; nothing that it says itself."""
     implied = _of_cloudevent(attributes) if is_cloudevent(attributes) else {}
     content_type = format_type(attributes)
     if content_type is not None:
@@ -47,7 +47,7 @@ def inferred_leaves(attributes: Leaves) -> dict[Pointer, JsonText]:
     return {pointer: leaf for pointer, leaf in implied.items() if pointer not in attributes}
 
 
-def _of_cloudevent(attributes: Leaves) -> dict[Pointer, JsonText]:
+def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
     """Return what CloudEvents says of its attributes, declared or not."""
     names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_METADATA}/"))
     of_format = format_type(attributes)
@@ -59,26 +59,26 @@ def _of_cloudevent(attributes: Leaves) -> dict[Pointer, JsonText]:
         declared["datacontenttype"] = _InferredAttribute("string", value=content_type)
     if "dataschema" in names or schema not in (None, "null"):
         declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
-    leaves: dict[Pointer, JsonText] = {}
-    for name, one in declared.items():
+    result: dict[Pointer, JsonText] = {}
+    for name, inferred in declared.items():
         at = f"{_METADATA}/{name}"  # of a pointer: it is escaped
-        leaves[Pointer(f"{at}/type")] = canonical_text(one.type)
-        leaves[Pointer(f"{at}/required")] = canonical_text(one.required)
-        if one.value is not None:
-            leaves[Pointer(f"{at}/value")] = one.value
-    return leaves
+        result[Pointer(f"{at}/type")] = canonical_text(inferred.type)
+        result[Pointer(f"{at}/required")] = canonical_text(inferred.required)
+        if inferred.value is not None:
+            result[Pointer(f"{at}/value")] = inferred.value
+    return result
 
 
 def _option(name: str, value: str | int | bool) -> dict[Pointer, JsonText]:
     return {pointer_of("protocoloptions", name, "value"): canonical_text(value)}
 
 
-def is_cloudevent(attributes: Leaves) -> bool:
+def is_cloudevent(attributes: FlatAttributes) -> bool:
     """Return whether the envelope is CloudEvents, of whatever version."""
     return (text_at(attributes, "/envelope") or "").partition("/")[0].upper() == "CLOUDEVENTS"
 
 
-def format_type(attributes: Leaves) -> str | None:
+def format_type(attributes: FlatAttributes) -> str | None:
     """Return the media type that `dataschemaformat` stands for: that of JSON Schema is JSON."""
     name = (text_at(attributes, "/dataschemaformat") or "").partition("/")[0]
     return "application/json" if name.replace("-", "").replace("_", "").upper() == "JSONSCHEMA" else None

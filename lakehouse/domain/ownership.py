@@ -122,7 +122,7 @@ class Verdict:
         agreed, opposed: claims that say what is published after the change, and the others.
         displaced: owners that were not read and are none any more, or a registry's next document.
         joined: documents that waited, were not read, and say what is published now.
-        kept: owners before that still are, or could not be read.
+        remaining: owners before that still are, or could not be read.
         declared_epoch, declared_modifiedat: of the text that would be taken.
         stored: as it is published before the change.
         flipped: `isdefault` is not as the text says.
@@ -145,7 +145,7 @@ class Verdict:
     opposed: tuple[Claim, ...]
     displaced: tuple[str, ...]
     joined: tuple[str, ...]
-    kept: tuple[str, ...]
+    remaining: tuple[str, ...]
     twin_hash: str | None
     declared_epoch: int | None
     declared_modifiedat: int | None
@@ -185,7 +185,7 @@ def verdict(
     now: int,
     dropped: Collection[str] = (),
     is_registry: bool = False,
-    is_said: bool = False,
+    is_declared: bool = False,
     deleted_epoch: int | None = None,
 ) -> Verdict:
     """Decide which definition of an entity is published, who owns it, and what changes.
@@ -198,15 +198,15 @@ def verdict(
         now: time of the snapshot to come.
         dropped: documents that held it, and say it no more.
         is_registry: it is a registry: its own attributes come from the first of all its documents (decision 3).
-        is_said: with `prune`, a known document still says it, so that it is not deleted.
+        is_declared: with `prune`, a known document still says it, so that it is not deleted.
         deleted_epoch: its epoch when it was deleted; None: it never was.
 
     Returns:
         A declared epoch or date is stored as declared; where none is, an update counts the epoch and sets modifiedat.
     """
-    kept = () if stored is None else tuple(uri for uri in dict.fromkeys(stored.document_uris) if uri not in set(dropped))
-    judged = [_judged(claim, stored, disputes, kept) for claim in sorted(claims, key=_order)]
-    winner = _winner(judged, kept, policy, is_registry=is_registry)
+    remaining = () if stored is None else tuple(uri for uri in dict.fromkeys(stored.document_uris) if uri not in set(dropped))
+    judged = [_judged(claim, stored, disputes, remaining) for claim in sorted(claims, key=_order)]
+    winner = _winner(judged, remaining, policy, is_registry=is_registry)
     changes = winner is not None and not winner.is_stored
     read = {claim.document_uri for claim in judged}
     if winner is not None and changes:
@@ -214,16 +214,16 @@ def verdict(
     else:
         agreed = tuple(claim for claim in judged if claim.is_stored)
     opposed = tuple(claim for claim in judged if claim not in agreed)
-    joined = _joined(winner, disputes, {*kept, *read}) if winner and changes and not is_registry else ()
-    stays = () if changes else tuple(uri for uri in kept if uri not in _uris(opposed))
-    owners = {*kept, *read} if is_registry else {*stays, *_uris(agreed), *joined}
+    joined = _joined(winner, disputes, {*remaining, *read}) if winner and changes and not is_registry else ()
+    stays = () if changes else tuple(uri for uri in remaining if uri not in _uris(opposed))
+    owners = {*remaining, *read} if is_registry else {*stays, *_uris(agreed), *joined}
     after = tuple(sorted(owners))
     displaced: tuple[str, ...] = ()
     if is_registry:  # of one whose first document is gone the next one must be read, be it by a later ingest
-        if kept and stored and stored.document_uris[0] not in kept and kept[0] not in read:
-            displaced = kept[:1]
+        if remaining and stored and stored.document_uris[0] not in remaining and remaining[0] not in read:
+            displaced = remaining[:1]
     elif changes:
-        displaced = tuple(uri for uri in kept if uri not in read)
+        displaced = tuple(uri for uri in remaining if uri not in read)
     if is_registry:
         source = winner
     elif changes:
@@ -231,8 +231,9 @@ def verdict(
     else:
         source = next((claim for claim in agreed if claim.document_uri == after[0]), None)
     return _outcome(
-        source, winner, stored, changes=changes, agreed=agreed, opposed=opposed, after=after, kept=kept, policy=policy, now=now,
-        displaced=displaced, joined=joined, is_registry=is_registry, is_said=is_said, deleted_epoch=deleted_epoch,
+        source, winner, stored, changes=changes, agreed=agreed, opposed=opposed, after=after, remaining=remaining,
+        policy=policy, now=now, displaced=displaced, joined=joined, is_registry=is_registry,
+        is_declared=is_declared, deleted_epoch=deleted_epoch,
     )  # fmt: skip
 
 
@@ -248,19 +249,19 @@ def _is_less(declared: int | None, stored: int | None) -> bool:
     return declared is not None and stored is not None and declared < stored
 
 
-def _judged(claim: Claim, stored: Published | None, disputes: Sequence[Dispute], kept: Collection[str]) -> Claim:
+def _judged(claim: Claim, stored: Published | None, disputes: Sequence[Dispute], remaining: Collection[str]) -> Claim:
     """Add to a claim whether it is what is published, and whether it is new."""
     is_stored = stored is not None and claim.says(stored.content_hash)
     # What was stale may be taken once the catalog is older, or with --force: it is judged again.
     earlier = next(
         (
-            one
-            for one in disputes
-            if one.document_uri == claim.document_uri and claim.says(one.content_hash) and one.rule_id != STALE
+            dispute
+            for dispute in disputes
+            if dispute.document_uri == claim.document_uri and claim.says(dispute.content_hash) and dispute.rule_id != STALE
         ),
         None,
     )
-    is_own = is_stored and claim.document_uri in kept
+    is_own = is_stored and claim.document_uri in remaining
     return claim._replace(
         is_stored=is_stored,
         is_new=not is_own and earlier is None,
@@ -269,22 +270,26 @@ def _judged(claim: Claim, stored: Published | None, disputes: Sequence[Dispute],
     )
 
 
-def _winner(claims: list[Claim], kept: tuple[str, ...], policy: Policy, *, is_registry: bool) -> Claim | None:
+def _winner(claims: list[Claim], remaining: tuple[str, ...], policy: Policy, *, is_registry: bool) -> Claim | None:
     """Choose the claim that is published; None: what is published stays."""
     if not claims:
         return None
     if is_registry:  # also of documents that were not read
-        return None if kept and kept[0] < claims[0].document_uri else claims[0]
+        return None if remaining and remaining[0] < claims[0].document_uri else claims[0]
     new = [claim for claim in claims if claim.is_new]
     if policy.on_conflict == "refuse":
-        new = [claim for claim in new if claim.is_stored or claim.document_uri in kept or not kept]
-    pool = new or ([] if kept else claims)
+        new = [claim for claim in new if claim.is_stored or claim.document_uri in remaining or not remaining]
+    pool = new or ([] if remaining else claims)
     return pool[0] if pool else None
 
 
 def _joined(winner: Claim, disputes: Sequence[Dispute], others: Collection[str]) -> tuple[str, ...]:
     """Find the documents that wait with what is published now: what they said holds though they were not read."""
-    same = (one.document_uri for one in disputes if one.holds and one.rule_id != STALE and winner.says(one.content_hash))
+    same = (
+        dispute.document_uri
+        for dispute in disputes
+        if dispute.holds and dispute.rule_id != STALE and winner.says(dispute.content_hash)
+    )
     return tuple(uri for uri in dict.fromkeys(same) if uri not in others)
 
 
@@ -297,13 +302,13 @@ def _outcome(
     agreed: tuple[Claim, ...],
     opposed: tuple[Claim, ...],
     after: tuple[str, ...],
-    kept: tuple[str, ...],
+    remaining: tuple[str, ...],
     displaced: tuple[str, ...],
     joined: tuple[str, ...],
     policy: Policy,
     now: int,
     is_registry: bool,
-    is_said: bool,
+    is_declared: bool,
     deleted_epoch: int | None,
 ) -> Verdict:
     """Decide what happens, and whose text and dates the entity gets."""
@@ -312,7 +317,7 @@ def _outcome(
         op = None if source is None else "insert"
     elif changes or _redates(source, stored):
         op = "update"
-    elif policy.prune and not agreed and not opposed and not after and not is_said:
+    elif policy.prune and not agreed and not opposed and not after and not is_declared:
         op = "delete"
     elif after != stored.document_uris:
         op = "own"
@@ -335,14 +340,14 @@ def _outcome(
         None if shown is None else shown.isdefault,
         None if shown is None else shown.defaultversionid,
         after,
-        kept[0] if is_foreign and not by_owner and kept else None,
-        is_foreign and not kept and source is not None and not source.is_new,
+        remaining[0] if is_foreign and not by_owner and remaining else None,
+        is_foreign and not remaining and source is not None and not source.is_new,
         None if named is None else named.document_uri,
         agreed,
         opposed,
         displaced,
         joined,
-        kept,
+        remaining,
         None if written is None else written.twin_hash,
         None if source is None else source.epoch,
         None if source is None else source.modifiedat,
@@ -362,32 +367,32 @@ def _redates(source: Claim | None, stored: Published) -> bool:
     if source is None:
         return False
     declared = (source.epoch, source.createdat, source.modifiedat)
-    known = (stored.epoch, stored.createdat, stored.modifiedat)
-    return any(one is not None and one != other for one, other in zip(declared, known, strict=True))
+    published = (stored.epoch, stored.createdat, stored.modifiedat)
+    return any(own is not None and own != published_value for own, published_value in zip(declared, published, strict=True))
 
 
 def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def without_stale(one: Verdict, *, has_epoch: bool, has_modifiedat: bool) -> Verdict:
+def without_stale(outcome: Verdict, *, has_epoch: bool, has_modifiedat: bool) -> Verdict:
     """Refuse an update that is older than what is stored (decision 8): declared is compared with declared.
 
     Args:
-        one: a suspect.
+        outcome: a suspect.
         has_epoch: a document declared the epoch that is stored.
         has_modifiedat: a document declared the date that is stored.
     """
-    stored = one.stored
+    stored = outcome.stored
     assert stored is not None
-    is_older = (has_epoch and _is_less(one.declared_epoch, stored.epoch)) or (
-        has_modifiedat and _is_less(one.declared_modifiedat, stored.modifiedat)
+    is_older = (has_epoch and _is_less(outcome.declared_epoch, stored.epoch)) or (
+        has_modifiedat and _is_less(outcome.declared_modifiedat, stored.modifiedat)
     )
     if not is_older:
-        return one
-    owners = tuple(sorted(one.kept))
+        return outcome
+    owners = tuple(sorted(outcome.remaining))
     return replace(
-        one,
+        outcome,
         op="own" if owners != stored.document_uris else None,
         refused=STALE,
         document_uri=None,
@@ -405,44 +410,44 @@ def without_stale(one: Verdict, *, has_epoch: bool, has_modifiedat: bool) -> Ver
     )
 
 
-def with_default(one: Verdict, *, is_default: bool) -> Verdict:
+def with_default(outcome: Verdict, *, is_default: bool) -> Verdict:
     """Make `isdefault` of a Version what its published message or schema says (decision 7).
 
     Args:
-        one: what happens to the Version.
+        outcome: what happens to the Version.
         is_default: the message or schema names it.
 
     Returns:
         The default Version of a message that stays is not deleted. Where only `isdefault` changes, document_uri is None: the text
         is the stored one, whose hash the caller sets.
     """
-    if one.op == "delete":
+    if outcome.op == "delete":
         if not is_default:
-            return one
-        return replace(one, op="own" if one.stored is not None and one.stored.document_uris else None)
-    if one.isdefault is None or one.isdefault is is_default:
-        return one
-    flipped = replace(one, flipped=True, isdefault=is_default, op="update" if one.op in (None, "own") else one.op)
-    return flipped if one.document_uri is None else replace(flipped, content_hash=one.twin_hash)
+            return outcome
+        return replace(outcome, op="own" if outcome.stored is not None and outcome.stored.document_uris else None)
+    if outcome.isdefault is None or outcome.isdefault is is_default:
+        return outcome
+    flipped = replace(outcome, flipped=True, isdefault=is_default, op="update" if outcome.op in (None, "own") else outcome.op)
+    return flipped if outcome.document_uri is None else replace(flipped, content_hash=outcome.twin_hash)
 
 
-def grown(one: Verdict, now: int, *, declares_epoch: bool, declares_modifiedat: bool) -> Verdict:
+def grown(outcome: Verdict, now: int, *, declares_epoch: bool, declares_modifiedat: bool) -> Verdict:
     """Count the epoch of a holder of which members came or went, and set its date, but for what its document declares.
 
     Args:
-        one: what happens to the holder, which is published and not written.
+        outcome: what happens to the holder, which is published and not written.
         now: time of the snapshot to come.
         declares_epoch: its document declares the epoch.
         declares_modifiedat: its document declares the date.
     """
-    if one.stored is None or (declares_epoch and declares_modifiedat):
-        return one
+    if outcome.stored is None or (declares_epoch and declares_modifiedat):
+        return outcome
     return replace(
-        one,
+        outcome,
         op="update",
-        epoch=one.stored.epoch if declares_epoch else one.stored.epoch + 1,
-        modifiedat=one.stored.modifiedat if declares_modifiedat else now,
-        document_uri=one.document_uris[0] if one.has_text else None,
+        epoch=outcome.stored.epoch if declares_epoch else outcome.stored.epoch + 1,
+        modifiedat=outcome.stored.modifiedat if declares_modifiedat else now,
+        document_uri=outcome.document_uris[0] if outcome.has_text else None,
         flipped=False,
     )
 
@@ -465,24 +470,24 @@ class Transfer(NamedTuple):
     other: str | None
 
 
-def transfers(one: Verdict) -> list[Transfer]:
+def transfers(outcome: Verdict) -> list[Transfer]:
     """Return what documents took from others or got back, and what is still reported of that while they stay as they are."""
-    now = OWNER_CHANGED if one.taken_from is not None else REGAINED if one.regained else None
+    now = OWNER_CHANGED if outcome.taken_from is not None else REGAINED if outcome.regained else None
     if now is not None:
-        taken = (claim for claim in one.agreed if claim.document_uri == one.source_uri)
-        return [Transfer(claim.document_uri, claim.content_hash, now, one.taken_from) for claim in taken]
+        taken = (claim for claim in outcome.agreed if claim.document_uri == outcome.source_uri)
+        return [Transfer(claim.document_uri, claim.content_hash, now, outcome.taken_from) for claim in taken]
     return [
         Transfer(claim.document_uri, claim.content_hash, claim.rule_id, claim.other)
-        for claim in one.agreed
+        for claim in outcome.agreed
         if claim.again and not claim.is_new and claim.rule_id in (OWNER_CHANGED, REGAINED)
     ]
 
 
-def is_reported(one: Verdict) -> bool:
+def is_reported(outcome: Verdict) -> bool:
     """Return whether findings or disputes are about an outcome."""
-    if one.refused or one.taken_from or one.regained or one.opposed or one.displaced:
+    if outcome.refused or outcome.taken_from or outcome.regained or outcome.opposed or outcome.displaced:
         return True
-    return any(claim.rule_id is not None for claim in one.agreed)
+    return any(claim.rule_id is not None for claim in outcome.agreed)
 
 
 def is_contested(claim: Claim) -> bool:
@@ -490,20 +495,20 @@ def is_contested(claim: Claim) -> bool:
     return claim.is_new or claim.rule_id == CONFLICT
 
 
-def disputes_after(one: Verdict, *, is_registry: bool) -> Iterator[Dispute]:
+def disputes_after(outcome: Verdict, *, is_registry: bool) -> Iterator[Dispute]:
     """Return what documents keep of an outcome: the first about a document counts; rule `SETTLED`: it waits no more."""
     if not is_registry:
-        for claim in one.opposed:
+        for claim in outcome.opposed:
             yield Dispute(claim.document_uri, claim.content_hash, CONFLICT if is_contested(claim) else None)
-    for uri in one.displaced:
-        yield Dispute(uri, None if one.stored is None else one.stored.content_hash)
-    if one.refused == STALE:
-        for claim in one.agreed:
-            if claim.document_uri not in one.document_uris:
+    for uri in outcome.displaced:
+        yield Dispute(uri, None if outcome.stored is None else outcome.stored.content_hash)
+    if outcome.refused == STALE:
+        for claim in outcome.agreed:
+            if claim.document_uri not in outcome.document_uris:
                 yield Dispute(claim.document_uri, claim.content_hash, STALE)
-    for taken in transfers(one):
+    for taken in transfers(outcome):
         yield Dispute(taken.document_uri, taken.content_hash, taken.rule_id, taken.other)
-    for uri in one.joined:
+    for uri in outcome.joined:
         yield Dispute(uri, None, SETTLED)
 
 
@@ -517,19 +522,19 @@ class Report(NamedTuple):
     message: str
 
 
-def reports(one: Verdict, *, is_registry: bool) -> Iterator[Report]:
+def reports(outcome: Verdict, *, is_registry: bool) -> Iterator[Report]:
     """Report what was refused or changed hands because documents, or a document and the catalog, disagree (DOC-001 to 005)."""
-    first = one.document_uris[0] if one.document_uris else one.source_uri
-    for claim in one.opposed:
+    first = outcome.document_uris[0] if outcome.document_uris else outcome.source_uri
+    for claim in outcome.opposed:
         if claim.document_uri != first and (is_registry or is_contested(claim)):
             what = " differ in the registry's own attributes" if is_registry else " define this entity differently"
             message = f"the documents {first} and {claim.document_uri}{what}; those of the first are taken"
             severity, action = ("info", "kept") if is_registry else ("error", "quarantined")
             yield Report(claim.document_uri, CONFLICT, severity, action, message)
-    if one.refused == STALE:
-        for claim in one.agreed:
-            yield Report(claim.document_uri, STALE, "warning", "quarantined", _stale(one))
-    for taken in transfers(one):
+    if outcome.refused == STALE:
+        for claim in outcome.agreed:
+            yield Report(claim.document_uri, STALE, "warning", "quarantined", _stale(outcome))
+    for taken in transfers(outcome):
         severity = "warning" if taken.rule_id == OWNER_CHANGED else "info"
         message = transfer_message(taken.document_uri, taken.rule_id, taken.other)
         yield Report(taken.document_uri, taken.rule_id, severity, "kept", message)
@@ -542,12 +547,12 @@ def transfer_message(document_uri: str, rule_id: str, other: str | None) -> str:
     return f"no other document defines it any more: it is taken from {document_uri} again"
 
 
-def _stale(one: Verdict) -> str:
-    assert one.stored is not None
-    epoch = "not declared" if one.declared_epoch is None else str(one.declared_epoch)
-    date = "not declared" if one.declared_modifiedat is None else _as_spark(one.declared_modifiedat)
-    stored = _as_spark(one.stored.modifiedat)
-    return f"it is older than what is stored: epoch {epoch} against {one.stored.epoch}, modifiedat {date} against {stored}"
+def _stale(outcome: Verdict) -> str:
+    assert outcome.stored is not None
+    epoch = "not declared" if outcome.declared_epoch is None else str(outcome.declared_epoch)
+    date = "not declared" if outcome.declared_modifiedat is None else _as_spark(outcome.declared_modifiedat)
+    stored = _as_spark(outcome.stored.modifiedat)
+    return f"it is older than what is stored: epoch {epoch} against {outcome.stored.epoch}, modifiedat {date} against {stored}"
 
 
 def _as_spark(micros: int) -> str:

@@ -54,11 +54,12 @@ def broken_promise(kind: str, compatibility: str, before: ComparedVersion, after
     judgement = judge_versions(kind, before, after)
     if judgement is None:
         return []
-    way = compatibility.removesuffix("_transitive")
+    direction = compatibility.removesuffix("_transitive")
     texts = [
-        one.sentence
-        for one in judgement.reasons()
-        if (way != "forward" and one.breaks.writers == Answer.YES) or (way != "backward" and one.breaks.readers == Answer.YES)
+        difference.sentence
+        for difference in judgement.reasons()
+        if (direction != "forward" and difference.breaks.writers == Answer.YES)
+        or (direction != "backward" and difference.breaks.readers == Answer.YES)
     ]
     return texts[:_MOST_SHOWN] + ([f"and {len(texts) - _MOST_SHOWN} more"] if len(texts) > _MOST_SHOWN else [])
 
@@ -68,5 +69,5 @@ def why_undecided(kind: str, before: ComparedVersion, after: ComparedVersion) ->
     judgement = judge_versions(kind, before, after)
     if judgement is None:
         return why_not_compared(kind, before, after)
-    unknown = [one for one in judgement.reasons() if one.breaks.worst == Answer.UNKNOWN]
+    unknown = [difference for difference in judgement.reasons() if difference.breaks.worst == Answer.UNKNOWN]
     return unknown[0].sentence if unknown else None

@@ -25,25 +25,25 @@ def protocol_key(name: str | None) -> str | None:
     return f"{family}/{(protocol_version(name or '') or '').removesuffix('.0')}"
 
 
-def is_other_protocol(one: str | None, other: str | None) -> bool:
+def is_other_protocol(protocol: str | None, other: str | None) -> bool:
     """Return whether both name a protocol, and not the same one (MSG-134, END-096)."""
-    keys = protocol_key(one), protocol_key(other)
+    keys = protocol_key(protocol), protocol_key(other)
     return None not in keys and keys[0] != keys[1]
 
 
-def has_other_options(one: str | None, other: str | None) -> bool:
+def has_other_options(protocol: str | None, other: str | None) -> bool:
     """Return whether protocols have other options, so that none are inherited: of MQTT the version counts too."""
-    families = family_of(one), family_of(other)
+    families = family_of(protocol), family_of(other)
     if None in families:
         return False
-    return families[0] != families[1] or (families[0] == "MQTT" and is_other_protocol(one, other))
+    return families[0] != families[1] or (families[0] == "MQTT" and is_other_protocol(protocol, other))
 
 
-def is_other_envelope(one: str | None, other: str | None) -> bool:
+def is_other_envelope(envelope: str | None, other: str | None) -> bool:
     """Return whether two envelopes differ; one that names no version is less precise, and the same (MSG-127)."""
-    if not one or not other:
+    if not envelope or not other:
         return False
-    (name, _, version), (other_name, _, other_version) = one.partition("/"), other.partition("/")
+    (name, _, version), (other_name, _, other_version) = envelope.partition("/"), other.partition("/")
     return name.upper() != other_name.upper() or bool(version and other_version and version != other_version)
 
 
@@ -58,5 +58,5 @@ def is_as_precise(envelope: str | None, of_endpoint: str | None) -> bool:
     """Return whether a message's envelope is the endpoint's or a more precise one; also where either names none (END-074)."""
     if envelope is None or of_endpoint is None:
         return True
-    given, expected = envelope.lower(), of_endpoint.lower()
-    return given == expected or given.startswith((f"{expected}/", f"{expected}.", f"{expected}-"))
+    own, expected = envelope.lower(), of_endpoint.lower()
+    return own == expected or own.startswith((f"{expected}/", f"{expected}.", f"{expected}-"))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
-from lakehouse.domain.bases import Attributes, Leaves, has_below
+from lakehouse.domain.bases import Attributes, FlatAttributes, has_below
 from lakehouse.domain.promises import broken_promise
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
@@ -23,7 +23,7 @@ from lakehouse.domain.versionchanges import ComparedVersion
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import Pointer
 
-ONE_TYPE = "CAT-007"
+UNIQUE_TYPE = "CAT-007"
 ABOUT_CHANGE = ("CAT-024", "CAT-038", "CAT-064")  # rules that compare with what is published; only some dialects have them
 # 002 lets a message override these (END-164, END-166), so another value there contradicts nothing.
 OVERRIDDEN = frozenset({"qos", "retain"})
@@ -59,14 +59,14 @@ Violations = Iterator[RuleViolation]
 # What holds a message
 
 
-def of_holder(
+def of_parent(
     *,
     in_group: bool,
     is_based: bool,
     envelope: str | None = None,
     protocol: str | None = None,
-    holder_envelope: str | None = None,
-    holder_protocol: str | None = None,
+    parent_envelope: str | None = None,
+    parent_protocol: str | None = None,
 ) -> Violations:
     """Check that a message has the envelope and protocol of its group or endpoint (MSG-134, 156, 157; END-074, 096).
 
@@ -75,19 +75,19 @@ def of_holder(
         is_based: it names a base itself, which may supply the envelope; an alias does not.
         envelope: that it shows.
         protocol: that it shows.
-        holder_envelope: of what holds it.
-        holder_protocol: of what holds it.
+        parent_envelope: of what holds it.
+        parent_protocol: of what holds it.
     """
-    other_envelope = f"`envelope` is {envelope}, and that of what holds it is {holder_envelope}"
+    other_envelope = f"`envelope` is {envelope}, and that of what holds it is {parent_envelope}"
     if not in_group:
-        if not is_as_precise(envelope, holder_envelope):
+        if not is_as_precise(envelope, parent_envelope):
             yield RuleViolation("END-074", "/envelope", other_envelope)
-    elif envelope is not None and holder_envelope is not None and envelope.lower() != holder_envelope.lower():
+    elif envelope is not None and parent_envelope is not None and envelope.lower() != parent_envelope.lower():
         yield RuleViolation("MSG-157", "/envelope", other_envelope)
-    elif envelope is None and holder_envelope is not None and not is_based:
-        yield _without_envelope(holder_envelope)
-    if is_other_protocol(protocol, holder_protocol):
-        message = f"`protocol` is {protocol}, and that of what holds it is {holder_protocol}"
+    elif envelope is None and parent_envelope is not None and not is_based:
+        yield _without_envelope(parent_envelope)
+    if is_other_protocol(protocol, parent_protocol):
+        message = f"`protocol` is {protocol}, and that of what holds it is {parent_protocol}"
         yield RuleViolation("MSG-134" if in_group else "END-096", "/protocol", message)
 
 
@@ -170,37 +170,37 @@ def of_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
 # What a definition has with its bases
 
 
-def lacks_something(known: Attributes) -> bool:
+def lacks_something(attributes: Attributes) -> bool:
     """Return whether a definition lacks by itself what its attributes need: what others have, no base takes away."""
-    has_schema = known.get("dataschemauri") is not None or known.get("dataschema") is not None
+    has_schema = attributes.get("dataschemauri") is not None or attributes.get("dataschema") is not None
     return (
-        (known.get("envelope") is not None and known.get("envelopemetadata") is None)
-        or (known.get("protocol") is not None and known.get("protocoloptions") is None)
-        or (has_schema and known.get("dataschemaformat") is None)
+        (attributes.get("envelope") is not None and attributes.get("envelopemetadata") is None)
+        or (attributes.get("protocol") is not None and attributes.get("protocoloptions") is None)
+        or (has_schema and attributes.get("dataschemaformat") is None)
     )
 
 
-def of_flattened(*, leaves: Leaves, holder_envelope: str | None = None) -> Violations:
+def of_flattened(*, attributes: FlatAttributes, parent_envelope: str | None = None) -> Violations:
     """Check that a definition with its bases has what its attributes need (MSG-156, 161, 166, 175, 181).
 
     Args:
-        leaves: of the definition merged with its bases, at least those in `FLATTENED` and below `SECTIONS`.
-        holder_envelope: of the group that holds it.
+        attributes: of the definition merged with its bases, at least those in `FLATTENED` and below `SECTIONS`.
+        parent_envelope: of the group that holds it.
     """
-    known: dict[str, Any] = {pointer: leaves.get(Pointer(pointer)) for pointer in FLATTENED}
-    if known["/envelope"] is None and holder_envelope is not None:
-        yield _without_envelope(holder_envelope)
+    values: dict[str, Any] = {pointer: attributes.get(Pointer(pointer)) for pointer in FLATTENED}
+    if values["/envelope"] is None and parent_envelope is not None:
+        yield _without_envelope(parent_envelope)
     for rule_id, name, section in (("MSG-161", "envelope", "envelopemetadata"), ("MSG-166", "protocol", "protocoloptions")):
-        value = known[f"/{name}"]
-        if value is not None and not has_below(leaves, f"/{section}"):
+        value = values[f"/{name}"]
+        if value is not None and not has_below(attributes, f"/{section}"):
             message = f"`{name}` is {value}, and neither here nor in its bases there is `{section}`"
             yield RuleViolation(rule_id, f"/{name}", message)
-    if known["/dataschemaformat"] is not None:
+    if values["/dataschemaformat"] is not None:
         return
     without = "is given without `dataschemaformat`, here and in its bases"
-    if known["/dataschema"] is not None:
+    if values["/dataschema"] is not None:
         yield RuleViolation("MSG-175", "/dataschema", f"`dataschema` {without}")
-    uri = known["/dataschemauri"]
+    uri = values["/dataschemauri"]
     if uri is not None:
         severity = "warning" if leads_within(read_canonical(uri)) else None
         yield RuleViolation("MSG-181", "/dataschemauri", f"`dataschemauri` {uri} {without}", severity)
@@ -222,7 +222,7 @@ def of_versions() -> Violations:
 
 def of_same_type(*, ce_type: str, other: str) -> Violations:
     """By 003 a `type` is one message's (CAT-007)."""
-    yield RuleViolation(ONE_TYPE, "/envelopemetadata/type", f"`type` {ce_type} is that of {other} too")
+    yield RuleViolation(UNIQUE_TYPE, "/envelopemetadata/type", f"`type` {ce_type} is that of {other} too")
 
 
 def of_change(
@@ -260,7 +260,7 @@ def of_promise(
     versionid: str,
     earlier: ComparedVersion,
     earlier_id: str,
-    is_holders: bool = False,
+    is_about_parent: bool = False,
 ) -> Violations:
     """Check that a Version has the `compatibility` that is promised with an earlier one (COMP-001).
 
@@ -271,14 +271,14 @@ def of_promise(
         versionid: of it.
         earlier: the earlier Version.
         earlier_id: of it.
-        is_holders: the finding is about their message or schema, whose `compatibility` is another one now.
+        is_about_parent: the finding is about their message or schema, whose `compatibility` is another one now.
     """
     reasons = broken_promise(kind, compatibility, earlier, version)
     if reasons:
         message = (
             f"`compatibility` is {compatibility}, and Version {versionid} breaks with Version {earlier_id}: {' '.join(reasons)}"
         )
-        yield RuleViolation("COMP-001", "/schema" if kind == "schemaversion" and not is_holders else "", message)
+        yield RuleViolation("COMP-001", "/schema" if kind == "schemaversion" and not is_about_parent else "", message)
 
 
 # What an endpoint carries
@@ -299,12 +299,12 @@ def of_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = Non
     """
     kinds = list(listed)
     others = (
-        ("END-074", "envelope", [one for one in kinds if not is_as_precise(one.get("envelope"), envelope)]),
-        ("END-096", "protocol", [one for one in kinds if is_other_protocol(one.get("protocol"), protocol)]),
+        ("END-074", "envelope", [row for row in kinds if not is_as_precise(row.get("envelope"), envelope)]),
+        ("END-096", "protocol", [row for row in kinds if is_other_protocol(row.get("protocol"), protocol)]),
     )
     for rule_id, what, results in others:
         if results:
-            count, first = sum(one["messages"] for one in results), min(one["message_xid"] for one in results)
+            count, first = sum(row["messages"] for row in results), min(row["message_xid"] for row in results)
             yield RuleViolation(rule_id, "/messagegroups", f"{count} messages have another {what}, such as {first}", "warning")
 
 
@@ -321,50 +321,57 @@ def of_messageids(*, messageid: str, severity: str | None = None) -> Violations:
 @cache
 def judged_options() -> dict[str, tuple[SharedOption, ...]]:
     """Return the options that a protocol's endpoints and their messages have to agree in, by protocol."""
-    shared = {family: tuple(one for one in shared_options(family) if one.name not in OVERRIDDEN) for family in FAMILIES}
+    shared = {family: tuple(option for option in shared_options(family) if option.name not in OVERRIDDEN) for family in FAMILIES}
     return {family: options for family, options in shared.items() if options}
 
 
 @cache
 def _names_of_options() -> dict[str, str]:
-    return {str(one.pointer): one.name for options in judged_options().values() for one in options}
+    return {str(option.pointer): option.name for options in judged_options().values() for option in options}
 
 
-def of_option(*, pointer: str, asked: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
+def of_option(*, pointer: str, endpoint_value: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
     """Check that an endpoint's options agree with what the messages that it carries declare (MATCH-004).
 
     What either writes with placeholders, or as a filter of topics, is not judged: it means many values.
 
     Args:
         pointer: of the option in a message.
-        asked: by the endpoint, as text.
+        endpoint_value: by the endpoint, as text.
         declared: kinds of messages: value, JSON text; key_base64, of a key; the first message_xid; messages, how many.
     """
-    said = [(one, text) for one in declared if (text := declared_instead(pointer, asked, one)) is not None]
-    if said:
-        count, (first, text) = sum(one["messages"] for one, _ in said), min((one["message_xid"], text) for one, text in said)
+    contradicting = [(row, text) for row in declared if (text := declared_instead(pointer, endpoint_value, row)) is not None]
+    if contradicting:
+        count, (first, text) = (
+            sum(row["messages"] for row, _ in contradicting),
+            min((row["message_xid"], text) for row, text in contradicting),
+        )
         name = _names_of_options()[pointer]
         message = (
-            f"`{name}` is {asked}, and other values are declared by messages that it carries: "
+            f"`{name}` is {endpoint_value}, and other values are declared by messages that it carries: "
             f"{count}, such as {first} with {text}"
         )
         yield RuleViolation("MATCH-004", f"/protocoloptions/{name}", message)
 
 
-def declared_instead(pointer: str, asked: str, declared: Mapping[str, Any]) -> str | None:
+def declared_instead(pointer: str, endpoint_value: str, declared: Mapping[str, Any]) -> str | None:
     """Return what a message declares where that contradicts its endpoint (MATCH-004); None: it does not.
 
     Args:
         pointer: of the option in a message.
-        asked: by the endpoint, as text.
+        endpoint_value: by the endpoint, as text.
         declared: by the message: value, JSON text; key_base64, of a key.
     """
-    said = _text_of(declared.get("value"))
+    message_value = _text_of(declared.get("value"))
     key = _text_of(declared.get("key_base64")) if pointer == "/protocoloptions/key/value" else None
-    if said is None and key is not None and key.rstrip("=") != b64encode(asked.encode()).decode().rstrip("="):
-        said = f"{key.rstrip('=')} in base64"
-    is_filter = pointer == "/protocoloptions/topic_name/value" and ("+" in asked or "#" in asked)
-    return None if said is None or said == asked or "{" in asked or "{" in said or is_filter else said
+    if message_value is None and key is not None and key.rstrip("=") != b64encode(endpoint_value.encode()).decode().rstrip("="):
+        message_value = f"{key.rstrip('=')} in base64"
+    is_filter = pointer == "/protocoloptions/topic_name/value" and ("+" in endpoint_value or "#" in endpoint_value)
+    return (
+        None
+        if message_value is None or message_value == endpoint_value or "{" in endpoint_value or "{" in message_value or is_filter
+        else message_value
+    )
 
 
 def _text_of(value: str | None) -> str | None:
@@ -373,9 +380,9 @@ def _text_of(value: str | None) -> str | None:
 
 
 JUDGES: dict[str, Callable[..., Violations]] = {
-    one.__name__: one
-    for one in (
-        of_holder, of_absent_target, of_will, of_absent_schema, of_alias, of_cycle, of_flattened, of_variant, of_versions,
+    check.__name__: check
+    for check in (
+        of_parent, of_absent_target, of_will, of_absent_schema, of_alias, of_cycle, of_flattened, of_variant, of_versions,
         of_same_type, of_change, of_promise, of_absent_group, of_listed, of_messageids, of_option,
     )
 }  # fmt: skip

@@ -13,8 +13,8 @@ import orjson
 from lakehouse.compatibility import Answer, Breaks, Judgement, SchemaDifference, judge
 from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.domain.bases import Attributes
-from lakehouse.domain.diff import Difference, Leaves, differences_of
-from lakehouse.domain.leaves import leaves_of
+from lakehouse.domain.diff import Difference, FlatAttributes, differences_of
+from lakehouse.domain.flatattributes import flat_attributes_of
 from lakehouse.text.jsontext import canonical_text, read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import split_version, xid_of_version
@@ -32,13 +32,13 @@ class ComparedVersion(TypedDict, total=False):
         format: of a schema.
         schema: its document as JSON text, one that is text in quotes.
         basemessage: of a message.
-        leaves: of a message, as the column `attributes`.
+        attributes: of a message, as the column `attributes`.
     """
 
     format: str
     schema: JsonText
     basemessage: str
-    leaves: Leaves
+    attributes: FlatAttributes
 
 
 class VersionChange(NamedTuple):
@@ -63,17 +63,17 @@ class VersionChange(NamedTuple):
         """Return the contract of change events and of `/effective`: the gravest differences first, `_MOST_SHOWN` at most."""
         breaks, differences = self.judgement.breaks, self.judgement.differences
         grave = self.judgement.reasons()
-        shown = [*grave, *(one for one in differences if one.breaks.worst == Answer.NO)][:_MOST_SHOWN]
+        shown = [*grave, *(difference for difference in differences if difference.breaks.worst == Answer.NO)][:_MOST_SHOWN]
         more = {"more": len(differences) - len(shown)} if len(differences) > len(shown) else {}
         members = {"comparedwith": self.compared_with, "breaks": breaks.as_json()}
-        return members | {"differences": [one.as_json() for one in shown]} | more
+        return members | {"differences": [difference.as_json() for difference in shown]} | more
 
 
 def ancestor_of(version: Xid, body: JsonText) -> Xid | None:
     """Return the XID of the Version that a Version was made from; None: it is the first."""
     ancestor = orjson.loads(body).get("ancestor")
-    holder, versionid = split_version(version)
-    return None if ancestor in (None, versionid) else xid_of_version(holder, ancestor)
+    resource, versionid = split_version(version)
+    return None if ancestor in (None, versionid) else xid_of_version(resource, ancestor)
 
 
 def version_change(kind: str, compared_with: Xid, before: JsonText, after: JsonText) -> VersionChange | None:
@@ -95,14 +95,18 @@ def version_change(kind: str, compared_with: Xid, before: JsonText, after: JsonT
     return None if judgement is None else VersionChange(compared_with, judgement)
 
 
-def compared_version(kind: str, known: Attributes) -> ComparedVersion:
-    """Return what is compared of a Version; `known` are its attributes in normal form, `kind` is `version` or `schemaversion`."""
+def compared_version(kind: str, attributes: Attributes) -> ComparedVersion:
+    """Return what is compared of a Version; `attributes` are in normal form, `kind` is `version` or `schemaversion`."""
     if kind == "schemaversion":
-        schema = known.get("schema")
+        schema = attributes.get("schema")
         document = ComparedVersion() if schema is None else ComparedVersion(schema=canonical_text(schema))
-        return document | ComparedVersion(format=str(known.get("format") or ""))
-    leaves = ComparedVersion(leaves=dict(leaves_of(dict(known), known.get("extensions", {}))))
-    return leaves if known.get("basemessage") is None else leaves | ComparedVersion(basemessage=str(known["basemessage"]))
+        return document | ComparedVersion(format=str(attributes.get("format") or ""))
+    definition = ComparedVersion(attributes=dict(flat_attributes_of(dict(attributes), attributes.get("extensions", {}))))
+    return (
+        definition
+        if attributes.get("basemessage") is None
+        else definition | ComparedVersion(basemessage=str(attributes["basemessage"]))
+    )
 
 
 def judge_versions(kind: str, before: ComparedVersion, after: ComparedVersion) -> Judgement | None:
@@ -116,8 +120,8 @@ def judge_versions(kind: str, before: ComparedVersion, after: ComparedVersion) -
     if why_not_compared(kind, before, after) is not None:
         return None
     if kind == "version":
-        return judge_leaves(before.get("leaves", {}), after.get("leaves", {}))
-    old, new = (orjson.loads(one["schema"]) for one in (before, after))
+        return judge_definitions(before.get("attributes", {}), after.get("attributes", {}))
+    old, new = (orjson.loads(version["schema"]) for version in (before, after))
     return judge(old, new, after.get("format", ""))
 
 
@@ -128,21 +132,27 @@ def why_not_compared(kind: str, before: ComparedVersion, after: ComparedVersion)
         return "a Version with a `basemessage` is not compared" if is_based else None
     if "schema" not in before or "schema" not in after:
         return NO_TEXT
-    formats = [one.get("format", "") for one in (before, after)]
-    families = [family_of_format(name, orjson.loads(one["schema"])) for name, one in zip(formats, (before, after), strict=True)]
+    formats = [version.get("format", "") for version in (before, after)]
+    families = [
+        family_of_format(name, orjson.loads(version["schema"])) for name, version in zip(formats, (before, after), strict=True)
+    ]
     return None if families[0] == families[1] else f"formats differ: {formats[0]} and {formats[1]}"
 
 
-def judge_leaves(before: Leaves, after: Leaves) -> Judgement:
-    """Judge two definitions of a message by their leaves: the gravest differences first."""
+def judge_definitions(before: FlatAttributes, after: FlatAttributes) -> Judgement:
+    """Judge two definitions of a message by their flat attributes: the gravest differences first."""
     results = map(_as_schema_difference, differences_of((RegistryId(""), "message", Xid("")), before, after))
-    return Judgement(tuple(sorted(results, key=lambda one: (-one.breaks.worst, one.pointer))))
+    return Judgement(tuple(sorted(results, key=lambda difference: (-difference.breaks.worst, difference.pointer))))
 
 
-def _as_schema_difference(one: Difference) -> SchemaDifference:
-    breaks = Breaks(*(_ANSWERS.get(side, Answer.NO) for side in (one.for_consumers, one.for_producers)))
-    if one.is_about_schema:
+def _as_schema_difference(difference: Difference) -> SchemaDifference:
+    breaks = Breaks(*(_ANSWERS.get(side, Answer.NO) for side in (difference.for_consumers, difference.for_producers)))
+    if difference.is_about_schema:
         what = "the schema differs"
     else:
-        what = f"was {one.before}, is {one.after}" if one.change == "changed" else f"{one.change}: {one.after or one.before}"
-    return SchemaDifference(one.pointer, one.rule, what, breaks, f"{one.told.rstrip('.')}.", breaks)
+        what = (
+            f"was {difference.before}, is {difference.after}"
+            if difference.change == "changed"
+            else f"{difference.change}: {difference.after or difference.before}"
+        )
+    return SchemaDifference(difference.pointer, difference.rule, what, breaks, f"{difference.told.rstrip('.')}.", breaks)

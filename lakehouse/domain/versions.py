@@ -96,5 +96,5 @@ def with_isdefault(body: JsonText, isdefault: bool) -> JsonText:
         return body
     if before == 1 and not after:  # so it is the Version's own, and not one inside of it
         return JsonText(body.replace(other, member))
-    known = read_canonical(body)
-    return body if known["isdefault"] is isdefault else decoded(canonical(known | {"isdefault": isdefault}))
+    attributes = read_canonical(body)
+    return body if attributes["isdefault"] is isdefault else decoded(canonical(attributes | {"isdefault": isdefault}))

@@ -14,12 +14,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse.domain.documents import (
+    ClaimKey,
     Key,
     Refused,
-    Said,
     Uri,
     dropped,
-    known_disputes,
+    existing_disputes,
     with_standing,
 )
 from lakehouse.domain.neighbours import RuleLimits
@@ -85,7 +85,7 @@ class Planner:
         self.now = micros_of(self.committed_at)
         self.rejected = 0
         self.findings: list[Finding] = []  # besides those of the stage
-        self._parsed: dict[Said, dict[str, Any]] = {}
+        self._parsed: dict[ClaimKey, dict[str, Any]] = {}
         self._deleted: dict[Key, int] = {}
         self.stage = CollectedStage(rows)
         self.read_findings = self.stage.findings
@@ -103,7 +103,7 @@ class Planner:
 
     def look_up(self) -> None:
         """Look up the state of what the documents say and held, with all Versions of it; with `prune` all that is published."""
-        self.held = {Said(uri, key) for key, claims in self.stage.claims.items() for uri in claims}
+        self.held = {ClaimKey(uri, key) for key, claims in self.stage.claims.items() for uri in claims}
         if self.policy.prune:
             keys = set(self.lookups.all_keys())
         else:
@@ -179,7 +179,7 @@ class Planner:
         """Decide about each entity that documents say or say no more."""
         self.refused = Refused(refused_in([*self.stage.findings, *self.findings]))
         read = {uri: facts for uri, facts in self.stage.documents.items() if facts["status"] != "unchanged"}
-        self.disputes = with_standing(known_disputes(self.known, self.gone), read, self.refused)
+        self.disputes = with_standing(existing_disputes(self.known, self.gone), read, self.refused)
         left = {
             uri for uri, facts in self.stage.documents.items() if facts["status"] in ("loaded", "skipped") and uri in self.known
         }
@@ -207,7 +207,7 @@ class Planner:
                 now=self.now,
                 dropped=lost.get(key, ()),
                 is_registry=key.kind == "registry",
-                is_said=key in said,
+                is_declared=key in said,
                 deleted_epoch=self._deleted.get(key),
             )
             for key in keys

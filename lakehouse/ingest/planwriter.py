@@ -14,9 +14,9 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, Stru
 
 from lakehouse.domain.bodies import EntityBodies
 from lakehouse.domain.documents import (
+    ClaimKey,
     Facts,
     Key,
-    Said,
     Uri,
     added_to,
     as_json,
@@ -24,7 +24,7 @@ from lakehouse.domain.documents import (
     completed,
     disputes_of,
 )
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.ownership import (
     REPORT_HINTS,
     Dispute,
@@ -143,12 +143,12 @@ class PlanWriter:
     def _log_row(self, key: Key, one: Verdict) -> dict[str, Any]:
         """Return a row of the log: with the text of a staged document, or as it is published where owners or dates change."""
         if one.document_uri is not None:
-            body, raw, attributes, _ = self.planner.stage.texts[Said(one.document_uri, key)]
+            body, raw, attributes, _ = self.planner.stage.texts[ClaimKey(one.document_uri, key)]
         else:
             entity = self.planner.lookups.entity(key.registryid, key.xid)
             assert entity is not None
             body, raw = entity.body, entity.raw
-            attributes = dict(leaves_of_body(body)) if key.kind in VERSION_KINDS else None
+            attributes = dict(flat_attributes_of_body(body)) if key.kind in VERSION_KINDS else None
         if one.flipped:
             body, raw = with_isdefault(body, bool(one.isdefault)), body if raw is None else raw
         return key._asdict() | {
@@ -171,7 +171,7 @@ class PlanWriter:
             return None
         after = [(key, each) for key, one in self.compared.items() for each in disputes_after(one, is_registry=is_root(key))]
         after += [(one.key, one.dispute) for one in self.planner.disputes if one.dispute.holds and one.is_read]
-        waiting = {Said(one.dispute.document_uri, one.key) for one in self.planner.disputes if one.dispute.holds}
+        waiting = {ClaimKey(one.dispute.document_uri, one.key) for one in self.planner.disputes if one.dispute.holds}
         after += [(claim.key, Dispute(claim.document_uri, None)) for claim in broken if claim not in waiting]
         return by_document(after)
 
@@ -225,7 +225,7 @@ class PlanWriter:
     def _finding(self, key: Key, report: Report) -> Finding:
         """Return a report as a finding of the document that it is about."""
         uri, action = report.document_uri, report.action
-        text = self.planner.stage.texts.get(Said(uri, key)) if action == "quarantined" else None
+        text = self.planner.stage.texts.get(ClaimKey(uri, key)) if action == "quarantined" else None
         finding = {
             "violation_id": violation_id(key.registryid, uri, report.rule_id, key.xid, WHOLE, report.message, action),
             "pointer": "",
@@ -278,7 +278,7 @@ class _Definitions:
         one = self.planner.compared[key]
         if one.op == "delete" or (one.op is None and one.stored is None):
             return None
-        body = self.planner.stage.texts[Said(one.document_uri, key)].body if one.document_uri is not None else None
+        body = self.planner.stage.texts[ClaimKey(one.document_uri, key)].body if one.document_uri is not None else None
         if body is None and entity is not None:
             body = entity.body
         return with_isdefault(body, bool(one.isdefault)) if body is not None and one.flipped else body

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import has_rule
 from lakehouse.domain.bases import text_at
-from lakehouse.domain.documents import Facts, Key, Said, Uri, as_json
-from lakehouse.domain.leaves import leaves_of
+from lakehouse.domain.documents import ClaimKey, Facts, Key, Uri, as_json
+from lakehouse.domain.flatattributes import flat_attributes_of
 from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
 from lakehouse.domain.ownership import Claim, Verdict
-from lakehouse.domain.relations import ONE_TYPE
+from lakehouse.domain.relations import UNIQUE_TYPE
 from lakehouse.readmodel.lookups import VERSION_KINDS, Lookups, facts_of
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FindingSubject, finding_of, missing_parent
@@ -62,9 +62,9 @@ class StageRow(NamedTuple):
         return Key(self.registryid, self.kind, self.xid)
 
     @property
-    def said(self) -> Said:
+    def said(self) -> ClaimKey:
         """Return the entity as its document has it."""
-        return Said(self.document_uri, self.key)
+        return ClaimKey(self.document_uri, self.key)
 
 
 def collect_stage(stage: DataFrame) -> list[StageRow]:
@@ -87,7 +87,7 @@ class CollectedStage:
     def __init__(self, rows: list[StageRow]) -> None:
         self.rows = rows
         self.claims: defaultdict[Key, dict[str, Claim]] = defaultdict(dict)
-        self.texts: dict[Said, Text] = {}
+        self.texts: dict[ClaimKey, Text] = {}
         self.documents: dict[Uri, Facts] = {}
         self.findings: list[Finding] = []
         for row in rows:
@@ -124,10 +124,10 @@ class CollectedStage:
             is out.
         """
         refused = {said_of(one) for one in results if one["finding"]["action"] == "quarantined"}
-        causes: dict[Said, Xid] = {}
+        causes: dict[ClaimKey, Xid] = {}
         for row in self.rows:  # a message or schema shows nothing without its default Version: the one that its document names
             if row.row == "entity" and row.kind in VERSION_KINDS and row.isdefault and row.said in refused:
-                causes[Said(row.document_uri, resource_of(row.key))] = row.xid
+                causes[ClaimKey(row.document_uri, resource_of(row.key))] = row.xid
         seeds = {(said.document_uri, said.key.registryid, said.key.xid) for said in (*refused, *causes)}
         hanging = dict(causes)
         for said in self.texts:
@@ -221,16 +221,16 @@ def _claim(row: StageRow) -> Claim:
     return Claim(again=bool(row.again), **{name: getattr(row, name) for name in names})
 
 
-def refused_in(findings: Iterable[Finding]) -> Iterator[Said]:
+def refused_in(findings: Iterable[Finding]) -> Iterator[ClaimKey]:
     """Yield the entities that findings refuse."""
     for one in findings:
         if one["finding"]["action"] == "quarantined" and one["kind"] in TABLE_OF_KIND and one["xid"] is not None:
             yield said_of(one)
 
 
-def said_of(finding: Finding) -> Said:
+def said_of(finding: Finding) -> ClaimKey:
     """Return the entity that a finding is about, in its document."""
-    return Said(finding["document_uri"], Key(finding["registryid"], finding["kind"], finding["xid"]))
+    return ClaimKey(finding["document_uri"], Key(finding["registryid"], finding["kind"], finding["xid"]))
 
 
 def parent_of(key: Key) -> Key:
@@ -293,7 +293,7 @@ class _Holding(NamedTuple):
     """
 
     document: str
-    text: Said | None
+    text: ClaimKey | None
     is_written: bool
 
 
@@ -310,10 +310,10 @@ class PlannedState:
     def __init__(
         self,
         compared: Mapping[Key, Verdict],
-        texts: Mapping[Said, Text],
+        texts: Mapping[ClaimKey, Text],
         documents: Mapping[Uri, Facts],
         lookups: Lookups,
-        parsed: dict[Said, dict[str, Any]],
+        parsed: dict[ClaimKey, dict[str, Any]],
     ) -> None:
         self.compared = compared
         self.texts = texts
@@ -361,7 +361,7 @@ class PlannedState:
                     result.setdefault(finding["finding"]["violation_id"], finding)
         return list(result.values())
 
-    def attributes(self, key: Key, said: Said | None) -> dict[str, Any]:
+    def attributes(self, key: Key, said: ClaimKey | None) -> dict[str, Any]:
         """Return the attributes of an entity as a document says them, or as they are published; `isdefault` as it would be."""
         if said is None:
             known = self.lookups.attributes(key.registryid, key.xid) or {}
@@ -387,7 +387,7 @@ class PlannedState:
                 is_first = bool(one.agreed) and one.agreed[0].document_uri == uri
                 for document in dict.fromkeys([uri, one.document_uris[0]] if is_first else [uri]):
                     is_written = one.document_uri is not None and document == uri
-                    results.append(_Holding(document, Said(uri, key), is_written))
+                    results.append(_Holding(document, ClaimKey(uri, key), is_written))
         if stored is not None and not any(claim.document_uri in one.document_uris for claim in one.agreed):
             results.append(_Holding(next(iter(one.document_uris), ""), None, False))
         return results
@@ -400,27 +400,27 @@ class PlannedState:
 
 
 class _Registry:
-    """The entities of a registry as they would be: `domain.neighbours.Surroundings`."""
+    """The entities of a registry as they would be: `domain.neighbours.RegistryContext`."""
 
     def __init__(self, planned: PlannedState, registryid: RegistryId) -> None:
         self.planned = planned
         self.registryid = registryid
         self._states: dict[Xid, EntityState | None] = {}
 
-    # Surroundings
+    # RegistryContext
 
     def entity(self, xid: Xid) -> EntityState | None:
         if xid not in self._states:
             self._states[xid] = self._state(xid)
         return self._states[xid]
 
-    def held(self, xid: Xid) -> Iterator[EntityState]:
+    def children(self, xid: Xid) -> Iterator[EntityState]:
         stored = (one.xid for one in self.planned.lookups.children(self.registryid, xid))
         results = map(self.entity, sorted({*stored, *self.planned.below.get((self.registryid, xid), ())}))
         return (one for one in results if one is not None)
 
     def siblings(self, version: EntityState) -> Iterator[EntityState]:
-        for one in self.held(xid_of_resource(version.xid)):
+        for one in self.children(xid_of_resource(version.xid)):
             if one.kind == "version":
                 key = Key(self.registryid, one.kind, one.xid)
                 yield from (one for held in self.planned.holdings(key) if held.document == version.document)
@@ -495,7 +495,7 @@ class _Registry:
         one = self.planned.compared[key]
         if one.op == "delete" or (one.op is None and one.stored is None):
             return None
-        said = None if one.document_uri is None else Said(one.document_uri, key)
+        said = None if one.document_uri is None else ClaimKey(one.document_uri, key)
         return EntityState(key.kind, xid, self.planned.attributes(key, said), is_written=said is not None)
 
     def _before(self, key: Key, held: _Holding) -> EntityState | None:
@@ -507,7 +507,7 @@ class _Registry:
 
     def _is_plain(self, key: Key, document: str) -> bool:
         """Return whether a document writes a message without `versions`, so that its only Version is implied."""
-        text = self.planned.texts.get(Said(document, Key(self.registryid, "message", xid_of_resource(key.xid))))
+        text = self.planned.texts.get(ClaimKey(document, Key(self.registryid, "message", xid_of_resource(key.xid))))
         return text is not None and text.raw is None
 
     def _changed(self) -> Iterator[Key]:
@@ -521,11 +521,11 @@ class _Registry:
         if one is not None:
             yield Key(self.registryid, one.kind, resource)
         if one is None or one.kind in VERSION_KIND:
-            yield from (Key(self.registryid, held.kind, held.xid) for held in self.held(resource))
+            yield from (Key(self.registryid, held.kind, held.xid) for held in self.children(resource))
 
     def _of_same_type(self) -> Iterable[Xid]:
         """Return the messages that have the `type` of a staged one, where a dialect wants a type to be one message's."""
-        wanting = {uri for uri, facts in self.planned.documents.items() if has_rule(facts.get("dialect") or "", ONE_TYPE)}
+        wanting = {uri for uri, facts in self.planned.documents.items() if has_rule(facts.get("dialect") or "", UNIQUE_TYPE)}
         said = [one for one in self.planned.texts if Uri(one.key.registryid, one.document_uri) in wanting]
         types = {_type_of(self.planned.attributes(one.key, one)) for one in said if one.key.kind == "version"}
         return {xid for one in types if one is not None for xid in self._of_types.get(one, ())}
@@ -541,7 +541,7 @@ class _Registry:
             for held in self.planned.holdings(key):
                 known = self.planned.attributes(key, held.text)
                 is_one = known.get("isdefault") is True and known.get("basemessage") is None
-                if is_one and has_rule(self.planned.dialect_of(self.registryid, held.document) or "", ONE_TYPE):
+                if is_one and has_rule(self.planned.dialect_of(self.registryid, held.document) or "", UNIQUE_TYPE):
                     ce_type = _type_of(known)
                     if ce_type is not None:
                         message = xid_of_resource(xid)
@@ -554,4 +554,4 @@ def _xids_of(registryid: RegistryId, keys: Iterable[tuple[RegistryId, Xid]]) -> 
 
 
 def _type_of(known: Mapping[str, Any]) -> str | None:
-    return text_at(dict(leaves_of(dict(known), known.get("extensions", {}))), "/envelopemetadata/type/value")
+    return text_at(dict(flat_attributes_of(dict(known), known.get("extensions", {}))), "/envelopemetadata/type/value")

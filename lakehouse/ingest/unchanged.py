@@ -24,7 +24,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.files import exists, list_folder, read_text, remove_folder, write_text
 from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
 from lakehouse.store.session import absolute_location, is_interpreted
-from lakehouse.text.problems import TOLD_ONLY
+from lakehouse.text.problems import REPORTED_ONLY
 from lakehouse.version import VERSION
 
 _FEW_DOCUMENTS = 1000  # that are named to Spark one by one
@@ -109,7 +109,7 @@ def needs_no_look(facts: str, *, strict: bool = False) -> Column:
         strict: nor was anything found: what refuses nothing else would refuse the document now.
     """
     nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
-    waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*TOLD_ONLY))
+    waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*REPORTED_ONLY))
     takes_in = F.coalesce(F.array_contains(F.map_keys(f"{facts}.spellings"), WITH_FILES), F.lit(False))  # files that may differ
     clean = nothing_refused & ~takes_in & ~F.coalesce(waits, F.lit(False))
     return clean & (F.coalesce(F.size(f"{facts}.findings"), F.lit(0)) <= 0) if strict else clean

@@ -14,7 +14,7 @@ from lakehouse.domain.ownership import Policy
 from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.ownership.disputes import (
     added_to,
-    known_disputes,
+    existing_disputes,
 )
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY, LIFE
@@ -40,7 +40,7 @@ class Baseline:
         log: rows of `changes` up to the head.
         known: as from `current_documents`.
         gone: documents that are not where they were: registryid, xid.
-        said: as from `disputes.known_disputes`; None: there are none.
+        said: as from `disputes.existing_disputes`; None: there are none.
         state: as from `read_state`.
         held: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
     """
@@ -86,7 +86,7 @@ def read_baseline(
 def _said(known: DataFrame, gone: DataFrame) -> DataFrame | None:
     if is_known_empty(known.filter(F.size("facts.disputes") > 0)):
         return None
-    said = materialize(known_disputes(known, gone))
+    said = materialize(existing_disputes(known, gone))
     return None if is_empty(said) else said
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.bodies import EntityBodies, compared_bodies
+from lakehouse.domain.bodies import EntityBodies, compare_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Difference, Key
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
@@ -76,7 +76,7 @@ def _differences(settings: Settings, before: Iterable[_Row], after: Iterable[_Ro
             bodies.setdefault((registryid, xid), body)
             keys |= {(registryid, kind, xid)} if kind in COMPARED_KINDS else set()
         sides.append(EntityBodies(partial(_find, bodies), settings.max_chain_depth))
-    differences = compared_bodies(sides[0], sides[1], keys)
+    differences = compare_bodies(sides[0], sides[1], keys)
     references = ReferringBodies(rows)
     return [with_endpoints(references, difference) for difference in differences]
 

@@ -20,7 +20,7 @@ from lakehouse.domain.diff import (
     OF_OTHER_SCHEMA,
     Definitions,
     Difference,
-    Leaves,
+    FlatAttributes,
     differences_of,
     schemas_named,
     with_other_schema,
@@ -124,7 +124,7 @@ def _batches_of_differences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
         yield pa.RecordBatch.from_pylist([difference.as_json() for difference in results], schema)
 
 
-def _flat_attributes(entries: list[dict[str, Any]] | None) -> Leaves | None:
+def _flat_attributes(entries: list[dict[str, Any]] | None) -> FlatAttributes | None:
     return None if entries is None else {entry["key"]: entry["value"] for entry in entries}
 
 

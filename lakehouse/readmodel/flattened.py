@@ -13,7 +13,7 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, family_of, shared_options, table
 from lakehouse.domain.bases import base_of
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.readmodel.snapshotview import Entity, EntityReferences, View
 from lakehouse.rules.entity.constraints import constraints
@@ -83,7 +83,7 @@ def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Recor
 def attributes_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
     """Return a message's rows of `flat_attributes`, by pointer: registryid, xid, pointer, value, value_type, origin ..."""
     steps = steps_of(view, definition, max_depth)
-    declared = [(step.version_xid, {pointer for pointer, _ in leaves_of_body(step.body)}) for step in steps]
+    declared = [(step.version_xid, {pointer for pointer, _ in flat_attributes_of_body(step.body)}) for step in steps]
     key = {name: definition[name] for name in ("registryid", "xid")}
     rows = []
     for pointer, value in definition["attributes"].items():

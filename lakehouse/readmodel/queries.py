@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.domain.bodies import compared_bodies
-from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, Leaves, leaves_of_entity
+from lakehouse.domain.bodies import compare_bodies
+from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, FlatAttributes, flat_attributes_of_entity
 from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoints, cloudevents
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of, version_change
 from lakehouse.readmodel.file.sqliteschema import edges_of
 from lakehouse.readmodel.flattened import carrying
@@ -50,7 +50,7 @@ def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: 
             keys = {key for key in one.may_differ(other) if key[1] in COMPARED_KINDS}
             if most is not None and len(keys) > most:
                 raise TooManyChanges
-            return [with_endpoints(other, each) for each in compared_bodies(one.bodies, other.bodies, keys)]
+            return [with_endpoints(other, each) for each in compare_bodies(one.bodies, other.bodies, keys)]
 
     return model.answer(compare, before)
 
@@ -63,7 +63,7 @@ def definitions_of(view: View) -> Definitions:
         for one in view.below(registryid, REGISTRY)
         if one.kind in COMPARED_KINDS
     ]
-    return {key: leaves for key in keys if (leaves := view.bodies.leaves_of(key)) is not None}
+    return {key: leaves for key in keys if (leaves := view.bodies.flat_attributes_of(key)) is not None}
 
 
 def change_events(
@@ -298,22 +298,22 @@ def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
     return dict(rows)
 
 
-def declared_leaves(kind: str, body: JsonText) -> Leaves:
+def declared_leaves(kind: str, body: JsonText) -> FlatAttributes:
     """Return the leaves by which two states of an entity are compared, as it declares them: bases do not count."""
     if kind == "version":
-        return {pointer: value for pointer, value in leaves_of_body(body) if value not in ("null", "{}")}
+        return {pointer: value for pointer, value in flat_attributes_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
         known = orjson.loads(body)
         return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
-    return leaves_of_entity(kind, body)
+    return flat_attributes_of_entity(kind, body)
 
 
-def leaves_of_version(version: Entity) -> tuple[Leaves, Xid]:
+def leaves_of_version(version: Entity) -> tuple[FlatAttributes, Xid]:
     """Return what a Version declares, and its XID."""
     return declared_leaves(version.kind, version.body), version.xid
 
 
-def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves | None, Xid | None]:
+def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[FlatAttributes | None, Xid | None]:
     """Return what the default Version of a message or schema declares, and its XID; None: it is not in the snapshot."""
     there = view.entity(registryid, xid)
     if there is None:
@@ -324,12 +324,12 @@ def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[Leaves
     return ({}, None) if version is None else leaves_of_version(version)
 
 
-def compared_leaves(view: View, entity: Entity) -> Leaves:
+def compared_leaves(view: View, entity: Entity) -> FlatAttributes:
     """Return the leaves by which two entities of one kind are compared; of a schema those of its default Version.
 
     Of others they are effective; a message whose definition is not there yet has those of its default Version.
     """
-    leaves = None if entity.kind == "schema" else view.bodies.leaves_of((entity.registryid, entity.kind, entity.xid))
+    leaves = None if entity.kind == "schema" else view.bodies.flat_attributes_of((entity.registryid, entity.kind, entity.xid))
     return leaves if leaves is not None else default_leaves(view, entity.registryid, entity.xid)[0] or {}
 
 

@@ -61,8 +61,8 @@ class Parents(NamedTuple):
     xid: Xid
     document_uri: str
     dialect: str | None
-    holder_envelope: str | None
-    holder_protocol: str | None
+    parent_envelope: str | None
+    parent_protocol: str | None
 
 
 def check_catalog(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
@@ -104,8 +104,8 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
         spark.table(table.name).select(
             "registryid",
             F.col("xid").alias("container"),
-            F.col("envelope").alias("holder_envelope"),
-            F.col("protocol").alias("holder_protocol"),
+            F.col("envelope").alias("parent_envelope"),
+            F.col("protocol").alias("parent_protocol"),
         )
         for table in (GROUPS, ENDPOINTS)
     ]
@@ -122,7 +122,7 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
             rows = rows.join(held_by, on=["registryid", "container"], how="left")
         else:
             nothing = F.lit(None).cast("string")
-            rows = rows.withColumns({"holder_envelope": nothing, "holder_protocol": nothing})
+            rows = rows.withColumns({"parent_envelope": nothing, "parent_protocol": nothing})
         parts.append(rows.select(*Parents._fields, *names).mapInArrow(_checker(entity, names), schema))
     return reduce(DataFrame.unionByName, parts)
 
@@ -168,13 +168,13 @@ def _rows(names: list[str], batch: pa.RecordBatch) -> Iterator[tuple[Parents, di
 
 
 def _check_row(entity: str, around: Parents, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    registryid, kind, xid, document_uri, dialect, holder_envelope, protocol = around
+    registryid, kind, xid, document_uri, dialect, parent_envelope, protocol = around
     if known.pop("grouptype", None) == "schemagroups":
         entity = "schemagroup"
     extensions = known.pop("extensions", None)
     ident = xid.split("/")[4 if entity in ("message", "meta") else 2] if xid != "/" else ""
     family = family_of(protocol)
-    broken = check_entity(Subject(entity, known, ident, family, holder_envelope, dialect or "", extensions))
+    broken = check_entity(Subject(entity, known, ident, family, parent_envelope, dialect or "", extensions))
     at = Pointer(xid.replace("~", "~0")) if xid != "/" else WHOLE
     for path, rule_id, message, severity in broken:
         rule = RULES[rule_id]

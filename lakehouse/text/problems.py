@@ -25,7 +25,7 @@ STRICT = "DOC-004"
 REGAINED = "DOC-005"
 ICON = "TEXT-001"
 MISSPELLED = "TEXT-002"
-TOLD_ONLY = (OWNER_CHANGED, REGAINED)  # they ask for nothing: what they are about is published as the document says
+REPORTED_ONLY = (OWNER_CHANGED, REGAINED)  # they ask for nothing: what they are about is published as the document says
 
 
 class Problem(NamedTuple):

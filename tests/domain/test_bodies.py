@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from deltas import unpack
 
-from lakehouse.domain.bodies import compared_bodies
-from lakehouse.domain.diff import differences, leaves_of_message
+from lakehouse.domain.bodies import compare_bodies
+from lakehouse.domain.diff import differences, flat_attributes_of_message
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.queries import definitions_of, diff_snapshots
 from lakehouse.settings import read_settings
@@ -24,10 +24,10 @@ def test_leaves_of_messages_are_those_that_spark_stored(golden):
         stored = list(view.definitions())
         for one in stored:
             own = view.entity(one["registryid"], one["xid"]).attributes
-            leaves = leaves_of_message(one["inferred"], one["attributes"], own.get("deprecated"))
-            assert view.bodies.leaves_of((one["registryid"], "message", one["xid"])) == leaves
+            leaves = flat_attributes_of_message(one["inferred"], one["attributes"], own.get("deprecated"))
+            assert view.bodies.flat_attributes_of((one["registryid"], "message", one["xid"])) == leaves
         assert {one["chain_status"] for one in stored} >= {"none", "resolved"}
-        assert view.bodies.leaves_of(("default", "message", "/messagegroups/none/messages/none")) is None
+        assert view.bodies.flat_attributes_of(("default", "message", "/messagegroups/none/messages/none")) is None
 
 
 def test_rows_of_effective_messages_are_those_that_spark_stored(golden):
@@ -43,7 +43,7 @@ def test_only_what_differs_is_compared(golden):
     assert diff_snapshots(golden, 1, head) == differences(*whole) != []
     assert diff_snapshots(golden, head, head) == []
     with golden.at(1) as view:
-        assert compared_bodies(view.bodies, view.bodies, whole[0]) == []
+        assert compare_bodies(view.bodies, view.bodies, whole[0]) == []
 
 
 def test_definitions_of_a_past_that_delta_keeps_no_more_are_computed(golden):

@@ -74,7 +74,7 @@ class Around:
     def entity(self, xid):
         return next((one for one in (self.schema, *self.versions) if one.xid == xid), None)
 
-    def held(self, xid):
+    def children(self, xid):
         return self.versions if xid == SCHEMA else []
 
     def alike(self, xid):
@@ -104,5 +104,5 @@ def test_a_version_that_changed_is_compared_with_those_made_from_it():
 def test_a_promise_that_is_made_later_is_checked_for_all_versions():
     around = Around("backward", v1=BASE, v2=NEEDED)
     around.versions = [one._replace(is_written=False) for one in around.versions]
-    assert len(found(around, around.schema, around.schema._replace(known={}))) == 1
+    assert len(found(around, around.schema, around.schema._replace(attributes={}))) == 1
     assert found(around, around.schema, around.schema) == []

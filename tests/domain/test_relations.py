@@ -34,14 +34,14 @@ def of_messages(**messages):
 
 def test_what_holds_a_message():
     def judged(in_group, **values):
-        return [one.rule_id for one in relations.of_holder(in_group=in_group, **({"is_based": False} | values))]
+        return [one.rule_id for one in relations.of_parent(in_group=in_group, **({"is_based": False} | values))]
 
-    given = {"envelope": "CloudEvents/1.0.2", "holder_envelope": "cloudevents/1.0"}
+    given = {"envelope": "CloudEvents/1.0.2", "parent_envelope": "cloudevents/1.0"}
     assert (judged(True, **given), judged(False, **given)) == (["MSG-157"], [])
-    other = {"protocol": "MQTT/3.1.1", "holder_protocol": "MQTT/5.0"}
+    other = {"protocol": "MQTT/3.1.1", "parent_protocol": "MQTT/5.0"}
     assert (judged(True, **other), judged(False, **other)) == (["MSG-134"], ["END-096"])
-    assert judged(True, holder_envelope="Own/1") == ["MSG-156"]
-    assert judged(True, holder_envelope="Own/1", is_based=True) == judged(False, holder_envelope="Own/1") == []
+    assert judged(True, parent_envelope="Own/1") == ["MSG-156"]
+    assert judged(True, parent_envelope="Own/1", is_based=True) == judged(False, parent_envelope="Own/1") == []
 
 
 def test_all_members_of_a_cycle_break_the_rule_and_nothing_that_hangs_off_it():

@@ -44,7 +44,7 @@ class Case:
                     random.choice([True, False]))
             for uri in URIS if random.random() < 0.3
         ]  # fmt: skip
-        self.is_said = random.random() < 0.3
+        self.is_declared = random.random() < 0.3
         self.deleted_epoch = random.choice([None, 7])
 
     @staticmethod
@@ -90,7 +90,7 @@ def test_the_driver_and_spark_decide_alike(spark, prune, on_conflict):
 def by_driver(case, policy):
     return case.kind, verdict(
         case.claims, case.stored, case.disputes, policy=policy, now=NOW, dropped=case.dropped,
-        is_registry=case.kind == "registry", is_said=policy.prune and case.is_said, deleted_epoch=case.deleted_epoch,
+        is_registry=case.kind == "registry", is_declared=policy.prune and case.is_declared, deleted_epoch=case.deleted_epoch,
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def by_spark(spark, cases, policy):
         [key[one.xid] | each._asdict() | {"stands": each.holds} for one in cases for each in one.disputes],
         said_schema,
     )  # fmt: skip
-    protected = frame(spark, [key[one.xid] for one in cases if one.is_said], keys) if policy.prune else None
+    protected = frame(spark, [key[one.xid] for one in cases if one.is_declared], keys) if policy.prune else None
     entities = gathered(claims_of(stage), dropped, state, deleted, said, protected)
     rows = with_verdict(entities, policy=policy, now=NOW)
     dates = ("createdat", "modifiedat", "stored_modifiedat")

@@ -69,7 +69,7 @@ def chain_of(catalog: Catalog, xid: str) -> list[str]:
 
 def row_of(registryid: str, xid: str, status: str, merged: dict[str, Any], chain: list[str] | None = None) -> dict[str, Any]:
     """Give the row of `flat_messages` for an effective definition."""
-    attributes = dict(leaves_of(merged, ""))
+    attributes = dict(flat_attributes_of(merged, ""))
     envelope = merged.get("envelope")
     inferred = {}
     if (envelope or "").upper().startswith("CLOUDEVENTS"):
@@ -95,10 +95,10 @@ def pairs_of(named: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": name, "value": value} for name, value in named.items()]
 
 
-def leaves_of(value: Any, pointer: str) -> list[tuple[str, str]]:
+def flat_attributes_of(value: Any, pointer: str) -> list[tuple[str, str]]:
     """Give the leaves of a definition: objects are walked through, but for schemas and values."""
     tail = pointer.rpartition("/")[2]
     opaque = pointer == "/dataschema" or (tail == "value" and pointer.startswith(("/envelopemetadata/", "/protocoloptions/")))
     if isinstance(value, dict) and value and not opaque:
-        return [leaf for name, member in value.items() for leaf in leaves_of(member, f"{pointer}/{escape(name)}")]
+        return [leaf for name, member in value.items() for leaf in flat_attributes_of(member, f"{pointer}/{escape(name)}")]
     return [(pointer, json.dumps(value))]

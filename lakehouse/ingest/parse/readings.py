@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.entityreader import NormalEntity
 from lakehouse.dialects.messagefamilies import FindMessage
-from lakehouse.domain.leaves import Leaf, leaves_of
+from lakehouse.domain.flatattributes import FlatAttribute, flat_attributes_of
 from lakehouse.domain.versions import with_isdefault
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, canonical, decoded
@@ -103,7 +103,7 @@ class NormalRow(NamedTuple):
     modifiedat: int | None
     body: JsonText
     raw: JsonText | None
-    attributes: list[Leaf] | None
+    attributes: list[FlatAttribute] | None
     isdefault: bool | None = None
     twin_hash: str | None = None
     defaultversionid: str | None = None
@@ -156,7 +156,7 @@ def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[
     text = decoded(body)
     raw = as_written(written) if written is not None else None
     is_version = kind in _VERSION_KINDS
-    attributes = leaves_of(known, read.extensions) if is_version else None
+    attributes = flat_attributes_of(known, read.extensions) if is_version else None
     isdefault = known.get("isdefault") if is_version else None
     # As if `isdefault` were the other way round.
     twin = None if isdefault is None else hashlib.sha256(with_isdefault(text, not isdefault).encode()).hexdigest()

@@ -15,7 +15,7 @@ from lakehouse.domain.ownership import REPORT_HINTS, SETTLED
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
 from lakehouse.store.xids import no_uris
-from lakehouse.text.problems import OWNER_CHANGED, TOLD_ONLY, violation_id_column
+from lakehouse.text.problems import OWNER_CHANGED, REPORTED_ONLY, violation_id_column
 
 _DOCUMENT = ["registryid", "document_uri"]
 _NAMES = [*_DOCUMENT, *DISPUTE.names]
@@ -23,7 +23,7 @@ _CLAIM = ["document_uri", *KEY]
 _LATER = 1_000_000
 
 
-def known_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
+def existing_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
     """Return the disputes of existing documents that are not settled.
 
     Args:
@@ -52,7 +52,7 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
     That it took an entity over, or got it back, is reported until the document changes, even if the change is rejected.
 
     Args:
-        said: as from `known_disputes`.
+        said: as from `existing_disputes`.
         stage: columns `schema.STAGE`.
         refused: as from `refused_in`.
 
@@ -62,7 +62,7 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
     facts = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "sha256")]
     read = stage.filter(F.col("row") == "document").select(*_DOCUMENT, *facts).filter("status <> 'unchanged'").distinct()
     is_changed = F.col("status").isNotNull() & ~F.col("sha256").eqNullSafe(F.col("last_sha256"))
-    is_told = F.coalesce(F.col("rule_id").isin(*TOLD_ONLY), F.lit(False))
+    is_told = F.coalesce(F.col("rule_id").isin(*REPORTED_ONLY), F.lit(False))
     both = said.join(read, on=_DOCUMENT, how="left").filter(~(is_told & is_changed))
     unread = both.filter(F.col("status").isNull() | (F.col("status") == "rejected"))
     # What was refused before, and is refused no more, is not there any more; what is refused now is reported again.
@@ -75,7 +75,7 @@ def with_standing(said: DataFrame, stands: DataFrame) -> DataFrame:
     """Add to each dispute whether it remains.
 
     Args:
-        said: as from `known_disputes`.
+        said: as from `existing_disputes`.
         stands: as from `standing`.
 
     Returns:
@@ -161,7 +161,7 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
 
     before = F.coalesce(facts["disputes"], none)
     after = F.concat(F.filter(before, is_kept), details)
-    ended = F.filter(before, lambda old: ~is_kept(old) & F.coalesce(old["rule_id"].isin(*TOLD_ONLY), F.lit(False)))
+    ended = F.filter(before, lambda old: ~is_kept(old) & F.coalesce(old["rule_id"].isin(*REPORTED_ONLY), F.lit(False)))
     findings = F.array_except(
         F.coalesce(facts["findings"], no_uris()), F.transform(ended, lambda old: taking_id(registryid, uri, old))
     )

@@ -112,7 +112,7 @@ def gathered(
 
     Returns:
         One row per entity: KEY, claims, dropped, stored (struct; NULL: it is not published), deleted_epoch, said (array of
-        disputes), is_said. Claims and arrays may be NULL.
+        disputes), is_declared. Claims and arrays may be NULL.
     """
     columns = [F.unix_micros(name).alias(name) if name in _DATES else F.col(name) for name in Published._fields]
     stored = state.select(*KEY, F.struct(*columns).alias("stored"))
@@ -124,9 +124,9 @@ def gathered(
         one = F.struct("document_uri", *_OF_DISPUTE, F.col("stands").alias("holds"))
         both = both.join(said.groupBy(*KEY).agg(F.collect_list(one).alias("said")), on=KEY, how="left")
     if protected is None:
-        return both.withColumn("is_said", F.lit(False))
-    kept = protected.select(*KEY).distinct().withColumn("is_said", F.lit(True))
-    return both.join(kept, on=KEY, how="left").withColumn("is_said", F.coalesce("is_said", F.lit(False)))
+        return both.withColumn("is_declared", F.lit(False))
+    kept = protected.select(*KEY).distinct().withColumn("is_declared", F.lit(True))
+    return both.join(kept, on=KEY, how="left").withColumn("is_declared", F.coalesce("is_declared", F.lit(False)))
 
 
 def with_verdict(entities: DataFrame, *, policy: Policy, now: int, declared: DataFrame | None = None) -> DataFrame:
@@ -191,7 +191,7 @@ def _verdict(row: dict[str, Any], policy: Policy, now: int) -> Verdict:
         now=now,
         dropped=row["dropped"] or (),
         is_registry=row["kind"] == "registry",
-        is_said=row["is_said"],
+        is_declared=row["is_declared"],
         deleted_epoch=row["deleted_epoch"],
     )
     if "has_epoch" not in row:

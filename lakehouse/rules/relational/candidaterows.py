@@ -176,10 +176,10 @@ def candidate_rows(spark: SparkSession, result: Candidate, table: Table, used: s
 
 
 def holders_of(things: DataFrame) -> DataFrame:
-    """Return groups and endpoints: registryid, container (their XID), holder_kind, holder_envelope, holder_protocol."""
+    """Return groups and endpoints: registryid, container (their XID), parent_kind, parent_envelope, parent_protocol."""
     named = things.filter(F.col("kind").isin("group", "endpoint"))
     return named.groupBy("registryid", F.col("xid").alias("container")).agg(
-        F.min("kind").alias("holder_kind"), F.min("envelope").alias("holder_envelope"), F.min("protocol").alias("holder_protocol")
+        F.min("kind").alias("parent_kind"), F.min("envelope").alias("parent_envelope"), F.min("protocol").alias("parent_protocol")
     )
 
 

@@ -99,8 +99,8 @@ def _compared(holders: DataFrame, versions: DataFrame, schemaversions: DataFrame
         (members as `ComparedVersion`).
     """
     nothing = {name: F.lit(None).cast("string") for name in ("format", "schema", "basemessage")}
-    nothing["leaves"] = F.lit(None).cast("map<string,string>")
-    of_message = {"basemessage": F.col("basemessage"), "leaves": F.col("attributes")}
+    nothing["attributes"] = F.lit(None).cast("map<string,string>")
+    of_message = {"basemessage": F.col("basemessage"), "attributes": F.col("attributes")}
     of_schema = {"format": F.col("format"), "schema": F.col("schema")}
     both = _sides(versions, VERSIONS.kind, "message_xid", nothing | of_message)
     sides = both.unionByName(_sides(schemaversions, SCHEMAVERSIONS.kind, "schema_xid", nothing | of_schema))
@@ -141,5 +141,5 @@ def _pairs(compared: DataFrame, things: DataFrame) -> DataFrame:
         versionid=F.col("later.versionid"),
         earlier=F.col("earlier.compared"),
         earlier_id=F.col("earlier.versionid"),
-        is_holders=F.col("xid") == F.col("holder"),
+        is_about_parent=F.col("xid") == F.col("holder"),
     )

@@ -70,11 +70,11 @@ def flattened_published(spark: SparkSession, settings: Settings | None, wanted: 
 def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
     """Find default Versions that have a base, and lack something by themselves: what the others have, no base takes away."""
     defaults = things.filter(concerned & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull())
-    in_group = holders_of(things).filter("holder_kind = 'group'")
+    in_group = holders_of(things).filter("parent_kind = 'group'")
     if is_known_empty(defaults):
         return defaults
     based = defaults.join(in_group, on=["registryid", "container"], how="left")
-    needs_envelope = F.col("envelope").isNull() & F.col("holder_envelope").isNotNull()
+    needs_envelope = F.col("envelope").isNull() & F.col("parent_envelope").isNotNull()
     return materialize(based.filter(F.col("lacks") | needs_envelope))
 
 
@@ -94,9 +94,11 @@ def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     known = {at: F.col("attributes")[at] for at in FLATTENED}
     known["/dataschema"] = F.when(known["/dataschema"].isNotNull(), "{}")  # its text decides nothing
     known |= {f"{at}/": F.when(F.exists(F.map_keys("attributes"), partial(_is_below, at)), "{}") for at in SECTIONS}
-    leaves = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in known.items()))
-    leaves = F.map_from_entries(F.filter(leaves, lambda one: one["value"].isNotNull()))
-    return only_broken(materialize(pairs_of(both, "of_flattened", leaves=leaves, holder_envelope=F.col("holder_envelope"))))
+    flat_attributes = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in known.items()))
+    flat_attributes = F.map_from_entries(F.filter(flat_attributes, lambda one: one["value"].isNotNull()))
+    return only_broken(
+        materialize(pairs_of(both, "of_flattened", attributes=flat_attributes, parent_envelope=F.col("parent_envelope")))
+    )
 
 
 def _is_below(section: str, pointer: Column) -> Column:

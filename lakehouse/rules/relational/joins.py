@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import dialects_with_rule
-from lakehouse.domain.relations import ABOUT_CHANGE, ONE_TYPE, VARYING
+from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING
 from lakehouse.rules.relational.candidaterows import Present, few, holders_of, look_at, schema_targets
 from lakehouse.rules.relational.options import Flattened, check_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
@@ -81,10 +81,10 @@ def check_members(things: DataFrame, present: Present) -> DataFrame:
     """Find the messages that do not fit the group or endpoint that holds them."""
     holders = few(holders_of(things), present.holders)
     both = members(things, present).join(holders, on=["registryid", "container"], how="inner")
-    values = {name: F.col(name) for name in ("envelope", "protocol", "holder_envelope", "holder_protocol")}
-    values["in_group"] = F.col("holder_kind") == "group"
+    values = {name: F.col(name) for name in ("envelope", "protocol", "parent_envelope", "parent_protocol")}
+    values["in_group"] = F.col("parent_kind") == "group"
     values["is_based"] = F.col("basemessage").isNotNull()
-    return only_broken(pairs_of(both, "of_holder", **values))
+    return only_broken(pairs_of(both, "of_parent", **values))
 
 
 def check_references(things: DataFrame, present: Present) -> DataFrame:
@@ -167,7 +167,7 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     )
     differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
     several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
-    is_asked = F.col("dialect").isin(dialects_with_rule(ONE_TYPE))
+    is_asked = F.col("dialect").isin(dialects_with_rule(UNIQUE_TYPE))
     old = versions.filter(is_asked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     same = Window.partitionBy("registryid", "ce_type")
     published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)

@@ -58,7 +58,7 @@ def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | 
     endpoints = things.filter((F.col("kind") == "endpoint") & F.col("options").isNotNull())
     groups = F.array_distinct(F.array_append(F.coalesce("messagegroups", no_uris()), F.col("xid")))
     ways = endpoints.select(*own, family("protocol").alias("family"), F.explode(groups).alias("container"), "options")
-    asked = ways.select(*own, "family", "container", F.explode("options").alias("pointer", "asked"))
+    asked = ways.select(*own, "family", "container", F.explode("options").alias("pointer", "endpoint_value"))
     said = carried.filter(F.col("options").isNotNull() | F.col("is_based")).select(
         "registryid",
         "container",
@@ -79,14 +79,15 @@ def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | 
     both = both.filter(F.coalesce(F.col("family") == F.col("said_family"), F.lit(True)))
     # What most declare is what the endpoint says, and is no case.
     both = both.withColumns({"value": value, "key_base64": F.when(value.isNull(), key)}).filter(
-        F.coalesce("value", "key_base64").isNotNull() & ~F.coalesce(_text_of(F.col("value")) == F.col("asked"), F.lit(False))
+        F.coalesce("value", "key_base64").isNotNull()
+        & ~F.coalesce(_text_of(F.col("value")) == F.col("endpoint_value"), F.lit(False))
     )
-    kinds = both.groupBy(*own, "pointer", "asked", "value", "key_base64").agg(
+    kinds = both.groupBy(*own, "pointer", "endpoint_value", "value", "key_base64").agg(
         F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")
     )
     declared = F.collect_list(F.struct("value", "key_base64", "message_xid", "messages")).alias("declared")
-    grouped = kinds.groupBy(*own, "pointer", "asked").agg(declared)
-    return pairs_of(grouped, "of_option", **{name: F.col(name) for name in ("pointer", "asked", "declared")})
+    grouped = kinds.groupBy(*own, "pointer", "endpoint_value").agg(declared)
+    return pairs_of(grouped, "of_option", **{name: F.col(name) for name in ("pointer", "endpoint_value", "declared")})
 
 
 def _text_of(value: Column) -> Column:

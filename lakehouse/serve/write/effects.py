@@ -116,12 +116,12 @@ class _OverlayNeighbours:
             self._states[xid] = None if row is None else _state_of(row, is_written=xid in self._written)
         return self._states[xid]
 
-    def held(self, xid: Xid) -> Iterator[EntityState]:
+    def children(self, xid: Xid) -> Iterator[EntityState]:
         rows = self._overlay.children(self._registryid, xid)
         return (_state_of(row, is_written=row.xid in self._written) for row in rows)
 
     def siblings(self, version: EntityState) -> Iterator[EntityState]:
-        return (state for state in self.held(xid_of_resource(version.xid)) if state.kind == "version")
+        return (state for state in self.children(xid_of_resource(version.xid)) if state.kind == "version")
 
     def alike(self, xid: Xid) -> Xid | None:
         return self._overlay.child_like(self._registryid, xid) if self._written.get(xid) else None

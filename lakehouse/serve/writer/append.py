@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
@@ -202,7 +202,7 @@ def arrow_rows(changes: list[OverlayChange]) -> pa.Table:
         assert row is not None
         attributes = row.attributes
         if attributes is None and row.kind in VERSION_KIND.values():
-            attributes = leaves_of_body(row.body)
+            attributes = flat_attributes_of_body(row.body)
         uris = [] if change.after is None else list(row.document_uris)
         values = (
             change.registryid, row.kind, row.xid, _op(change), row.content_hash, row.epoch, row.createdat, row.modifiedat, uris,

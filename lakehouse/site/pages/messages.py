@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import orjson
 
-from lakehouse.domain.leaves import leaves_of_body
+from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places
 from lakehouse.errors import LakehouseError
 from lakehouse.extras import not_installed
@@ -113,7 +113,7 @@ def _effective(page_context: PageContext, definition: dict[str, Any]) -> dict[st
 
 def _declared(default: Entity | None) -> dict[str, Any]:
     """Return what a message declares, where it has no effective definition."""
-    rows = leaves_of_body(default.body) if default is not None else []
+    rows = flat_attributes_of_body(default.body) if default is not None else []
     details: dict[str, Any] = {"origin": "declared", "declared_by": default.xid if default else None, "depth": 0}
     flat_attributes = [{"pointer": pointer, "value": value} | details for pointer, value in rows]
     return {"sections": sections_of(flat_attributes), "chain": [], "chain_status": "none", "bases": [], "endpoints": []}

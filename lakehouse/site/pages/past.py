@@ -8,7 +8,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from lakehouse.domain.diff import Difference, Leaves, differences
+from lakehouse.domain.diff import Difference, FlatAttributes, differences
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
 from lakehouse.readmodel.queries import declared_leaves, default_leaves, leaves_of_version
@@ -230,8 +230,8 @@ def comparison_page(page_context: PageContext, entity: Entity, before: str, afte
 class _Sides(NamedTuple):
     """Two states: their leaves, and whether these are in effect."""
 
-    before: Leaves | None
-    after: Leaves | None
+    before: FlatAttributes | None
+    after: FlatAttributes | None
     is_effective: bool
 
 
@@ -246,15 +246,15 @@ def _sides(page_context: PageContext, entity: Entity, before: str, after: str) -
     return _Sides(earlier, other, is_effective=False)
 
 
-def _effective_at(page_context: PageContext, entity: Entity, snapshot_id: int) -> Leaves | None:
+def _effective_at(page_context: PageContext, entity: Entity, snapshot_id: int) -> FlatAttributes | None:
     try:
         with page_context.model.at(snapshot_id) as view:
-            return view.bodies.leaves_of((entity.registryid, entity.kind, entity.xid))
+            return view.bodies.flat_attributes_of((entity.registryid, entity.kind, entity.xid))
     except SnapshotNotFound:
         return None
 
 
-def _declared_at(page_context: PageContext, entity: Entity, token: str) -> tuple[Leaves | None, Xid | None]:
+def _declared_at(page_context: PageContext, entity: Entity, token: str) -> tuple[FlatAttributes | None, Xid | None]:
     """Return a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):

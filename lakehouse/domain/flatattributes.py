@@ -1,4 +1,4 @@
-"""The leaves of a definition: its attributes by JSON Pointer, each with the JSON text of its value (decision 12)."""
+"""The flat attributes of a definition: by JSON Pointer, each with the JSON text of its value (decision 12)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from lakehouse.text.names import JsonText, Pointer
 # Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).
 _NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated", "version_uri", "extensions"))
 _OPAQUE = ("dataschema", "schema")  # one leaf, whatever they hold
-Leaf = tuple[Pointer, JsonText]
-_Found = list[Any]  # of leaves: there are so many that the call of a NewType would be felt
+FlatAttribute = tuple[Pointer, JsonText]
+_Pairs = list[Any]  # of flat attributes: there are so many that the call of a NewType would be felt
 
 
-def leaves_of_body(body: JsonText) -> list[Leaf]:
-    """Return the leaves of a Version by its body: the column `attributes` of the log."""
-    known: dict[str, Any] = read_canonical(body)
-    return leaves_of(known, known.get("extensions", {}))
+def flat_attributes_of_body(body: JsonText) -> list[FlatAttribute]:
+    """Return the flat attributes of a Version by its body: the column `attributes` of the log."""
+    attributes: dict[str, Any] = read_canonical(body)
+    return flat_attributes_of(attributes, attributes.get("extensions", {}))
 
 
-def leaves_of(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
-    """Return the leaves of a definition: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
-    results: _Found = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
-    for name, value in known.items():
+def flat_attributes_of(attributes: dict[str, Any], extensions: dict[str, Any]) -> list[FlatAttribute]:
+    """Return a definition's flat attributes: scalars, arrays, empty objects, schemas, values of declarations (decision 12)."""
+    results: _Pairs = []  # filled, and not yielded: a quarter of the time of parsing went into generators here
+    for name, value in attributes.items():
         if name in _NOT_INHERITED:
             continue
         if name == "envelopemetadata":
@@ -33,11 +33,11 @@ def leaves_of(known: dict[str, Any], extensions: dict[str, Any]) -> list[Leaf]:
         elif name == "protocoloptions" and isinstance(value, dict) and value:
             _add_options(value, results)
         elif isinstance(value, dict) and name not in _OPAQUE:
-            _add_leaves("/" + name, value, results)
+            _add_value("/" + name, value, results)
         else:
             results.append(("/" + name, canonical_text(value)))
     for name, value in extensions.items():
-        _add_leaves("/" + escaped(name), value, results)
+        _add_value("/" + escaped(name), value, results)
     return results
 
 
@@ -49,8 +49,8 @@ def _sections() -> frozenset[str]:
     )
 
 
-def _add_options(options: dict[str, Any], result: _Found) -> None:
-    """Add the leaves of protocol options: declarations, and maps of them."""
+def _add_options(options: dict[str, Any], result: _Pairs) -> None:
+    """Add the flat attributes of protocol options: declarations, and maps of them."""
     sections = _sections()
     for option, member in options.items():
         at = "/protocoloptions/" + escaped(option)
@@ -60,8 +60,8 @@ def _add_options(options: dict[str, Any], result: _Found) -> None:
             _add_declaration(at, member, result)
 
 
-def _add_declarations(pointer: str, declarations: Any, results: _Found) -> None:
-    """Add the leaves of a map of declarations."""
+def _add_declarations(pointer: str, declarations: Any, results: _Pairs) -> None:
+    """Add the flat attributes of a map of declarations."""
     if isinstance(declarations, dict) and declarations:
         for name, declaration in declarations.items():
             _add_declaration(f"{pointer}/{escaped(name)}", declaration, results)
@@ -69,21 +69,21 @@ def _add_declarations(pointer: str, declarations: Any, results: _Found) -> None:
         results.append((pointer, canonical_text(declarations)))
 
 
-def _add_declaration(pointer: str, declaration: Any, results: _Found) -> None:
-    """Add the leaves of a declaration, whose `value` is opaque."""
+def _add_declaration(pointer: str, declaration: Any, results: _Pairs) -> None:
+    """Add the flat attributes of a declaration, whose `value` is opaque."""
     if isinstance(declaration, dict) and declaration:
         for key, member in declaration.items():
             if key == "value" or not isinstance(member, dict):
                 results.append((f"{pointer}/{escaped(key)}", canonical_text(member)))
             else:
-                _add_leaves(f"{pointer}/{escaped(key)}", member, results)
+                _add_value(f"{pointer}/{escaped(key)}", member, results)
     else:
         results.append((pointer, canonical_text(declaration)))
 
 
-def _add_leaves(pointer: str, value: Any, results: _Found) -> None:
+def _add_value(pointer: str, value: Any, results: _Pairs) -> None:
     if isinstance(value, dict) and value:
         for key, member in value.items():
-            _add_leaves(f"{pointer}/{escaped(key)}", member, results)
+            _add_value(f"{pointer}/{escaped(key)}", member, results)
     else:
         results.append((pointer, canonical_text(value)))
