@@ -29,7 +29,7 @@ from lakehouse.match.conformance import TABLES as MATCH_TABLES
 from lakehouse.match.conformance import VIEWS as MATCH_VIEWS
 from lakehouse.match.conformance import open_conformance
 from lakehouse.propose.proposalruns import TABLE as OBSERVED
-from lakehouse.rules.declared import RULES, TOLD, Rule, held
+from lakehouse.rules.declared import FINDING_RULES, RULES, Rule, enforcement
 from lakehouse.settings import Settings, data_folder, read_settings
 from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, create_tables
 from lakehouse.store.schema import DECLARATIONS, EFFECTIVE_MESSAGES
@@ -423,7 +423,7 @@ def rules_page() -> str:
     ]
     parts += ["`test_catalogdraft.py` and `test_old_dialects.py`.", ""]
     parts += ["| rule | severity | table | what it asks |", "|---|---|---|---|"]
-    others = [one for one in TOLD.values() if one.id not in RULES]
+    others = [one for one in FINDING_RULES.values() if one.id not in RULES]
     parts += [f"| {one.id} | {_severity(one)} | {one.table} | {_cell(one.text)} |" for one in others]
     for how, title, about in (
         ("covered", "Covered by another rule", "The rule named second finds violations of the requirement."),
@@ -432,7 +432,7 @@ def rules_page() -> str:
         ("read", "Done by reading", "Values that are mapped to the canonical form, and defaults: nothing is checked."),
     ):
         parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
-        parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in held().items() if row.how == how]
+        parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in enforcement().items() if row.how == how]
     parts += ["", "Next: [validate](validation.md), [requirements](requirements.md)."]
     return "\n".join(parts) + "\n"
 

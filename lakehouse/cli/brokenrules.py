@@ -17,7 +17,7 @@ import click
 from lakehouse.cli.console import Context, at_option, read_model, with_globals
 from lakehouse.cli.helping import command, complete_rule
 from lakehouse.cli.printing import counted_findings, log_stderr, one_line, printable, shortened, show_table
-from lakehouse.rules.declared import TOLD
+from lakehouse.rules.declared import FINDING_RULES
 from lakehouse.text.timestamps import rfc3339, utc_seconds
 from lakehouse.version import VERSION
 
@@ -217,9 +217,9 @@ def as_sarif(findings: list[dict[str, Any]]) -> str:
 
 def _sarif_rule(rule_id: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
     first = next(finding for finding in findings if finding["rule_id"] == rule_id)
-    if rule_id not in TOLD:  # an expectation of the user's own suites
+    if rule_id not in FINDING_RULES:  # an expectation of the user's own suites
         return {"id": rule_id, "shortDescription": {"text": rule_id}, "help": {"text": first["hint"] or first["message"]}}
-    rule = TOLD[rule_id]
+    rule = FINDING_RULES[rule_id]
     return {
         "id": rule_id,
         "shortDescription": {"text": rule.text},
@@ -278,7 +278,7 @@ def _junit_case(suite: ET.Element, rule_id: str, severity: str, findings: list[d
         for finding in findings
     ]
     if severity == "error":
-        text = TOLD[rule_id].text if rule_id in TOLD else findings[0]["message"]
+        text = FINDING_RULES[rule_id].text if rule_id in FINDING_RULES else findings[0]["message"]
         problem = ET.SubElement(case, "failure", type=rule_id, message=printable(text))
     else:
         problem = ET.SubElement(case, "system-out")

@@ -131,9 +131,9 @@ def complete_snapshot(context: click.Context, parameter: click.Parameter, incomp
 
 def complete_rule(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return ids of rules that begin as what was typed."""
-    from lakehouse.rules.declared import TOLD
+    from lakehouse.rules.declared import FINDING_RULES
 
-    return [rule for rule in TOLD if rule.startswith(incomplete.upper())]
+    return [rule for rule in FINDING_RULES if rule.startswith(incomplete.upper())]
 
 
 def _rows(context: click.Context, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:

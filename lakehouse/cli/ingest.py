@@ -216,13 +216,14 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 @click.pass_obj
 def rules(context: Context) -> int:
     """List the rules that documents are checked by."""
-    from lakehouse.rules.declared import TOLD
+    from lakehouse.rules.declared import FINDING_RULES
 
     if context.as_json:
-        click.echo(json.dumps([rule._asdict() for rule in TOLD.values()]))
+        click.echo(json.dumps([rule._asdict() for rule in FINDING_RULES.values()]))
     else:
         show_table(
-            ["rule", "severity", "table", "text"], ([rule.id, rule.severity, rule.table, rule.text] for rule in TOLD.values())
+            ["rule", "severity", "table", "text"],
+            ([rule.id, rule.severity, rule.table, rule.text] for rule in FINDING_RULES.values()),
         )
     return 0
 

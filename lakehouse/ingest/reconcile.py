@@ -21,7 +21,7 @@ from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan, plan_changes
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
-from lakehouse.rules.findings import FOUND, no_findings
+from lakehouse.rules.findings import FINDING_COLUMNS, no_findings
 from lakehouse.rules.gate import check_stage, reject_documents, without_refused
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small, open_table
@@ -135,7 +135,7 @@ def settle_in_driver(
         TooManyLookups: the change has to do with more than is looked up.
     """
     planner.look_up()
-    uncounted = [] if refused is None else [row.asDict(recursive=True) for row in refused.select(*FOUND).collect()]
+    uncounted = [] if refused is None else [row.asDict(recursive=True) for row in refused.select(*FINDING_COLUMNS).collect()]
     if asked.strict and uncounted:
         planner.reject_documents(uncounted)
         uncounted = []
@@ -172,11 +172,11 @@ def settle(
         before: what was known and is gone.
         asked: what the ingest was asked for.
     """
-    read_findings = stage.filter(F.col("row") == "finding").select(*FOUND)
+    read_findings = stage.filter(F.col("row") == "finding").select(*FINDING_COLUMNS)
     ground = read_baseline(spark, head, stage, asked.policy, before.known, before.gone)
     rejected, uncounted, result = 0, refused, no_findings(spark)
     if asked.strict and refused is not None and not is_empty(refused):
-        whole = reject_documents(stage, refused.select(*FOUND), before.known)
+        whole = reject_documents(stage, refused.select(*FINDING_COLUMNS), before.known)
         stage, result, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
         ground = with_rejected(ground, stage)
     first = without_refused(stage, spark)
@@ -195,7 +195,7 @@ def settle(
             None if comparison.is_all_new else comparison.rows,
             dialects=asked.dialects,
             strict=asked.strict,
-            known=before.known,
+            existing_documents=before.known,
         )
         stage, result, rejected = checked.stage, result.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:

@@ -30,7 +30,7 @@ from lakehouse.text.xid import holder_of, xid_of_group, xid_of_resource
 _RESOURCE_KIND = {version: resource for resource, version in VERSION_KIND.items()}
 _ERRORS_SHOWN = 20  # of a document that is refused whole
 
-Finding = dict[str, Any]  # columns `rules.findings.FOUND`
+Finding = dict[str, Any]  # columns `rules.findings.FINDING_COLUMNS`
 
 
 class StageRow(NamedTuple):
@@ -344,7 +344,7 @@ class PlannedState:
             keys: to these entities; None: to what the change has to do with.
 
         Returns:
-            Findings, columns `rules.findings.FOUND`, each once.
+            Findings, columns `rules.findings.FINDING_COLUMNS`, each once.
 
         Raises:
             TooManyLookups: it has to do with too much.

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.sources import Sources, read_documents
 from lakehouse.log.head import Head
-from lakehouse.rules.declared import TOLD
+from lakehouse.rules.declared import FINDING_RULES
 from lakehouse.settings import Settings
 from lakehouse.store.files import exists, list_folder, read_text, remove_folder, write_text
 from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
@@ -293,4 +293,4 @@ def _text(head: Head, uris: Uris) -> str:
 
 @cache
 def _rules() -> str:
-    return hashlib.sha256(repr(sorted(TOLD.items())).encode()).hexdigest()
+    return hashlib.sha256(repr(sorted(FINDING_RULES.items())).encode()).hexdigest()

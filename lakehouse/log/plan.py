@@ -38,7 +38,7 @@ class Decided:
     """What the driver knows of a plan that it made itself, without a query.
 
     Attributes:
-        findings: all of the ingest, columns `rules.findings.FOUND`.
+        findings: all of the ingest, columns `rules.findings.FINDING_COLUMNS`.
         has_new_findings: the table `violations` lacks some of them.
         log_rows: the changed entities, as from `commits.log_rows`.
         effective: rows of `effective_messages` that change, with is_there (NULL: the message is gone); None: Spark computes them.

@@ -28,7 +28,7 @@ from lakehouse.match.definition.templates import Template, has_placeholder
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND, arrow_schema, no_findings
+from lakehouse.rules.findings import FINDING_COLUMNS, arrow_schema, no_findings
 from lakehouse.rules.published import Parents, check_catalog, check_published_entity
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
@@ -125,7 +125,7 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     )
     result = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
     return result.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
-        _findings, StructType([STAGE[name] for name in FOUND])
+        _findings, StructType([STAGE[name] for name in FINDING_COLUMNS])
     )
 
 
@@ -212,7 +212,7 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(StructType([STAGE[name] for name in FOUND]), timezone="UTC")
+    schema = to_arrow_schema(StructType([STAGE[name] for name in FINDING_COLUMNS]), timezone="UTC")
     for batch in batches:
         yield pa.RecordBatch.from_pylist([finding for row in batch.to_pylist() for finding in _of_row(row)], schema=schema)
 

@@ -102,12 +102,12 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
         findings: as from `find_violations`.
         examples: how many of each are returned.
     """
-    from lakehouse.rules.declared import TOLD
+    from lakehouse.rules.declared import FINDING_RULES
 
     results: dict[tuple[str, str], RuleFindings] = {}
     for one in findings:
         key = (one["rule_id"], one["severity"])
-        text = TOLD[one["rule_id"]].text if one["rule_id"] in TOLD else ""
+        text = FINDING_RULES[one["rule_id"]].text if one["rule_id"] in FINDING_RULES else ""
         known = results.setdefault(key, RuleFindings(*key, text, 0, []))
         results[key] = known._replace(findings=known.findings + 1)
         if len(known.examples) < examples:

@@ -34,7 +34,7 @@ HOWS = ("rule", "covered", "permissive", "export", "dialect", "read")
 
 # Types of `dialects.csv` and `cncf_catalog.csv` that are words for people.
 _WORDS = ("text", "url", "labels", "documentation", "documentationformat", "tags")
-_HOW_TOLD = {
+_HOW_TEXTS = {
     "rule": "checked",
     "covered": "checked by another rule",
     "permissive": "nothing to check: the specification allows it",
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
     section: str
 
 
-class Held(NamedTuple):
+class Enforcement(NamedTuple):
     """How a requirement is held: see the module; by: the rules that cover it."""
 
     how: str
@@ -127,13 +127,13 @@ def _rules(*hows: str) -> dict[str, Rule]:
 
 # What the catalog is checked by, and also what only documents of older dialects can break: all that a finding may name.
 RULES: dict[str, Rule] = _rules("rule")
-TOLD: dict[str, Rule] = _rules("rule", "dialect")
+FINDING_RULES: dict[str, Rule] = _rules("rule", "dialect")
 
 
 @cache
-def held() -> dict[str, Held]:
+def enforcement() -> dict[str, Enforcement]:
     """Return for each requirement how it is enforced."""
-    return {row.id: Held(row.how, tuple(row.by.split()), row.text) for row in _declared()}
+    return {row.id: Enforcement(row.how, tuple(row.by.split()), row.text) for row in _declared()}
 
 
 @cache
@@ -154,15 +154,15 @@ def explain(rule_id: str, *, with_places: bool = True) -> dict[str, Any]:
         UnknownRule: there is none with this id.
     """
     name = rule_id.strip().upper()
-    if name not in held():
-        close = sorted(one for one in held() if one.split("-")[0] == name.split("-")[0])
+    if name not in enforcement():
+        close = sorted(rule_name for rule_name in enforcement() if rule_name.split("-")[0] == name.split("-")[0])
         raise UnknownRule(rule_id, close[:5])
-    how, by, text = held()[name]
-    details: dict[str, Any] = {"id": name, "text": text, "how": _HOW_TOLD[how]}
+    how, by, text = enforcement()[name]
+    details: dict[str, Any] = {"id": name, "text": text, "how": _HOW_TEXTS[how]}
     if by:
         details["covered_by"] = ", ".join(by)
-    if name in TOLD:
-        rule = TOLD[name]
+    if name in FINDING_RULES:
+        rule = FINDING_RULES[name]
         details |= {
             "severity": rule.severity,
             "action": rule.action,
@@ -213,14 +213,14 @@ def places_of(rule_id: str) -> list[str]:
 def _places() -> dict[str, set[tuple[str, int]]]:
     texts = {path: file.read_text(encoding="utf-8") for path, file in _files(files("lakehouse"), "lakehouse")}
     code = {path: ast.parse(text) for path, text in texts.items() if path.endswith(".py") and _RULE_ID.search(text)}
-    constants = {path: known for path, tree in code.items() if (known := _constants(tree))}
+    constants = {path: declared for path, tree in code.items() if (declared := _constants(tree))}
     uses = _uses(texts, constants)
     result = defaultdict(set)
     for path, text in texts.items():
         if not path.endswith(".py"):
             lines = list(enumerate(text.splitlines(), 1))
         else:
-            lines = [one for one in _texts(code[path]) if (path, one[0]) not in uses] if path in code else []
+            lines = [text_line for text_line in _texts(code[path]) if (path, text_line[0]) not in uses] if path in code else []
         for line, written in lines:
             for rule_id in _RULE_ID.findall(written):
                 result[rule_id].add((path, line))
@@ -231,11 +231,11 @@ def _places() -> dict[str, set[tuple[str, int]]]:
 
 
 def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    for one in folder.iterdir():
-        if one.is_dir():
-            yield from _files(one, f"{path}/{one.name}")
-        elif one.name.endswith((".py", ".csv", ".sql")) and one.name not in _DECLARED:
-            yield f"{path}/{one.name}", one
+    for file in folder.iterdir():
+        if file.is_dir():
+            yield from _files(file, f"{path}/{file.name}")
+        elif file.name.endswith((".py", ".csv", ".sql")) and file.name not in _DECLARED:
+            yield f"{path}/{file.name}", file
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -261,7 +261,7 @@ def _constants(tree: ast.Module) -> dict[str, tuple[int, str]]:
 
 def _uses(texts: dict[str, str], constants: dict[str, dict[str, tuple[int, str]]]) -> dict[tuple[str, int], set[tuple[str, int]]]:
     """Return the places that use each constant, by the place where it is declared; unused ones are left out."""
-    names = {name for known in constants.values() for name in known}
+    names = {name for declared_here in constants.values() for name in declared_here}
     any_name = re.compile(rf"\b({'|'.join(sorted(names))})\b")
     modules = {path.removesuffix(".py").replace("/", "."): path for path in constants}
     result = defaultdict(set)
@@ -274,9 +274,9 @@ def _uses(texts: dict[str, str], constants: dict[str, dict[str, tuple[int, str]]
             if isinstance(node, ast.ImportFrom) and node.module in modules:
                 declared = constants[modules[node.module]]
                 seen |= {
-                    one.asname or one.name: (modules[node.module], declared[one.name][0])
-                    for one in node.names
-                    if one.name in declared
+                    imported.asname or imported.name: (modules[node.module], declared[imported.name][0])
+                    for imported in node.names
+                    if imported.name in declared
                 }
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in seen:

@@ -23,8 +23,8 @@ from lakehouse.store.xids import message_of
 from lakehouse.text.names import Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 
-FOUND = ("row", "document_uri", *KEY, "finding")
-FINDINGS = StructType([STAGE[name] for name in FOUND])
+FINDING_COLUMNS = ("row", "document_uri", *KEY, "finding")
+FINDINGS = StructType([STAGE[name] for name in FINDING_COLUMNS])
 # The entity and the document, which would write it again (staged) or not. `entity` is what the pointer of a finding leads to, or
 # `own_entity` where it is refused: what would be published depends on what else is refused, and the document's text does not.
 WHICH = ("document_uri", *KEY, "staged", "dialect", "entity", "own_entity")
@@ -54,7 +54,7 @@ class FindingSubject(NamedTuple):
 
 
 def finding_of(subject: FindingSubject, violation: RuleViolation) -> dict[str, Any]:
-    """Return a broken rule as a finding: a row with the columns `FOUND`."""
+    """Return a broken rule as a finding: a row with the columns `FINDING_COLUMNS`."""
     dialect = subject.dialect or ""
     rule = RULES[violation.rule_id]
     severity = severity_in(dialect, violation.rule_id) or violation.severity or rule.severity
@@ -94,7 +94,7 @@ def dependents(rows: DataFrame) -> DataFrame:
         rows: columns of `KEY`, document_uri, and cause: the XID that was refused.
 
     Returns:
-        Columns `FOUND`.
+        Columns `FINDING_COLUMNS`.
     """
     nobody = F.lit(None).cast("string").alias("dialect")
     entities = F.col("xid").alias("entity"), F.col("xid").alias("own_entity")
@@ -157,5 +157,5 @@ def _as_written(dialect: str, xid: Xid) -> str:
 @cache
 def _own_collections(dialect: str) -> tuple[tuple[re.Pattern[str], str], ...]:
     """Return the collections that a dialect spells in its own way: where they come in an XID, and what takes their place."""
-    spelled = [(holder, name, spelled_in(dialect, entity, name)) for holder, entity, name in _COLLECTIONS]
-    return tuple((re.compile(rf"\A({holder})/{name}/"), rf"\g<1>{own}/") for holder, name, own in spelled if own != f"/{name}")
+    spelled = [(place, name, spelled_in(dialect, entity, name)) for place, entity, name in _COLLECTIONS]
+    return tuple((re.compile(rf"\A({place})/{name}/"), rf"\g<1>{own}/") for place, name, own in spelled if own != f"/{name}")

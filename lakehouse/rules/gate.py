@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.tables import DIALECTS, has_rule
 from lakehouse.domain.relations import ABOUT_CHANGE
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.findings import FOUND, dependents, no_findings, without_doubles
+from lakehouse.rules.findings import FINDING_COLUMNS, dependents, no_findings, without_doubles
 from lakehouse.rules.relational.candidaterows import candidate
 from lakehouse.rules.relational.compatible import check_promises
 from lakehouse.rules.relational.inherited import check_flattened, flattened_candidate
@@ -29,7 +29,7 @@ from lakehouse.store.schema import DOCUMENT_BODY, FINDING
 from lakehouse.store.xids import message_of
 from lakehouse.text.problems import STRICT, violation_id_column
 
-_ERRORS_TOLD = 20
+_MOST_ERRORS = 20
 
 
 class Checked(NamedTuple):
@@ -50,11 +50,11 @@ def check_stage(
     settings: Settings,
     stage: DataFrame,
     used: Iterable[str],
-    compared: DataFrame | None = None,
+    reconciled: DataFrame | None = None,
     *,
     dialects: Collection[str] = DIALECTS,
     strict: bool = False,
-    known: DataFrame | None = None,
+    existing_documents: DataFrame | None = None,
 ) -> Checked:
     """Check what would be published: only what would be written again can be rejected; findings of the rest are reported.
 
@@ -63,32 +63,32 @@ def check_stage(
         settings: how far chains of bases are followed.
         stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
-        compared: as from `compare.compare`; None: all that is staged would be published as it is.
+        reconciled: as from `compare.compare`; None: all that is staged would be published as it is.
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
-        known: as for `candidate`.
+        existing_documents: as for `candidate`.
 
     Returns:
         `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`: all of them when
         nothing was refused, else those about what was refused. The rest may look otherwise once that is out.
     """
     used = set(used)
-    if compared is None and is_empty(_looked_at(stage, is_published=bool(used))):
+    if reconciled is None and is_empty(_looked_at(stage, is_published=bool(used))):
         return Checked(stage, no_findings(spark), 0, True)
     # Checkpoints, not caches: what follows is planned over rows, and not over all that they were made from.
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(has_rule(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    what = candidate(spark, stage, used, compared, compare=compare, known=known)
-    what = what._replace(things=materialize(what.things.coalesce(cores)))
+    what = candidate(spark, stage, used, reconciled, compare=compare, existing_documents=existing_documents)
+    what = what._replace(entities=materialize(what.entities.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
     merged = partial(flattened_candidate, spark, settings, what, used)
-    pairs = check_entities(what.things, settings.duplicate_messageids, merged).unionByName(flattened)
+    pairs = check_entities(what.entities, settings.duplicate_messageids, merged).unionByName(flattened)
     pairs = pairs.unionByName(check_promises(spark, what, used))
     result = materialize(without_doubles(materialize(judged(pairs.coalesce(cores)))))
     if not count_if(result, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, result, 0, True)
-    return reject_documents(stage, result, known) if strict else _take_out(stage, result)
+    return reject_documents(stage, result, existing_documents) if strict else _take_out(stage, result)
 
 
 def _looked_at(stage: DataFrame, *, is_published: bool) -> DataFrame:
@@ -111,12 +111,14 @@ def without_refused(stage: DataFrame, spark: SparkSession) -> Checked:
     if is_known_empty(refused):
         return Checked(stage, no_findings(spark), 0, True)
     both = stage.filter(F.col("row") == "entity").join(refused.select(*keys).distinct(), on=keys, how="left_semi")
-    result = materialize(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FOUND))
+    result = materialize(refused.join(both.select(*keys), on=keys, how="left_semi").select(*FINDING_COLUMNS))
     if is_empty(result):
         return Checked(stage, no_findings(spark), 0, True)
     taken = _take_out(stage, result)
     # The findings themselves are in the stage.
-    return taken._replace(findings=taken.findings.join(result.select(*keys).distinct(), on=keys, how="left_anti").select(*FOUND))
+    return taken._replace(
+        findings=taken.findings.join(result.select(*keys).distinct(), on=keys, how="left_anti").select(*FINDING_COLUMNS)
+    )
 
 
 def _take_out(stage: DataFrame, rows: DataFrame) -> Checked:
@@ -143,32 +145,40 @@ def _take_out(stage: DataFrame, rows: DataFrame) -> Checked:
     every = rows.unionByName(without_doubles(dependents(hanging)))
     texts = entities.select(*keys, F.coalesce("raw", "body").alias("_raw"))
     raw = F.when(F.col("finding.action") == "quarantined", F.col("_raw"))
-    every = every.join(texts, on=keys, how="left").withColumn("finding", F.col("finding").withField("raw", raw)).select(*FOUND)
+    every = (
+        every.join(texts, on=keys, how="left")
+        .withColumn("finding", F.col("finding").withField("raw", raw))
+        .select(*FINDING_COLUMNS)
+    )
     every = materialize(every)
     out = materialize(every.filter(F.col("finding.action") == "quarantined").select(*keys).distinct())
-    kept = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
-    about = every.join(F.broadcast(out), on=keys, how="left_semi").select(*FOUND)
-    return Checked(kept.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
+    remaining = entities.join(F.broadcast(out), on=keys, how="left_anti").select(*stage.columns)
+    about = every.join(F.broadcast(out), on=keys, how="left_semi").select(*FINDING_COLUMNS)
+    return Checked(remaining.unionByName(stage.filter(F.col("row") != "entity")), about, 0, False)
 
 
-def reject_documents(stage: DataFrame, rows: DataFrame, known: DataFrame | None) -> Checked:
+def reject_documents(stage: DataFrame, rows: DataFrame, existing_documents: DataFrame | None) -> Checked:
     """Refuse each document with an error whole: one finding, which lists the errors.
 
     One that was loaded stays in its registry with all that is published of it, whichever it names now.
 
     Args:
         stage: columns `schema.STAGE`.
-        rows: findings, columns `FOUND`.
-        known: as from `baseline.current_documents`; None: nothing is.
+        rows: findings, columns `FINDING_COLUMNS`.
+        existing_documents: as from `baseline.current_documents`; None: nothing is.
     """
     errors = rows.filter(F.col("finding.action") == "quarantined")
-    one = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
+    error_text = F.concat("finding.pointer", F.lit(": "), "finding.rule_id", F.lit(": "), "finding.message")
     by_document = errors.groupBy("document_uri", "registryid").agg(
-        F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(one)), 1, _ERRORS_TOLD).alias("told")
+        F.count("*").alias("n"), F.slice(F.array_sort(F.collect_list(error_text)), 1, _MOST_ERRORS).alias("details")
     )
-    reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("told", "; "))
-    stays = F.col("registryid") if known is None else F.coalesce("_before", "registryid")
-    by_document = by_document if known is None else by_document.join(_where_loaded(stage, known), on="document_uri", how="left")
+    reason = F.concat(F.col("n").cast("string"), F.lit(" errors under --strict: "), F.array_join("details", "; "))
+    stays = F.col("registryid") if existing_documents is None else F.coalesce("_before", "registryid")
+    by_document = (
+        by_document
+        if existing_documents is None
+        else by_document.join(_where_loaded(stage, existing_documents), on="document_uri", how="left")
+    )
     rejected = materialize(by_document.select("document_uri", "registryid", stays.alias("stays"), reason.alias("reason")))
     rule = RULES[STRICT]
     no_xid = pointer = F.lit("")
@@ -192,7 +202,7 @@ def reject_documents(stage: DataFrame, rows: DataFrame, known: DataFrame | None)
         F.struct(*(values[field.name].alias(field.name) for field in FINDING)).alias("finding"),
     )
     keys = ["document_uri", "registryid"]
-    kept = stage.filter(F.col("row") == "entity").join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti")
+    remaining = stage.filter(F.col("row") == "entity").join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti")
     others = stage.filter(F.col("row") != "entity").join(F.broadcast(rejected), on=keys, how="left")
     facts = F.from_json("facts", DOCUMENT_BODY)
     cleared = reduce(
@@ -202,17 +212,19 @@ def reject_documents(stage: DataFrame, rows: DataFrame, known: DataFrame | None)
     )
     is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
     others = others.filter((F.col("row") != "finding") | F.col("reason").isNull())
-    told_of = {"facts": F.to_json(cleared), "registryid": F.col("stays")}
-    others = others.withColumns({name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in told_of.items()})
-    return Checked(kept.select(*stage.columns).unionByName(others.select(*stage.columns)), details, rejected.count(), False)
+    rejected_values = {"facts": F.to_json(cleared), "registryid": F.col("stays")}
+    others = others.withColumns(
+        {name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in rejected_values.items()}
+    )
+    return Checked(remaining.select(*stage.columns).unionByName(others.select(*stage.columns)), details, rejected.count(), False)
 
 
-def _where_loaded(stage: DataFrame, known: DataFrame) -> DataFrame:
+def _where_loaded(stage: DataFrame, existing_documents: DataFrame) -> DataFrame:
     """Return the registry into which documents that name theirs were loaded last: document_uri, _before."""
     own = F.get_json_object("facts", "$.own_registry") == "true"
     say = stage.filter((F.col("row") == "document") & own).select("document_uri")
     last = (
-        known.filter("facts.own_registry")
+        existing_documents.filter("facts.own_registry")
         .groupBy(F.col("xid").alias("document_uri"))
         .agg(F.max_by("registryid", "snapshot_id").alias("_before"))
     )

@@ -20,7 +20,7 @@ from lakehouse.log.baseline import current_documents
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.rules.entity.engine import check_entity
-from lakehouse.rules.findings import FOUND, without_doubles
+from lakehouse.rules.findings import FINDING_COLUMNS, without_doubles
 from lakehouse.rules.relational.candidaterows import COLUMNS, TABLES, published_rows
 from lakehouse.rules.relational.compatible import check_published_promises
 from lakehouse.rules.relational.inherited import check_published, flattened_published
@@ -76,17 +76,17 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
     """
     documents = current_dialects(spark)
-    things = reduce(DataFrame.unionByName, [published_rows(spark.table(table.name), table) for table in TABLES])
-    things = things.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
+    entities = reduce(DataFrame.unionByName, [published_rows(spark.table(table.name), table) for table in TABLES])
+    entities = entities.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
     # Computed once: each rule reads them.
     with ThreadPoolExecutor(1) as pool:
         # Rows go through Python while the driver plans the many small queries of the other rules.
         alone = pool.submit(lambda: materialize(_check_alone(spark, documents)))
-        things = things.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
+        entities = entities.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
         merged = partial(flattened_published, spark, settings)
-        between = check_entities(things, settings.duplicate_messageids if settings else None, merged)
-        between = between.unionByName(check_published(spark, settings, things))
-        result = without_doubles(materialize(judged(between.unionByName(check_published_promises(spark, things)))))
+        between = check_entities(entities, settings.duplicate_messageids if settings else None, merged)
+        between = between.unionByName(check_published(spark, settings, entities))
+        result = without_doubles(materialize(judged(between.unionByName(check_published_promises(spark, entities)))))
         return result.unionByName(alone.result())
 
 
@@ -94,13 +94,13 @@ def current_dialects(spark: SparkSession) -> DataFrame:
     """Return the dialect of each document of the current schema: registryid, document_uri, dialect."""
     if spark.catalog.tableExists("documents"):
         return spark.table("documents").select("registryid", "document_uri", "dialect")
-    known = current_documents(spark.table("changes"))
-    return known.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("dialect"))
+    documents = current_documents(spark.table("changes"))
+    return documents.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("dialect"))
 
 
 def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
     """Apply the rules about one entity to what is published."""
-    holders = [
+    parents = [
         spark.table(table.name).select(
             "registryid",
             F.col("xid").alias("container"),
@@ -109,8 +109,8 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
         )
         for table in (GROUPS, ENDPOINTS)
     ]
-    held_by = holders[0].unionByName(holders[1])
-    schema = StructType([STAGE[name] for name in FOUND])
+    by_container = parents[0].unionByName(parents[1])
+    schema = StructType([STAGE[name] for name in FINDING_COLUMNS])
     parts = []
     for table in _TABLES.values():
         entity, names = _CHECKED[table.kind]
@@ -119,7 +119,7 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
         rows = rows.join(F.broadcast(documents), on=["registryid", "document_uri"], how="left")
         if entity == "message":
             rows = rows.withColumn("container", group_of("xid"))
-            rows = rows.join(held_by, on=["registryid", "container"], how="left")
+            rows = rows.join(by_container, on=["registryid", "container"], how="left")
         else:
             nothing = F.lit(None).cast("string")
             rows = rows.withColumns({"parent_envelope": nothing, "parent_protocol": nothing})
@@ -128,11 +128,13 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
 
 
 def _checker(entity: str, names: list[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    schema = to_arrow_schema(StructType([STAGE[name] for name in FOUND]), timezone="UTC")
+    schema = to_arrow_schema(StructType([STAGE[name] for name in FINDING_COLUMNS]), timezone="UTC")
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            results = [one for around, known in _rows(names, batch) for one in _check_row(entity, around, known)]
+            results = [
+                finding for parents, attributes in _rows(names, batch) for finding in _check_row(entity, parents, attributes)
+            ]
             yield pa.RecordBatch.from_pylist(results, schema=schema)
 
     return check
@@ -146,7 +148,7 @@ def check_published_entity(parents: Parents, attributes: dict[str, Any]) -> list
         attributes: in normal form.
 
     Returns:
-        Findings, columns `FOUND`; none for kinds without rules.
+        Findings, columns `FINDING_COLUMNS`; none for kinds without rules.
     """
     if parents.kind not in _CHECKED:
         return []
@@ -159,22 +161,22 @@ def check_published_entity(parents: Parents, attributes: dict[str, Any]) -> list
 
 def _rows(names: list[str], batch: pa.RecordBatch) -> Iterator[tuple[Parents, dict[str, Any]]]:
     """Yield the parents and the attributes of each row; columns without values are skipped."""
-    held = [name for name in names if batch.column(name).null_count < batch.num_rows]
-    reading = [(name, _reader(name)) for name in held]
-    around = map(Parents._make, zip(*(batch.column(name).to_pylist() for name in Parents._fields), strict=True))
-    values = zip(*(batch.column(name).to_pylist() for name in held), strict=True) if held else repeat(())
-    for one, row in zip(around, values, strict=False):
-        yield one, {name: read(value) for (name, read), value in zip(reading, row, strict=True) if value is not None}
+    filled = [name for name in names if batch.column(name).null_count < batch.num_rows]
+    reading = [(name, _reader(name)) for name in filled]
+    parents = map(Parents._make, zip(*(batch.column(name).to_pylist() for name in Parents._fields), strict=True))
+    values = zip(*(batch.column(name).to_pylist() for name in filled), strict=True) if filled else repeat(())
+    for parent, row in zip(parents, values, strict=False):
+        yield parent, {name: read(value) for (name, read), value in zip(reading, row, strict=True) if value is not None}
 
 
-def _check_row(entity: str, around: Parents, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    registryid, kind, xid, document_uri, dialect, parent_envelope, protocol = around
-    if known.pop("grouptype", None) == "schemagroups":
+def _check_row(entity: str, parents: Parents, attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    registryid, kind, xid, document_uri, dialect, parent_envelope, protocol = parents
+    if attributes.pop("grouptype", None) == "schemagroups":
         entity = "schemagroup"
-    extensions = known.pop("extensions", None)
+    extensions = attributes.pop("extensions", None)
     ident = xid.split("/")[4 if entity in ("message", "meta") else 2] if xid != "/" else ""
     family = family_of(protocol)
-    broken = check_entity(Subject(entity, known, ident, family, parent_envelope, dialect or "", extensions))
+    broken = check_entity(Subject(entity, attributes, ident, family, parent_envelope, dialect or "", extensions))
     at = Pointer(xid.replace("~", "~0")) if xid != "/" else WHOLE
     for path, rule_id, message, severity in broken:
         rule = RULES[rule_id]

@@ -31,8 +31,8 @@ def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) ->
     rows = findings.withColumns({"ingest_id": F.lit(ingest_id), "found_at": F.current_timestamp()})
     flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
     # A merge that inserts nothing leaves an empty file behind, each time that a document is read again.
-    known = spark.table(table_name("violations")).select("violation_id")
-    if is_empty(flat.join(known, on="violation_id", how="left_anti")):
+    recorded = spark.table(table_name("violations")).select("violation_id")
+    if is_empty(flat.join(recorded, on="violation_id", how="left_anti")):
         return 0
     target = DeltaTable.forName(spark, table_name("violations")).alias("target")
     once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
@@ -50,9 +50,9 @@ def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
         findings: as for `record_findings`.
     """
     details = ["registryid", "document_uri", "xid", "rule_id", "message", "action"]
-    known = spark.table(table_name("violations")).select(*details).distinct()
+    recorded = spark.table(table_name("violations")).select(*details).distinct()
     flat = findings.withColumns({name: F.col(f"finding.{name}") for name in ("rule_id", "message", "action")})
-    return flat.join(known, on=details, how="left_anti").select(*findings.columns)
+    return flat.join(recorded, on=details, how="left_anti").select(*findings.columns)
 
 
 def count_findings(findings: DataFrame) -> list[Count]:

@@ -20,7 +20,7 @@ from lakehouse.dialects.detection import declared_dialect, not_a_registry
 from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
-from lakehouse.rules.declared import RULES, TOLD, examples
+from lakehouse.rules.declared import FINDING_RULES, RULES, examples
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text
 
@@ -299,7 +299,9 @@ def test_the_bad_example_breaks_the_rule_and_the_good_one_does_not(rule_id, tmp_
     found = []
     for name in ("bad", "good"):
         (tmp_path / f"{name}.json").write_text(json.dumps(getattr(example, name)))
-        found.append({finding.rule_id for finding in read_file(tmp_path / f"{name}.json").findings if finding.rule_id in TOLD})
+        found.append(
+            {finding.rule_id for finding in read_file(tmp_path / f"{name}.json").findings if finding.rule_id in FINDING_RULES}
+        )
     assert rule_id in found[0]
     assert not any(one.startswith("AAPI") for one in found[1])
     assert rule_id not in RULES

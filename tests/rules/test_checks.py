@@ -43,7 +43,7 @@ FLATTENED = {"MSG-161", "MSG-166", "MSG-175", "MSG-181"}  # Spark looks for what
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, list[tuple[str, str, str, str, str, str]]]:
     """All findings between entities, by registry: rule, severity, action, xid, pointer, message."""
-    things = candidate(spark, staged(spark, WRITTEN), set()).things
+    things = candidate(spark, staged(spark, WRITTEN), set()).entities
     rows = without_doubles(judged(check_entities(things.localCheckpoint()))).select("registryid", "xid", "finding.*").collect()
     told: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in WRITTEN}
     for row in sorted(rows, key=lambda row: (row["registryid"], row["rule_id"], row["xid"])):
@@ -98,7 +98,7 @@ def test_a_long_chain_is_no_cycle(found):
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
 def test_a_short_chain_is_no_cycle(spark: SparkSession, length):
     chain = {f"m{n}": {"basemessage": f"/messagegroups/g/messages/m{n + 1}"} for n in range(1, length)} | {f"m{length}": {}}
-    things = candidate(spark, staged(spark, {"short": document({"g": group(chain)})}), set()).things
+    things = candidate(spark, staged(spark, {"short": document({"g": group(chain)})}), set()).entities
     assert check_cycles(things, look_at(things)).count() == 0
 
 
@@ -178,7 +178,7 @@ def test_a_pointer_leads_into_the_document_as_written(found):
 @pytest.mark.slow
 def test_findings_have_one_name_in_every_run(spark: SparkSession):
     documents = {"itself": OWN["itself"]}
-    things = [candidate(spark, staged(spark, documents), set()).things for _ in range(2)]
+    things = [candidate(spark, staged(spark, documents), set()).entities for _ in range(2)]
     runs = [without_doubles(judged(check_cycles(one, look_at(one)))).select("finding.violation_id") for one in things]
     assert runs[0].intersect(runs[1]).filter(F.length("violation_id") == 32).count() == 1
 
@@ -194,7 +194,7 @@ def oldest(text: str, envelope: str, authority: str) -> dict[str, Any]:
 def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
     # Given what is published, and the same document changed
     before, after = (
-        candidate(spark, staged(spark, {"r": written}), set()).things
+        candidate(spark, staged(spark, {"r": written}), set()).entities
         for written in (oldest("a", "CloudEvents/1.0", "urn:a"), oldest("b", "own/1", "urn:b"))
     )
     published = before.withColumns({"kind": F.concat(F.lit("earlier "), "kind"), "staged": F.lit(False)})
@@ -220,7 +220,7 @@ def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
 @pytest.mark.slow
 def test_what_is_published_under_another_spelling_keeps_its_id(spark: SparkSession):
     stage = staged(spark, {"r": document({"G": group({"m": {}}), "h": group({"M": {}})})})
-    things = candidate(spark, stage, set()).things
+    things = candidate(spark, stage, set()).entities
     published = things.filter("xid IN ('/messagegroups/G', '/messagegroups/h/messages/M')")
     published = published.withColumns({"staged": F.lit(False), "xid": F.replace("xid", F.lit("/G"), F.lit("/g"))})
     published = published.withColumn("xid", F.replace("xid", F.lit("/M"), F.lit("/m")))
@@ -243,7 +243,7 @@ def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSes
         {"g": group({"m": {}}), "h": group({"m": {}})},
         {"e": {"usage": ["producer"], "messagegroups": ["/messagegroups/g", "/messagegroups/h"]}},
     )
-    things = candidate(spark, staged(spark, {"r": twice}), set()).things.localCheckpoint()
+    things = candidate(spark, staged(spark, {"r": twice}), set()).entities.localCheckpoint()
     told = [
         without_doubles(judged(check_entities(things, severity)))
         .select("finding.rule_id", "finding.severity", "finding.action")

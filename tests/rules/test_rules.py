@@ -17,7 +17,7 @@ from lakehouse.cli.main import cli
 from lakehouse.dialects.draft.conversions import draft_table
 from lakehouse.dialects.tables import table
 from lakehouse.errors import UnknownRule
-from lakehouse.rules.declared import HOWS, RULES, TOLD, examples, held, places_of, registry_of
+from lakehouse.rules.declared import FINDING_RULES, HOWS, RULES, enforcement, examples, places_of, registry_of
 
 ROOT = Path(__file__).parents[2]
 SEVERITIES = ("info", "warning", "error")
@@ -47,7 +47,7 @@ def at_least_as_bad(rule_id: str, found: list[tuple[str, str, str]]) -> set[str]
 
 def test_every_checkable_requirement_is_held(capsys):
     asked = [row["id"] for row in requirements() if row["check"].startswith("expectation")]
-    told = held()
+    told = enforcement()
     assert [one for one in asked if one not in told] == []
     counts = Counter(told[one].how for one in asked)
     with capsys.disabled():
@@ -57,14 +57,14 @@ def test_every_checkable_requirement_is_held(capsys):
 
 
 def test_what_covers_a_requirement_is_a_rule():
-    for rule_id, one in held().items():
+    for rule_id, one in enforcement().items():
         assert (one.how == "covered") == bool(one.by), rule_id
         assert [by for by in one.by if by not in RULES] == [], rule_id
 
 
 def test_a_permissive_requirement_permits():
     levels = {row["id"]: (row["level"], row["bad_input_example"]) for row in requirements()}
-    for rule_id, one in held().items():
+    for rule_id, one in enforcement().items():
         if one.how == "permissive" and rule_id in levels:
             level, bad = levels[rule_id]
             # What is not a MAY describes a rule set that the other rules are, or a spelling that is normalised.
@@ -133,7 +133,7 @@ def test_a_uri_of_a_file_of_one_machine_is_a_warning(rule_id, at, fragment):
 
 def test_every_permissive_requirement_has_its_proof():
     proved = {rule_id for rule_ids, _, _ in PERMITTED for rule_id in rule_ids.split()}
-    assert {rule_id for rule_id, one in held().items() if one.how == "permissive"} == proved
+    assert {rule_id for rule_id, one in enforcement().items() if one.how == "permissive"} == proved
 
 
 def test_every_rule_has_examples_that_documents_alone_can_break():
@@ -169,7 +169,7 @@ OF_WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize("rule", FINDING_RULES.values(), ids=FINDING_RULES)
 def test_a_rule_tells_what_a_person_needs(rule):
     assert rule.severity in SEVERITIES
     assert rule.action == ("quarantined" if rule.severity == "error" and rule.id not in OF_WORDS else "kept")
@@ -201,22 +201,22 @@ def named_in_the_package() -> dict[str, set[str]]:
 
 def test_every_rule_that_a_finding_can_name_is_one():
     # An export tells what a dialect cannot say by requirements that nothing checks.
-    of_export = {one for one, how in held().items() if how.how == "export"}
+    of_export = {one for one, how in enforcement().items() if how.how == "export"}
     told = {one for one, where in named_in_the_package().items() if where & {"code", "dialect_rules", "constraints"}}
-    assert told - set(TOLD) - of_export == set()
+    assert told - set(FINDING_RULES) - of_export == set()
     assert {row["rule"] for row in table("dialect_lacks") if row["how"] == "lost"} <= of_export
     # Of the tables of names those rules are told that their types can break.
     unbroken = ("computed", "any", "plain")
     typed = {row["rule"] for row in table() if row["type"] not in unbroken} | {row["rule"] for row in table("dialect_types")}
     typed |= {row["rule"] for row in draft_table() if row["level"] != "format"}
-    assert typed - set(TOLD) == set()
+    assert typed - set(FINDING_RULES) == set()
 
 
 def test_every_rule_that_the_package_names_can_be_explained():
     named = named_in_the_package()
     assert len(named) > 350
-    assert [one for one in sorted(named) if one not in held()] == []
-    assert all(held()[one].text for one in named)
+    assert [one for one in sorted(named) if one not in enforcement()] == []
+    assert all(enforcement()[one].text for one in named)
 
 
 def run(*arguments: str) -> str:
@@ -228,8 +228,8 @@ def run(*arguments: str) -> str:
 def test_rules_are_listed():
     assert "MSG-250" in run("rules")
     listed = json.loads(run("rules", "--json"))
-    assert [one["id"] for one in listed] == list(TOLD)
-    assert {"CAT-078", "WIP-032"} <= set(TOLD) - set(RULES)
+    assert [one["id"] for one in listed] == list(FINDING_RULES)
+    assert {"CAT-078", "WIP-032"} <= set(FINDING_RULES) - set(RULES)
     assert set(listed[0]) == {"id", "severity", "action", "table", "text", "hint", "section"}
 
 
@@ -264,7 +264,7 @@ def test_a_rule_that_a_constant_stands_for_is_held_where_that_is_used():
 
 
 def test_every_rule_is_held_somewhere():
-    nowhere = [rule_id for rule_id in TOLD if not places_of(rule_id)]
+    nowhere = [rule_id for rule_id in FINDING_RULES if not places_of(rule_id)]
     assert nowhere == []
 
 

@@ -154,7 +154,7 @@ class _Document:
 
 
 CHUNK = 1 << 20  # bytes that are read at once
-_ERRORS_TOLD = 20
+_MOST_ERRORS = 20
 _PACKAGE = Path(__file__).parents[2]
 
 Files = Mapping[str, str]
@@ -205,7 +205,7 @@ class Tally:
         if self._limits.strict:
             errors = [finding for finding in reading.findings if finding.severity == "error"]
             self._errors += len(errors)
-            self._first += errors[: _ERRORS_TOLD - len(self._first)]
+            self._first += errors[: _MOST_ERRORS - len(self._first)]
 
     @property
     def is_over(self) -> bool:

@@ -21,7 +21,7 @@ from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
 EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol", "schema_xid", "dataschemauri")
-_HOLDER = {"version": "message", "schemaversion": "schema"}
+_PARENT = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DECLARED = re.compile(
     r'"/(envelopemetadata|protocoloptions)/([^"]*?)(?:/(value|type|required|description|specurl))?":"([^"\\]*(?:\\.[^"\\]*)*)"'
@@ -52,7 +52,7 @@ def holder_of(kind: str, xid: Xid) -> tuple[str, Xid] | None:
     """Return kind and XID under which what an entity says is found; None: under none."""
     if kind in KINDS:
         return kind, xid
-    return (_HOLDER[kind], xid_of_resource(xid)) if kind in _HOLDER else None
+    return (_PARENT[kind], xid_of_resource(xid)) if kind in _PARENT else None
 
 
 def index_all(db: sqlite3.Connection) -> None:

@@ -19,18 +19,18 @@ from lakehouse.text.timestamps import microseconds
 _LONGEST_VALUE = 100
 
 
-class Around:
+class CheckContext:
     """The context of a value for a test: its name, the names that its place has, the whole entity."""
 
-    __slots__ = ("known", "name", "names")
+    __slots__ = ("attributes", "name", "names")
 
-    def __init__(self, names: frozenset[str], known: dict[str, Any]) -> None:
+    def __init__(self, names: frozenset[str], attributes: dict[str, Any]) -> None:
         self.name = ""
         self.names = names
-        self.known = known
+        self.attributes = attributes
 
 
-Test = Callable[[Any, str, Around], "str | None"]
+Test = Callable[[Any, str, CheckContext], "str | None"]
 
 
 def shown(value: Any) -> str:
@@ -39,19 +39,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
-def _not_empty(value: Any, argument: str, around: Around) -> str | None:
+def _not_empty(value: Any, argument: str, context: CheckContext) -> str | None:
     if isinstance(value, str) and value.strip():
         return None
     return "is empty" if value == "" else f"is {shown(value)} and must be a string"
 
 
-def _form(value: Any, argument: str, around: Around) -> str | None:
+def _form(value: Any, argument: str, context: CheckContext) -> str | None:
     if not isinstance(value, str) or value == "" or _pattern(argument).fullmatch(value):
         return None if isinstance(value, str) else f"is {shown(value)} and must be a string"
     return f"is {shown(value)}, which does not have the required form"
 
 
-def _not(value: Any, argument: str, around: Around) -> str | None:
+def _not(value: Any, argument: str, context: CheckContext) -> str | None:
     return f"is {shown(value)}" if isinstance(value, str) and _pattern(argument).fullmatch(value) else None
 
 
@@ -60,12 +60,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-def _not_local(value: Any, argument: str, around: Around) -> str | None:
+def _not_local(value: Any, argument: str, context: CheckContext) -> str | None:
     is_local = isinstance(value, str) and _pattern(r"(?i)\s*(?:file:|[a-z]:[\\/]).*").fullmatch(value)
     return f"is {shown(value)}, a file of one machine, which nobody else can open" if is_local else None
 
 
-def _known_envelope(value: Any, argument: str, around: Around) -> str | None:
+def _known_envelope(value: Any, argument: str, context: CheckContext) -> str | None:
     is_other = _is_other(value, argument) and not value.lower().startswith("cloudevents")
     return f"is {shown(value)}, your own envelope" if is_other else None
 
@@ -74,35 +74,35 @@ def _is_other(value: Any, misspelt: str) -> bool:
     return isinstance(value, str) and value != "" and not (misspelt and _pattern(misspelt).fullmatch(value))
 
 
-def _known_protocol(value: Any, argument: str, around: Around) -> str | None:
+def _known_protocol(value: Any, argument: str, context: CheckContext) -> str | None:
     is_other = _is_other(value, argument) and family_of(value) not in (*FAMILIES, None)
     return f"is {shown(value)}, your own protocol" if is_other else None
 
 
-def _should_have_version(value: Any, argument: str, around: Around) -> str | None:
+def _should_have_version(value: Any, argument: str, context: CheckContext) -> str | None:
     has_none = isinstance(value, str) and value and "/" not in value and family_of(value) not in FAMILIES
     return f"is {shown(value)}, without a version" if has_none else None
 
 
-def _size(value: Any, argument: str, around: Around) -> str | None:
+def _size(value: Any, argument: str, context: CheckContext) -> str | None:
     return "is empty" if value == [] else None
 
 
-def _subset(value: Any, argument: str, around: Around) -> str | None:
-    other = [one for one in value if one not in argument.split()] if isinstance(value, list) else []
+def _subset(value: Any, argument: str, context: CheckContext) -> str | None:
+    other = [role for role in value if role not in argument.split()] if isinstance(value, list) else []
     return f"holds {shown(other[0])}; allowed: {argument.replace(' ', ', ')}" if other else None
 
 
-def _distinct(value: Any, argument: str, around: Around) -> str | None:
+def _distinct(value: Any, argument: str, context: CheckContext) -> str | None:
     return f"names one role twice: {shown(value)}" if isinstance(value, list) and len(set(value)) < len(value) else None
 
 
-def _each(value: Any, argument: str, around: Around) -> str | None:
-    other = [one for one in value if not _pattern(argument).fullmatch(one)] if isinstance(value, list) else []
+def _each(value: Any, argument: str, context: CheckContext) -> str | None:
+    other = [member for member in value if not _pattern(argument).fullmatch(member)] if isinstance(value, list) else []
     return f"holds {shown(other[0])}, which does not have the required form" if other else None
 
 
-def _deprecation(value: Any, argument: str, around: Around) -> str | None:
+def _deprecation(value: Any, argument: str, context: CheckContext) -> str | None:
     if not isinstance(value, dict):
         return None
     moments: dict[str, int] = {}
@@ -117,43 +117,43 @@ def _deprecation(value: Any, argument: str, around: Around) -> str | None:
     return None
 
 
-def _one_of(value: Any, argument: str, around: Around) -> str | None:
+def _one_of(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if value in argument.split() else f"is {shown(value)}; allowed: {argument.replace(' ', ', ')}"
 
 
-def _advised(value: Any, argument: str, around: Around) -> str | None:
-    return None if value == "" else _one_of(value, argument, around)
+def _advised(value: Any, argument: str, context: CheckContext) -> str | None:
+    return None if value == "" else _one_of(value, argument, context)
 
 
-def _boolean(value: Any, argument: str, around: Around) -> str | None:
+def _boolean(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if isinstance(value, bool) else f"is {shown(value)} and must be true or false"
 
 
-def _string(value: Any, argument: str, around: Around) -> str | None:
+def _string(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if isinstance(value, str) else f"is {shown(value)} and must be a string"
 
 
-def _integer(value: Any, argument: str, around: Around) -> str | None:
+def _integer(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if isinstance(value, int) and not isinstance(value, bool) else f"is {shown(value)} and must be a whole number"
 
 
-def _range(value: Any, argument: str, around: Around) -> str | None:
+def _range(value: Any, argument: str, context: CheckContext) -> str | None:
     low, high = map(int, argument.split())
     is_in = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     return None if is_in else f"is {shown(value)} and must be a whole number from {low} to {high}"
 
 
-def _keys(value: Any, argument: str, around: Around) -> str | None:
+def _keys(value: Any, argument: str, context: CheckContext) -> str | None:
     return "an option has the empty name" if "" in value else None
 
 
-def _texts(value: Any, argument: str, around: Around) -> str | None:
+def _texts(value: Any, argument: str, context: CheckContext) -> str | None:
     if not isinstance(value, dict):
         return f"is {shown(value)} and must be a map of strings"
-    return _texts_but(value, argument, around)
+    return _texts_but(value, argument, context)
 
 
-def _texts_but(value: Any, argument: str, around: Around) -> str | None:
+def _texts_but(value: Any, argument: str, context: CheckContext) -> str | None:
     exempt = argument.split()
     for key, member in value.items():
         if key == "" or (key not in exempt and not (isinstance(member, str) and member)):
@@ -161,26 +161,26 @@ def _texts_but(value: Any, argument: str, around: Around) -> str | None:
     return None
 
 
-def _known_keys(value: Any, argument: str, around: Around) -> str | None:
+def _known_keys(value: Any, argument: str, context: CheckContext) -> str | None:
     other = [key for key in value if key and key not in argument.split()]
     return f"`{other[0]}` is not a member of `authorization`" if other else None
 
 
-def _strings(value: Any, argument: str, around: Around) -> str | None:
-    is_list = isinstance(value, list) and all(isinstance(one, str) for one in value)
+def _strings(value: Any, argument: str, context: CheckContext) -> str | None:
+    is_list = isinstance(value, list) and all(isinstance(member, str) for member in value)
     return None if is_list or isinstance(value, dict) else f"is {shown(value)} and should be a list of strings"
 
 
-def _no_map(value: Any, argument: str, around: Around) -> str | None:
+def _no_map(value: Any, argument: str, context: CheckContext) -> str | None:
     return f"is {shown(value)}, an object" if isinstance(value, dict) else None
 
 
-def _token(value: Any, argument: str, around: Around) -> str | None:
+def _token(value: Any, argument: str, context: CheckContext) -> str | None:
     is_other = isinstance(value, str) and not values.TOKEN.fullmatch(value)
     return f"is {shown(value)}, which is not a method name" if is_other else None
 
 
-def _array(value: Any, argument: str, around: Around) -> str | None:
+def _array(value: Any, argument: str, context: CheckContext) -> str | None:
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return None
     return f"is {shown(value)} and must be an array of objects with `name` and `value`"
@@ -190,52 +190,52 @@ def _items(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _item_names(value: Any, argument: str, around: Around) -> str | None:
+def _item_names(value: Any, argument: str, context: CheckContext) -> str | None:
     bad = [item for item in _items(value) if not (isinstance(item.get("name"), str) and item["name"])]
     return f"has an entry without a name: {shown(bad[0])}" if bad else None
 
 
-def _item_values(value: Any, argument: str, around: Around) -> str | None:
+def _item_values(value: Any, argument: str, context: CheckContext) -> str | None:
     bad = [item for item in _items(value) if not (isinstance(item.get("value"), str) and item["value"])]
     return f"has an entry without a value: {shown(bad[0])}" if bad else None
 
 
-def _header_names(value: Any, argument: str, around: Around) -> str | None:
+def _header_names(value: Any, argument: str, context: CheckContext) -> str | None:
     bad = [item for item in _items(value) if not (isinstance(item.get("name"), str) and values.TOKEN.fullmatch(item["name"]))]
     return f"has an entry whose name is not an HTTP field name: {shown(bad[0])}" if bad else None
 
 
-def _pairs(value: Any, argument: str, around: Around) -> str | None:
+def _pairs(value: Any, argument: str, context: CheckContext) -> str | None:
     if not isinstance(value, list):
         return None  # another type is reported while the document is read
     bad = [item for item in value if not (isinstance(item, dict) and isinstance(item.get("name"), str) and item["name"])]
     return f"has an entry that is not an object with `name` and `value`: {shown(bad[0])}" if bad else None
 
 
-def _role(value: Any, argument: str, around: Around) -> str | None:
-    usage = around.known.get("usage")
+def _role(value: Any, argument: str, context: CheckContext) -> str | None:
+    usage = context.attributes.get("usage")
     is_for_others = isinstance(usage, list) and usage and argument not in usage
     return f"is an option for a {argument}, and `usage` is {shown(usage)}" if is_for_others else None
 
 
-def _uri(value: Any, argument: str, around: Around) -> str | None:
+def _uri(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if values.is_uri(value) else f"is not a URI: {shown(value)}"
 
 
-def _uri_reference(value: Any, argument: str, around: Around) -> str | None:
+def _uri_reference(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if not isinstance(value, str) or values.is_uri_reference(value) else f"is not a URI-reference: {shown(value)}"
 
 
-def _media_type(value: Any, argument: str, around: Around) -> str | None:
+def _media_type(value: Any, argument: str, context: CheckContext) -> str | None:
     return None if values.is_media_type(value) else f"is not a media type: {shown(value)}"
 
 
-def _name(value: Any, argument: str, around: Around) -> str | None:
-    return None if _pattern(argument).fullmatch(around.name) else f"does not match {argument}"
+def _name(value: Any, argument: str, context: CheckContext) -> str | None:
+    return None if _pattern(argument).fullmatch(context.name) else f"does not match {argument}"
 
 
-def _member(value: Any, argument: str, around: Around) -> str | None:
-    return None if around.name in around.names else "is not a member of this section"
+def _member(value: Any, argument: str, context: CheckContext) -> str | None:
+    return None if context.name in context.names else "is not a member of this section"
 
 
 # Tests of declarations.
@@ -245,7 +245,7 @@ def _value_of(declaration: Any) -> Any:
     return declaration.get("value") if isinstance(declaration, dict) else None
 
 
-def _types(declaration: Any, argument: str, around: Around) -> str | None:
+def _types(declaration: Any, argument: str, context: CheckContext) -> str | None:
     kind = declaration.get("type") if isinstance(declaration, dict) else None
     if not isinstance(kind, str) or kind == "any":
         return None
@@ -253,80 +253,80 @@ def _types(declaration: Any, argument: str, around: Around) -> str | None:
     allowed = argument.split()
     if kind in allowed or kind not in values.TYPES:
         return None
-    details = [one for one in allowed if one != "asciisymbol"]
+    details = [kind_name for kind_name in allowed if kind_name != "asciisymbol"]
     return f"has the type {kind!r}; allowed: {', '.join(details)}"
 
 
-def _fits(declaration: Any, argument: str, around: Around) -> str | None:
+def _fits(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     if value is None or "type" in declaration or values.fits(argument, value):
         return None
     return f"has the value {shown(value)}, which is not of its type `{argument.replace('asciisymbol', 'symbol')}`"
 
 
-def _typed(declaration: Any, argument: str, around: Around) -> str | None:
-    return _types(declaration, argument, around) or _fits(declaration, argument.split(maxsplit=1)[0], around)
+def _typed(declaration: Any, argument: str, context: CheckContext) -> str | None:
+    return _types(declaration, argument, context) or _fits(declaration, argument.split(maxsplit=1)[0], context)
 
 
-def _constant(declaration: Any, argument: str, around: Around) -> str | None:
+def _constant(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     return None if value in (None, argument) else f"has the value {shown(value)} and must have {argument!r}"
 
 
-def _not_optional(declaration: Any, argument: str, around: Around) -> str | None:
+def _not_optional(declaration: Any, argument: str, context: CheckContext) -> str | None:
     is_optional = isinstance(declaration, dict) and declaration.get("required") is False
     return "is declared with `required` false, and CloudEvents requires it" if is_optional else None
 
 
-def _no_value(declaration: Any, argument: str, around: Around) -> str | None:
+def _no_value(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_fixed = value is not None and not values.is_template(value)
     return f"has the value {shown(value)}, so all events would be one" if is_fixed else None
 
 
-def _no_fixed_value(declaration: Any, argument: str, around: Around) -> str | None:
+def _no_fixed_value(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_fixed = value is not None and declaration.get("type") != "uritemplate"
     return f"has the value {shown(value)}, so all messages would be one" if is_fixed else None
 
 
-def _no_time(declaration: Any, argument: str, around: Around) -> str | None:
+def _no_time(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_fixed = value is not None and not values.is_now(value) and not values.is_template(value)
     return f"has the value {shown(value)}, which is not the time of an event" if is_fixed else None
 
 
-def _media_type_value(declaration: Any, argument: str, around: Around) -> str | None:
+def _media_type_value(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not values.is_media_type(value)
     return f"has the value {shown(value)}, which is not a media type" if is_wrong else None
 
 
-def _uri_value(declaration: Any, argument: str, around: Around) -> str | None:
+def _uri_value(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not values.is_uri_reference(value)
     return f"has the value {shown(value)}, which is not a URI" if is_wrong else None
 
 
-def _text_values(value: Any, argument: str, around: Around) -> str | None:
+def _text_values(value: Any, argument: str, context: CheckContext) -> str | None:
     members = value.items() if isinstance(value, dict) else ()
-    bad = [(name, _value_of(one)) for name, one in members if not isinstance(_value_of(one), str | None)]
+    bad = [(name, _value_of(member)) for name, member in members if not isinstance(_value_of(member), str | None)]
     return f"has the entry {shown(dict(bad[:1]))}, whose value is not text" if bad else None
 
 
-def _method(declaration: Any, argument: str, around: Around) -> str | None:
+def _method(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not values.TOKEN.fullmatch(value)
     return f"is {shown(value)}, which is not a method name" if is_wrong else None
 
 
-def _value_form(declaration: Any, argument: str, around: Around) -> str | None:
+def _value_form(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     is_wrong = isinstance(value, str) and not values.is_template(value) and not _pattern(argument).fullmatch(value)
     return f"is {shown(value)}, which does not match {argument}" if is_wrong else None
 
 
-def _value_range(declaration: Any, argument: str, around: Around) -> str | None:
+def _value_range(declaration: Any, argument: str, context: CheckContext) -> str | None:
     value = _value_of(declaration)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
@@ -334,8 +334,8 @@ def _value_range(declaration: Any, argument: str, around: Around) -> str | None:
     return None if low <= value <= high else f"is {value} and must be a whole number from {low} to {high}"
 
 
-def _not_with(value: Any, argument: str, around: Around) -> str | None:
-    return f"is not available with {argument}" if str(around.known.get("protocol", "")).upper() == argument else None
+def _not_with(value: Any, argument: str, context: CheckContext) -> str | None:
+    return f"is not available with {argument}" if str(context.attributes.get("protocol", "")).upper() == argument else None
 
 
 TESTS: dict[str, Test] = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.rules.entity.checks import TESTS, Around, Test
+from lakehouse.rules.entity.checks import TESTS, CheckContext, Test
 from lakehouse.text.csvtables import read_rows
 
 
@@ -63,7 +63,7 @@ class Subject(NamedTuple):
 
     Attributes:
         entity: as in `dialects.csv`: registry, messagegroup, endpoint, message, schemagroup, schema.
-        known: its attributes in normal form; for a message those of one Version.
+        attributes: its attributes in normal form; for a message those of one Version.
         ident: its id; for a Version that of its message.
         family: protocol family of its options, where it does not name one itself.
         envelope: the envelope of its group.
@@ -72,7 +72,7 @@ class Subject(NamedTuple):
     """
 
     entity: str
-    known: dict[str, Any]
+    attributes: dict[str, Any]
     ident: str = ""
     family: str | None = None
     envelope: str | None = None
@@ -101,7 +101,7 @@ class _PlaceTests(NamedTuple):
     sound: dict[str, set[str]]
 
 
-_AROUND = ("role", "not_with")  # tests that look at the entity around
+_TESTS_OF_ENTITY = ("role", "not_with")  # tests that look at the entity around
 _MOST_SOUND, _LONGEST_SOUND = 5_000, 200  # texts of each name, and characters of each
 
 
@@ -109,53 +109,53 @@ _MOST_SOUND, _LONGEST_SOUND = 5_000, 200  # texts of each name, and characters o
 def _places(entity: str, family: str) -> tuple[_PlaceTests, ...]:
     """Compile the rows of the table for an entity and a family."""
     places: dict[str, dict[str, list[_Row]]] = {}
-    around: dict[str, set[str]] = {}
+    of_entity: dict[str, set[str]] = {}
     for row in constraints():
         if row.entity == entity and row.family == family:
             test = _Row(TESTS[row.test], row.argument, row.rule, row.severity or None)
             places.setdefault(row.place, {}).setdefault(row.name, []).append(test)
-            if row.test in _AROUND:
-                around.setdefault(row.place, set()).add(row.name)
+            if row.test in _TESTS_OF_ENTITY:
+                of_entity.setdefault(row.place, set()).add(row.name)
     compiled = []
     for place, names in places.items():
         others = tuple(names.get("*", ()))
         own = {name: (*others, *tests) for name, tests in names.items() if name not in ("", "*")}
-        sound: dict[str, set[str]] = {name: set() for name in own.keys() - around.get(place, set())}
+        sound: dict[str, set[str]] = {name: set() for name in own.keys() - of_entity.get(place, set())}
         path = tuple(place.split("/")) if place else ()
         compiled.append(_PlaceTests(path, own, others, tuple(names.get("", ())), frozenset(names), sound))
     return tuple(compiled)
 
 
-def by_table(entity: str, family: str, known: dict[str, Any]) -> list[EntityViolation]:
+def by_table(entity: str, family: str, attributes: dict[str, Any]) -> list[EntityViolation]:
     """Apply the rows of the table. This runs for every message, so it does nothing that it need not."""
     results: list[EntityViolation] = []
     for place in _places(entity, family):
-        holder: Any = known
+        parent: Any = attributes
         for token in place.path:
-            holder = holder.get(token) if isinstance(holder, dict) else None
-        if isinstance(holder, dict):
-            _apply(place, holder, known, results)
+            parent = parent.get(token) if isinstance(parent, dict) else None
+        if isinstance(parent, dict):
+            _apply(place, parent, attributes, results)
     return results
 
 
-def _apply(place: _PlaceTests, holder: dict[str, Any], known: dict[str, Any], results: list[EntityViolation]) -> None:
+def _apply(place: _PlaceTests, parent: dict[str, Any], attributes: dict[str, Any], results: list[EntityViolation]) -> None:
     path, names, others, itself, fixed, sound = place
-    around = Around(fixed, known)
+    context = CheckContext(fixed, attributes)
     for test in itself:
-        details = test.check(holder, test.argument, around)
+        details = test.check(parent, test.argument, context)
         if details is not None:
             results.append(EntityViolation(path, test.rule_id, details, test.severity))
-    for name, value in holder.items():
+    for name, value in parent.items():
         tests = names.get(name, others)
         if not tests:
             continue
         passed = sound.get(name) if type(value) is str else None
         if passed is not None and value in passed:
             continue
-        around.name = name
+        context.name = name
         before = len(results)
         for check, argument, rule_id, severity in tests:
-            details = check(value, argument, around)
+            details = check(value, argument, context)
             if details is not None:
                 results.append(EntityViolation((*path, name), rule_id, f"`{name}` {details}", severity))
         if passed is not None and len(results) == before and len(value) <= _LONGEST_SOUND:

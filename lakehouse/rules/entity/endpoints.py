@@ -24,19 +24,19 @@ _MQTT_WILDCARDS = re.compile(r"[+#]")
 
 def check_endpoint(subject: Subject) -> Iterator[EntityViolation]:
     """Check what a table cannot say of an endpoint: END-058, its addresses, its options."""
-    known = subject.known
-    if not known.get("usage") and "usage" not in known:
+    attributes = subject.attributes
+    if not attributes.get("usage") and "usage" not in attributes:
         yield EntityViolation((), "END-058", "`usage` is missing")
-    elif known.get("usage") == ["subscriber"] and not known.get("labels"):
+    elif attributes.get("usage") == ["subscriber"] and not attributes.get("labels"):
         yield EntityViolation(("usage",), NO_LABELS, "it is for subscribers, and has no `labels` that name the product behind it")
-    options, envelope = known.get("protocoloptions"), known.get("envelopeoptions")
-    family = family_of(known.get("protocol"))
+    options, envelope = attributes.get("protocoloptions"), attributes.get("envelopeoptions")
+    family = family_of(attributes.get("protocol"))
     if isinstance(envelope, dict):
         yield from _check_format(envelope, options, family)
     if not isinstance(options, dict):
         return
     if family in FAMILIES:
-        yield from by_table("endpoint", family, known)
+        yield from by_table("endpoint", family, attributes)
     addresses = options.get("endpoints")
     if addresses is None:
         return

@@ -73,7 +73,7 @@ PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
 
 def check_entity(subject: Subject) -> list[EntityViolation]:
     """Find all rules that an entity breaks by itself."""
-    results = by_table(subject.entity, "", subject.known)
+    results = by_table(subject.entity, "", subject.attributes)
     if subject.entity == "message":
         results += _check_message(subject)
     elif subject.entity == "endpoint":
@@ -85,22 +85,29 @@ def check_entity(subject: Subject) -> list[EntityViolation]:
     results.extend(check_names(subject, is_event=subject.entity == "message" and _is_event(subject)))
     if not results:
         return results
-    return [one._replace(severity=severity_in(subject.dialect, one.rule_id) or one.severity) for one in results]
+    return [
+        violation._replace(severity=severity_in(subject.dialect, violation.rule_id) or violation.severity)
+        for violation in results
+    ]
 
 
 # Groups and schemas.
 
 
 def _check_group(subject: Subject) -> Iterator[EntityViolation]:
-    known, dialect = subject.known, subject.dialect
+    attributes, dialect = subject.attributes, subject.dialect
     if has_rule(dialect, "CAT-021") and not _is_segment(subject.ident):
         yield EntityViolation((), "CAT-021", f"the id {subject.ident!r} is not a segment of a URI without a colon")
-    if has_rule(dialect, "CAT-024") and subject.entity == "messagegroup" and not (known.get("envelope") or known.get("protocol")):
+    if (
+        has_rule(dialect, "CAT-024")
+        and subject.entity == "messagegroup"
+        and not (attributes.get("envelope") or attributes.get("protocol"))
+    ):
         yield EntityViolation((), "CAT-024", "`format` is missing", "warning")  # as in the published documents of this dialect
 
 
 def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
-    form, schema = subject.known.get("format"), subject.known.get("schema")
+    form, schema = subject.attributes.get("format"), subject.attributes.get("schema")
     is_text = isinstance(form, str) and form.lower().startswith(_TEXT_FORMATS)
     if is_text and isinstance(schema, dict | list):
         severity = None if has_rule(subject.dialect, "CAT-098") else "warning"
@@ -117,21 +124,21 @@ def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
 
 
 def _check_message(subject: Subject) -> list[EntityViolation]:
-    known = subject.known
-    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+    attributes = subject.attributes
+    metadata, options = attributes.get("envelopemetadata"), attributes.get("protocoloptions")
     results: list[EntityViolation] = []
     if isinstance(metadata, dict) and metadata:
         results += _check_metadata(subject, metadata)
     if isinstance(options, dict) and options:
         results += _check_all_options(subject, options)
-    results.extend(_check_schema(known))
-    results.extend(_check_content_types(known, metadata, options))
-    if "basemessage" not in known:
-        results.extend(check_presence(known))
+    results.extend(_check_schema(attributes))
+    results.extend(_check_content_types(attributes, metadata, options))
+    if "basemessage" not in attributes:
+        results.extend(check_presence(attributes))
     if isinstance(metadata, dict):
         results.extend(_check_identity(subject, metadata))
     if has_more_rules(subject.dialect):
-        results.extend(one for one in _check_definition(subject) if has_rule(subject.dialect, one.rule_id))
+        results.extend(violation for violation in _check_definition(subject) if has_rule(subject.dialect, violation.rule_id))
     if has_rule(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
         results.append(EntityViolation((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
     return results
@@ -139,23 +146,23 @@ def _check_message(subject: Subject) -> list[EntityViolation]:
 
 def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityViolation]:
     """Check the declarations of the envelope, but for those that were found sound before."""
-    known, is_event = subject.known, _is_event(subject)
+    attributes, is_event = subject.attributes, _is_event(subject)
     others = _SOUND.others(is_event, metadata)
     if not others:
         return []
     results = []
     if is_event:
         declared = {name: declaration for name, (declaration, _) in others.items()}
-        results += by_table("message", CLOUDEVENTS, known | {"envelopemetadata": declared})
+        results += by_table("message", CLOUDEVENTS, attributes | {"envelopemetadata": declared})
     for name, (declaration, _) in others.items():
         results.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
-    _SOUND.add(is_event, others, {one.path[1] for one in results})
+    _SOUND.add(is_event, others, {violation.path[1] for violation in results})
     return results
 
 
 def _is_event(subject: Subject) -> bool:
     """Return whether the envelope is CloudEvents, by `envelope` or by the names that it declares."""
-    envelope, metadata = subject.known.get("envelope") or subject.envelope, subject.known.get("envelopemetadata")
+    envelope, metadata = subject.attributes.get("envelope") or subject.envelope, subject.attributes.get("envelopemetadata")
     if isinstance(envelope, str):
         return envelope.lower().startswith("cloudevents")
     return isinstance(metadata, dict) and not _ENVELOPE_NAMES.isdisjoint(metadata)
@@ -163,35 +170,35 @@ def _is_event(subject: Subject) -> bool:
 
 def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[EntityViolation]:
     """Check the options of the protocol, but for those that were found sound before."""
-    known = subject.known
-    family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
-    context = (family, str(known.get("protocol", "")))
+    attributes = subject.attributes
+    family = family_of(attributes.get("protocol")) or subject.family or family_of_options(options)
+    context = (family, str(attributes.get("protocol", "")))
     others = _SOUND.others(context, options)
     results = []
     if others:
         rest = {option: member for option, (member, _) in others.items()}
         if family in FAMILIES:
-            results += by_table("message", family, known | {"protocoloptions": rest})
+            results += by_table("message", family, attributes | {"protocoloptions": rest})
         results.extend(_check_options(rest, family if family in FAMILIES else None))
-        _SOUND.add(context, others, {one.path[1] for one in results})
+        _SOUND.add(context, others, {violation.path[1] for violation in results})
     results.extend(_check_exclusive_options(options, family))
     return results
 
 
-def check_presence(known: dict[str, Any]) -> Iterator[EntityViolation]:
+def check_presence(attributes: dict[str, Any]) -> Iterator[EntityViolation]:
     """Check that a definition has what it needs; what a base may supply is checked after flattening (requirements.md 21)."""
-    if known.get("envelope") and not known.get("envelopemetadata"):
+    if attributes.get("envelope") and not attributes.get("envelopemetadata"):
         yield EntityViolation(
-            ("envelope",), "MSG-161", f"`envelope` is {shown(known['envelope'])}, and there is no `envelopemetadata`"
+            ("envelope",), "MSG-161", f"`envelope` is {shown(attributes['envelope'])}, and there is no `envelopemetadata`"
         )
-    if known.get("protocol") and not known.get("protocoloptions"):
+    if attributes.get("protocol") and not attributes.get("protocoloptions"):
         yield EntityViolation(
-            ("protocol",), "MSG-166", f"`protocol` is {shown(known['protocol'])}, and there are no `protocoloptions`"
+            ("protocol",), "MSG-166", f"`protocol` is {shown(attributes['protocol'])}, and there are no `protocoloptions`"
         )
-    if known.get("dataschemaformat") is None:
-        if "dataschema" in known:
+    if attributes.get("dataschemaformat") is None:
+        if "dataschema" in attributes:
             yield EntityViolation(("dataschema",), "MSG-175", "`dataschema` is given without `dataschemaformat`")
-        uri = known.get("dataschemauri")
+        uri = attributes.get("dataschemauri")
         if uri is not None:
             # A schema of this registry has its own format; published documents lean on that.
             severity = "warning" if isinstance(uri, str) and leads_within(uri) else None
@@ -278,19 +285,19 @@ def _check_options(options: dict[str, Any], family: str | None) -> Iterator[Enti
 
 
 def _check_exclusive_options(options: dict[str, Any], family: str | None) -> Iterator[EntityViolation]:
-    for one, other, rule in exclusive_options(family):
-        if one in options and other in options:
-            yield EntityViolation(("protocoloptions", other), rule, f"`{one}` and `{other}` are both given")
+    for option, other, rule in exclusive_options(family):
+        if option in options and other in options:
+            yield EntityViolation(("protocoloptions", other), rule, f"`{option}` and `{other}` are both given")
 
 
-def _check_schema(known: dict[str, Any]) -> Iterator[EntityViolation]:
-    uri, xid = known.get("dataschemauri"), known.get("dataschemaxid")
-    form = known.get("dataschemaformat")
+def _check_schema(attributes: dict[str, Any]) -> Iterator[EntityViolation]:
+    uri, xid = attributes.get("dataschemauri"), attributes.get("dataschemaxid")
+    form = attributes.get("dataschemaformat")
     if isinstance(form, str) and form.lower().startswith("proto") and isinstance(uri, str) and uri.endswith(".proto"):
         yield EntityViolation(
             ("dataschemauri",), "MSG-179", f"`dataschemauri` {shown(uri)} leads to a whole file of message types"
         )
-    if "dataschema" in known and uri is not None:
+    if "dataschema" in attributes and uri is not None:
         yield EntityViolation(("dataschemauri",), "MSG-174", "`dataschema` and `dataschemauri` are both given")
     if isinstance(uri, str) and isinstance(xid, str) and xid.startswith("/") and not is_self_url(uri, Xid(xid)):
         yield EntityViolation(
@@ -300,9 +307,9 @@ def _check_schema(known: dict[str, Any]) -> Iterator[EntityViolation]:
 
 def _check_definition(subject: Subject) -> Iterator[EntityViolation]:
     """Check what 003 alone has: the body's declarations, and the wrapper `definition`, kept as written."""
-    known = subject.known
-    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
-    if isinstance(metadata, dict) and ("dataschema" in known or "dataschemauri" in known):
+    attributes = subject.attributes
+    metadata, options = attributes.get("envelopemetadata"), attributes.get("protocoloptions")
+    if isinstance(metadata, dict) and ("dataschema" in attributes or "dataschemauri" in attributes):
         for name, rule_id in (("datacontenttype", "CAT-104"), ("dataschema", "CAT-106")):
             if name not in metadata:
                 yield EntityViolation(("envelopemetadata",), rule_id, f"there is a schema, and `{name}` is not declared")
@@ -327,10 +334,10 @@ def _check_definition(subject: Subject) -> Iterator[EntityViolation]:
                 yield EntityViolation(("definition", section, name), rule_id, f"`{name}` is not a member of `{section}`")
 
 
-def _check_content_types(known: dict[str, Any], metadata: Any, options: Any) -> Iterator[EntityViolation]:
+def _check_content_types(attributes: dict[str, Any], metadata: Any, options: Any) -> Iterator[EntityViolation]:
     """All content types of a definition agree (MSG-189); that of a structured event is its envelope's (MSG-190)."""
-    mode = known["envelopeoptions"].get("mode") if isinstance(known.get("envelopeoptions"), dict) else None
-    own = known.get("datacontenttype")
+    mode = attributes["envelopeoptions"].get("mode") if isinstance(attributes.get("envelopeoptions"), dict) else None
+    own = attributes.get("datacontenttype")
     results: list[tuple[tuple[str, ...], str]] = []
     if isinstance(own, str):
         results.append((("datacontenttype",), own))
@@ -364,15 +371,15 @@ def _text_value(declaration: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple
 
 def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[EntityViolation]:
     """Check that what the envelope declares agrees with the message that declares it."""
-    known = subject.known
+    attributes = subject.attributes
     declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
     if declared is not None and subject.ident and declared != subject.ident:
         rule_id = "CAT-103" if has_rule(subject.dialect, "CAT-103") else "MSG-141"
         message = f"the message is called {subject.ident}, and the CloudEvents `type` is {shown(declared)}"
         yield EntityViolation(("envelopemetadata", "type"), rule_id, message)
-    if has_rule(subject.dialect, "CAT-102") and declared is None and "basemessage" not in known:
+    if has_rule(subject.dialect, "CAT-102") and declared is None and "basemessage" not in attributes:
         yield EntityViolation(("envelopemetadata",), "CAT-102", "no `type` is declared with a value")
-    uri = known.get("dataschemauri")
+    uri = attributes.get("dataschemauri")
     for path, text in _text_value(metadata.get("dataschema"), ("envelopemetadata", "dataschema")):
         if isinstance(uri, str) and text.strip() != uri.strip():
             yield EntityViolation(
@@ -403,14 +410,14 @@ def check_names(subject: Subject, *, is_event: bool) -> Iterator[EntityViolation
         subject: the entity.
         is_event: its envelope is CloudEvents.
     """
-    entity, known = subject.entity, subject.known
+    entity, attributes = subject.entity, subject.attributes
     if subject.extensions:
-        yield from _misspelled(subject.extensions, (), (entity, "", ""), known)
-    metadata, options = known.get("envelopemetadata"), known.get("protocoloptions")
+        yield from _misspelled(subject.extensions, (), (entity, "", ""), attributes)
+    metadata, options = attributes.get("envelopemetadata"), attributes.get("protocoloptions")
     if is_event and isinstance(metadata, dict):
         yield from _misspelled(metadata, ("envelopemetadata",), (entity, "envelopemetadata", CLOUDEVENTS), metadata)
     if entity in ("message", "endpoint") and isinstance(options, dict) and options:
-        family = family_of(known.get("protocol")) or subject.family or family_of_options(options)
+        family = family_of(attributes.get("protocol")) or subject.family or family_of_options(options)
         family = family if family in FAMILIES else _OWN if family else ""
         yield from _misspelled(options, ("protocoloptions",), (entity, "protocoloptions", family), options)
 
@@ -423,7 +430,7 @@ def check_members(declaration: dict[str, Any], path: tuple[str, ...]) -> Iterato
 _Where = tuple[str, str, str]  # entity; place; family, the envelope's or the protocol's
 
 
-class _KnownName(NamedTuple):
+class _AttributeName(NamedTuple):
     """A name that a place knows: its canonical one, whether it is that of a map of entities, whether it is ever suggested."""
 
     name: str
@@ -432,14 +439,14 @@ class _KnownName(NamedTuple):
 
 
 def _misspelled(
-    written: dict[str, Any], path: tuple[str, ...], where: _Where, known: dict[str, Any]
+    written: dict[str, Any], path: tuple[str, ...], where: _Where, attributes: dict[str, Any]
 ) -> Iterator[EntityViolation]:
     names = _names(*where)
     for name, value in written.items():
         near = None if name in names else _near(name, where)
         if near is None or (names[near].is_map and not isinstance(value, dict)):
             continue
-        if names[near].name not in known or names[near].name in LIFE:  # a published row has no dates among its attributes
+        if names[near].name not in attributes or names[near].name in LIFE:  # a published row has no dates among its attributes
             yield EntityViolation(
                 (*path, name), MISSPELLED, f"`{name}` is not an attribute of the specification; did you mean `{near}`?"
             )
@@ -447,23 +454,23 @@ def _misspelled(
 
 @lru_cache(maxsize=5_000)
 def _near(name: str, where: _Where) -> str | None:
-    meant = [one for one, known in _names(*where).items() if known.is_meant]
+    meant = [spelling for spelling, target in _names(*where).items() if target.is_meant]
     return next(iter(get_close_matches(name, meant, 1, _CUTOFF)), None)
 
 
 @cache
-def _names(entity: str, place: str, family: str) -> dict[str, _KnownName]:
+def _names(entity: str, place: str, family: str) -> dict[str, _AttributeName]:
     """Return the attributes that may appear in a place, by each spelling."""
     fixed = {"declaration": _DECLARATION, "envelopemetadata": ENVELOPE_NAMES}.get(place)
     if fixed:
-        return {name: _KnownName(name) for name in fixed}
-    names = {name: _KnownName(name, is_meant=False) for name in _OTHERS}
-    for one in ("message", "schema") if entity == "meta" else (entity,):
+        return {name: _AttributeName(name) for name in fixed}
+    names = {name: _AttributeName(name, is_meant=False) for name in _OTHERS}
+    for entity_name in ("message", "schema") if entity == "meta" else (entity,):
         for kind in FAMILIES if place == "protocoloptions" and not family else (family or None,):
-            places = places_of(one, kind)
+            places = places_of(entity_name, kind)
             for where in (place, "meta") if entity == "meta" else (place,):
                 targets = places[where].targets if where in places else {}
-                names |= {name: _KnownName(known.name, known.type == "entities") for name, known in targets.items()}
+                names |= {name: _AttributeName(target.name, target.type == "entities") for name, target in targets.items()}
         if not place:
-            names |= {name: _KnownName(name, is_meant=False) for name in moves_of(one) if name not in names}
+            names |= {name: _AttributeName(name, is_meant=False) for name in moves_of(entity_name) if name not in names}
     return names

@@ -22,13 +22,13 @@ from lakehouse.store.xids import is_fragment, message_of, named_entities, spelle
 class Candidate(NamedTuple):
     """What would be published: things, and what of the stage is new in it.
 
-    things: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
+    entities: one row per entity and staged document that would own it, and one for its first owner where that was not staged, so
     that findings are of the same documents whichever were read: KEY, document_uri (empty where nobody owns it), staged (the
     entity would be written again by that document), and what the rules between entities look at. rows: staged rows that would be
     written, one per entity, columns `schema.STAGE`. leaving: entities that would be deleted: KEY; None: there are none.
     """
 
-    things: DataFrame
+    entities: DataFrame
     rows: DataFrame
     leaving: DataFrame | None
 
@@ -37,10 +37,10 @@ def candidate(
     spark: SparkSession,
     stage: DataFrame,
     used: set[str],
-    compared: DataFrame | None = None,
+    reconciled: DataFrame | None = None,
     *,
     compare: bool = True,
-    known: DataFrame | None = None,
+    existing_documents: DataFrame | None = None,
 ) -> Candidate:
     """Return the published rows overlaid with what would be written.
 
@@ -48,21 +48,21 @@ def candidate(
         spark: the session.
         stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
-        compared: as from `compare.compare`; None: all that is staged is new and would be published as it is.
+        reconciled: as from `compare.compare`; None: all that is staged is new and would be published as it is.
         compare: add the published state of what would be written, as separate kinds.
-        known: as from `baseline.current_documents`: the dialects of documents that were not read; None: those of none.
+        existing_documents: as from `baseline.current_documents`: the dialects of those that were not read; None: of none.
     """
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
-    entities = stage.filter((F.col("row") == "entity") & F.col("kind").isin([table.kind for table in TABLES]))
-    if compared is None:
-        held = entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
-        rows, leaving = entities, None
+    staged_entities = stage.filter((F.col("row") == "entity") & F.col("kind").isin([table.kind for table in TABLES]))
+    if reconciled is None:
+        about = staged_entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
+        rows, leaving = staged_entities, None
     else:
-        held, rows = _owned(entities, compared)
-        leaving = compared.filter(F.col("op") == "delete").select(*KEY)
-    read = _with_single(staged_rows(held), entities, compare=compare)
-    staged = _with_dialect(read, dialects, None if compared is None else known).select(*COLUMNS)
+        about, rows = _owned(staged_entities, reconciled)
+        leaving = reconciled.filter(F.col("op") == "delete").select(*KEY)
+    read = _with_single(staged_rows(about), staged_entities, compare=compare)
+    staged = _with_dialect(read, dialects, None if reconciled is None else existing_documents).select(*COLUMNS)
     tables = [table for table in TABLES if table.name in used]
     if not tables:
         return Candidate(staged, rows, leaving)
@@ -70,34 +70,34 @@ def candidate(
     parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
     there = reduce(DataFrame.unionByName, parts)
     earlier = _earlier(there, rows) if compare else None
-    others = _left_alone(there, documents.select("registryid"), entities.select(*KEY), compared)
-    things = staged.unionByName(_with_dialect(others, dialects, known).select(*COLUMNS))
-    return Candidate(things if earlier is None else things.unionByName(earlier), rows, leaving)
+    others = _left_alone(there, documents.select("registryid"), staged_entities.select(*KEY), reconciled)
+    entities = staged.unionByName(_with_dialect(others, dialects, existing_documents).select(*COLUMNS))
+    return Candidate(entities if earlier is None else entities.unionByName(earlier), rows, leaving)
 
 
-def _with_dialect(rows: DataFrame, dialects: DataFrame, known: DataFrame | None) -> DataFrame:
+def _with_dialect(rows: DataFrame, dialects: DataFrame, existing_documents: DataFrame | None) -> DataFrame:
     """Add the dialects of documents: as read now, else as at their last load."""
     place = ["registryid", "document_uri"]
     rows = rows.join(F.broadcast(dialects), on=place, how="left")
-    if known is None:
+    if existing_documents is None:
         return rows
-    before = known.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("_dialect"))
+    before = existing_documents.select("registryid", F.col("xid").alias("document_uri"), F.col("facts.dialect").alias("_dialect"))
     rows = rows.join(F.broadcast(before), on=place, how="left")
     return rows.withColumn("dialect", F.coalesce("dialect", "_dialect")).drop("_dialect")
 
 
-def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFrame]:
+def _owned(entities: DataFrame, reconciled: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Return which entities of the documents they would own.
 
     Args:
         entities: staged rows of entities.
-        compared: as for `candidate`.
+        reconciled: as for `candidate`.
 
     Returns:
         One row per entity and document that findings are about, columns of `entities` with `staged` and `_isdefault`; and the
         staged rows that would be written, one per entity.
     """
-    verdict = compared.select(
+    verdict = reconciled.select(
         *KEY,
         "document_uris",
         F.col("document_uri").alias("_source"),
@@ -109,32 +109,32 @@ def _owned(entities: DataFrame, compared: DataFrame) -> tuple[DataFrame, DataFra
     owned = both.filter(F.array_contains("document_uris", F.col("document_uri")))
     first = F.get("document_uris", F.lit(0))
     details = F.when(F.col("document_uri") == F.col("_first_staged"), F.array_distinct(F.array("document_uri", first)))
-    held = owned.withColumn("_told", F.explode(F.coalesce(details, F.array("document_uri"))))
-    is_staged = F.col("_source").isNotNull() & (F.col("_told") == F.col("document_uri"))
-    return held.withColumns({"staged": is_staged, "document_uri": F.col("_told")}), rows
+    about = owned.withColumn("_reported_at", F.explode(F.coalesce(details, F.array("document_uri"))))
+    is_staged = F.col("_source").isNotNull() & (F.col("_reported_at") == F.col("document_uri"))
+    return about.withColumns({"staged": is_staged, "document_uri": F.col("_reported_at")}), rows
 
 
-def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, compared: DataFrame | None) -> DataFrame:
+def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, reconciled: DataFrame | None) -> DataFrame:
     """Return the published rows that would stay unchanged, of the documents' registries; columns of `published_rows`.
 
     Args:
         published: columns of `published_rows`.
         concerned: the registries, in a column registryid.
         staged: keys of what the documents hold.
-        compared: as for `candidate`.
+        reconciled: as for `candidate`.
     """
-    if compared is None:
+    if reconciled is None:
         alone = published.join(staged.distinct(), on=KEY, how="left_anti")
     else:
         is_deleted = F.coalesce(F.col("op") == "delete", F.lit(False))
         is_held = F.arrays_overlap("document_uris", F.transform("agreed", lambda claim: claim["document_uri"]))
-        after = compared.select(
+        after = reconciled.select(
             *KEY,
             F.coalesce(is_deleted | is_held, F.lit(False)).alias("_is_elsewhere"),
             F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("_owner"),
             F.col("isdefault").alias("_isdefault"),
         )
-        concerned = concerned.unionByName(compared.filter(is_deleted).select("registryid"))
+        concerned = concerned.unionByName(reconciled.filter(is_deleted).select("registryid"))
         alone = published.join(after, on=KEY, how="left").filter(~F.coalesce("_is_elsewhere", F.lit(False)))
         owner, isdefault = F.coalesce("_owner", "document_uri"), F.coalesce("_isdefault", "isdefault")
         alone = alone.withColumns({"document_uri": owner, "isdefault": isdefault})
@@ -175,9 +175,9 @@ def candidate_rows(spark: SparkSession, result: Candidate, table: Table, used: s
     return staged.unionByName(published.select(*staged.columns))
 
 
-def holders_of(things: DataFrame) -> DataFrame:
+def parents_of(entities: DataFrame) -> DataFrame:
     """Return groups and endpoints: registryid, container (their XID), parent_kind, parent_envelope, parent_protocol."""
-    named = things.filter(F.col("kind").isin("group", "endpoint"))
+    named = entities.filter(F.col("kind").isin("group", "endpoint"))
     return named.groupBy("registryid", F.col("xid").alias("container")).agg(
         F.min("kind").alias("parent_kind"), F.min("envelope").alias("parent_envelope"), F.min("protocol").alias("parent_protocol")
     )
@@ -342,7 +342,7 @@ _FEW = 100_000
 class Present(NamedTuple):
     """How many there are of what rules are about."""
 
-    holders: int
+    parents: int
     aliases: int
     references: int
     bases: int
@@ -353,12 +353,12 @@ class Present(NamedTuple):
     uris: int
 
 
-def look_at(things: DataFrame) -> Present:
+def look_at(entities: DataFrame) -> Present:
     """Count what rules are about."""
     version, endpoint = F.col("kind") == "version", F.col("kind") == "endpoint"
     references = F.coalesce("basemessage", "dataschemaxid", "ancestor", "willmessage").isNotNull()
     counted = {
-        "holders": F.col("kind").isin("group", "endpoint"),
+        "parents": F.col("kind").isin("group", "endpoint"),
         "aliases": F.col("kind").isin("message", "schema") & F.col("xref").isNotNull(),
         "references": (version | endpoint) & references,
         "bases": version & F.col("basemessage").isNotNull(),
@@ -368,7 +368,7 @@ def look_at(things: DataFrame) -> Present:
         "earlier": F.startswith("kind", F.lit("earlier ")),
         "uris": F.col("schema_reference").isNotNull(),
     }
-    return Present(**count_if(things, counted))
+    return Present(**count_if(entities, counted))
 
 
 def few(rows: DataFrame, count: int) -> DataFrame:

@@ -19,7 +19,7 @@ from lakehouse.store.materialize import is_empty, materialize
 from lakehouse.store.schema import MESSAGES, SCHEMAS, SCHEMAVERSIONS, VERSIONS
 from lakehouse.store.xids import message_of
 
-_HOLDER = ["registryid", "holder"]
+_PARENT = ["registryid", "parent"]
 _PAIRS = "array<struct<later:string,earlier:string>>"
 
 
@@ -34,68 +34,68 @@ def check_promises(spark: SparkSession, result: Candidate, used: set[str]) -> Da
     Returns:
         Pairs, as from `pairs.pairs_of`.
     """
-    holders = _promising(result.things)
-    if is_empty(holders):
+    promising = _promising(result.entities)
+    if is_empty(promising):
         return no_pairs(spark)
-    staged = result.things.filter("staged")
-    concerned = staged.select("registryid", message_of("xid").alias("holder")).distinct()
+    staged = result.entities.filter("staged")
+    concerned = staged.select("registryid", message_of("xid").alias("parent")).distinct()
     versions, schemaversions = (candidate_rows(spark, result, table, used) for table in (VERSIONS, SCHEMAVERSIONS))
-    holders = _with_published(spark, holders.join(concerned, on=_HOLDER, how="left_semi"), used)
-    both = _compared(holders, versions, schemaversions)
+    promising = _with_published(spark, promising.join(concerned, on=_PARENT, how="left_semi"), used)
+    both = _compared(promising, versions, schemaversions)
     is_other_promise = F.col("written_by").isNotNull() & (F.col("published") != F.col("compatibility"))
     subject = (
         F.when(F.col("later.written_by").isNotNull(), F.col("later.xid"))
         .when(F.col("earlier.written_by").isNotNull(), F.col("earlier.xid"))
-        .when(is_other_promise, F.col("holder"))
+        .when(is_other_promise, F.col("parent"))
     )
     return _pairs(both.withColumn("xid", subject), staged)
 
 
-def check_published_promises(spark: SparkSession, things: DataFrame) -> DataFrame:
+def check_published_promises(spark: SparkSession, entities: DataFrame) -> DataFrame:
     """Pair all Versions of the current schema with those that they are compared with.
 
     Args:
         spark: the session.
-        things: what is published, as for the rules between entities.
+        entities: what is published, as for the rules between entities.
 
     Returns:
         Pairs, as from `pairs.pairs_of`.
     """
-    holders = _promising(things)
-    if is_empty(holders):
+    promising = _promising(entities)
+    if is_empty(promising):
         return no_pairs(spark)
-    both = _compared(holders, spark.table("versions"), spark.table("schemaversions"))
-    return _pairs(both.withColumn("xid", F.col("later.xid")), things)
+    both = _compared(promising, spark.table("versions"), spark.table("schemaversions"))
+    return _pairs(both.withColumn("xid", F.col("later.xid")), entities)
 
 
-def _promising(things: DataFrame) -> DataFrame:
-    """Return messages and schemas with a promise: registryid, holder (XID), compatibility, written_by (a document or NULL)."""
-    holders = things.filter(F.col("kind").isin("message", "schema") & F.col("compatibility").isin(*PROMISES))
+def _promising(entities: DataFrame) -> DataFrame:
+    """Return messages and schemas with a promise: registryid, parent (XID), compatibility, written_by (a document or NULL)."""
+    promising = entities.filter(F.col("kind").isin("message", "schema") & F.col("compatibility").isin(*PROMISES))
     written_by = F.min(F.when(F.col("staged"), F.col("document_uri"))).alias("written_by")
     promise = F.max(F.struct("staged", "compatibility"))["compatibility"].alias("compatibility")
-    return materialize(holders.groupBy("registryid", F.col("xid").alias("holder")).agg(promise, written_by))
+    return materialize(promising.groupBy("registryid", F.col("xid").alias("parent")).agg(promise, written_by))
 
 
-def _with_published(spark: SparkSession, holders: DataFrame, used: set[str]) -> DataFrame:
+def _with_published(spark: SparkSession, promising: DataFrame, used: set[str]) -> DataFrame:
     """Add what messages and schemas promise as they are published; NULL: they are new."""
     tables = [open_table(spark, table.name) for table in (MESSAGES, SCHEMAS) if table.name in used]
     if not tables:
-        return holders.withColumn("published", F.lit(None).cast("string"))
+        return promising.withColumn("published", F.lit(None).cast("string"))
     promise = F.coalesce("compatibility", F.lit("")).alias("published")
-    rows = [table.select("registryid", F.col("xid").alias("holder"), promise) for table in tables]
-    return holders.join(reduce(DataFrame.unionByName, rows), on=_HOLDER, how="left")
+    rows = [table.select("registryid", F.col("xid").alias("parent"), promise) for table in tables]
+    return promising.join(reduce(DataFrame.unionByName, rows), on=_PARENT, how="left")
 
 
-def _compared(holders: DataFrame, versions: DataFrame, schemaversions: DataFrame) -> DataFrame:
+def _compared(promising: DataFrame, versions: DataFrame, schemaversions: DataFrame) -> DataFrame:
     """Pair Versions with those that they are compared with.
 
     Args:
-        holders: as from `_promising`, and other columns.
+        promising: as from `_promising`, and other columns.
         versions: rows of the table, with all Versions of these messages.
         schemaversions: the same of schemas.
 
     Returns:
-        `holders` with later and earlier, each a struct of xid, versionid, written_by (a document or NULL), kind and compared
+        `promising` with later and earlier, each a struct of xid, versionid, written_by (a document or NULL), kind and comparable
         (members as `ComparedVersion`).
     """
     nothing = {name: F.lit(None).cast("string") for name in ("format", "schema", "basemessage")}
@@ -104,42 +104,42 @@ def _compared(holders: DataFrame, versions: DataFrame, schemaversions: DataFrame
     of_schema = {"format": F.col("format"), "schema": F.col("schema")}
     both = _sides(versions, VERSIONS.kind, "message_xid", nothing | of_message)
     sides = both.unionByName(_sides(schemaversions, SCHEMAVERSIONS.kind, "schema_xid", nothing | of_schema))
-    sides = materialize(sides.join(F.broadcast(holders.select(*_HOLDER)), on=_HOLDER, how="left_semi"))
+    sides = materialize(sides.join(F.broadcast(promising.select(*_PARENT)), on=_PARENT, how="left_semi"))
     ancestors = F.map_from_entries(F.collect_list(F.struct("side.versionid", "ancestor"))).alias("ancestors")
-    chains = holders.join(sides.groupBy(*_HOLDER).agg(ancestors), on=_HOLDER)
+    chains = promising.join(sides.groupBy(*_PARENT).agg(ancestors), on=_PARENT)
     pairs = F.udf(compared_pairs, _PAIRS, useArrow=False)("ancestors", "compatibility")
     paired = chains.withColumn("_pair", F.explode(pairs)).drop("ancestors")
     for name in ("later", "earlier"):
-        own = sides.select(*_HOLDER, F.col("side").alias(name), F.col("side.versionid").alias("_versionid"))
-        paired = paired.withColumn("_versionid", F.col(f"_pair.{name}")).join(own, on=[*_HOLDER, "_versionid"])
+        own = sides.select(*_PARENT, F.col("side").alias(name), F.col("side.versionid").alias("_versionid"))
+        paired = paired.withColumn("_versionid", F.col(f"_pair.{name}")).join(own, on=[*_PARENT, "_versionid"])
     return paired.drop("_pair", "_versionid")
 
 
-def _sides(rows: DataFrame, kind: str, holder: str, compared: dict[str, Column]) -> DataFrame:
+def _sides(rows: DataFrame, kind: str, parent_column: str, comparable: dict[str, Column]) -> DataFrame:
     written_by = F.when(F.col("snapshot_id") == 0, F.get("document_uris", F.lit(0)))
     side = F.struct(
         "xid",
         "versionid",
         written_by.alias("written_by"),
         F.lit(kind).alias("kind"),
-        F.struct(*(value.alias(name) for name, value in compared.items())).alias("compared"),
+        F.struct(*(value.alias(name) for name, value in comparable.items())).alias("comparable"),
     )
     ancestor = F.coalesce("ancestor", "versionid").alias("ancestor")
-    return rows.select("registryid", F.col(holder).alias("holder"), ancestor, side.alias("side"))
+    return rows.select("registryid", F.col(parent_column).alias("parent"), ancestor, side.alias("side"))
 
 
-def _pairs(compared: DataFrame, things: DataFrame) -> DataFrame:
-    """Make pairs of Versions whose finding is about an entity: `compared` as from `_compared`, with xid; NULL: about none."""
-    subjects = things.select(*KEY, "document_uri", "staged", "dialect", "isdefault", "own_default")
-    rows = subjects.join(compared.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
+def _pairs(compared_versions: DataFrame, entities: DataFrame) -> DataFrame:
+    """Make pairs of Versions with a finding about an entity: `compared_versions` as from `_compared`, with xid; NULL: none."""
+    subjects = entities.select(*KEY, "document_uri", "staged", "dialect", "isdefault", "own_default")
+    rows = subjects.join(compared_versions.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
     return pairs_of(
         rows,
         "of_promise",
         kind=F.col("later.kind"),
         compatibility=F.col("compatibility"),
-        version=F.col("later.compared"),
+        version=F.col("later.comparable"),
         versionid=F.col("later.versionid"),
-        earlier=F.col("earlier.compared"),
+        earlier=F.col("earlier.comparable"),
         earlier_id=F.col("earlier.versionid"),
-        is_about_parent=F.col("xid") == F.col("holder"),
+        is_about_parent=F.col("xid") == F.col("parent"),
     )

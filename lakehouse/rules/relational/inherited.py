@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.domain.relations import FLATTENED, SECTIONS
-from lakehouse.rules.relational.candidaterows import Candidate, candidate_rows, holders_of
+from lakehouse.rules.relational.candidaterows import Candidate, candidate_rows, parents_of
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.settings import Settings
 from lakehouse.store.materialize import is_empty, is_known_empty, materialize
@@ -25,7 +25,7 @@ def check_flattened(spark: SparkSession, settings: Settings, result: Candidate, 
         result: what would be published.
         used: names of the entity tables that hold something.
     """
-    lacking = _find_lacking(result.things, F.col("staged"))
+    lacking = _find_lacking(result.entities, F.col("staged"))
     if is_empty(lacking):
         return no_pairs(spark)
     return _pairs(lacking, flattened_candidate(spark, settings, result, used, lacking))
@@ -48,15 +48,15 @@ def flattened_candidate(
     return _read_flattened(spark, settings, stand_ins)
 
 
-def check_published(spark: SparkSession, settings: Settings | None, things: DataFrame) -> DataFrame:
+def check_published(spark: SparkSession, settings: Settings | None, entities: DataFrame) -> DataFrame:
     """Check that published messages with a base still have what they need, since a base may have changed.
 
     Args:
         spark: the session.
         settings: how far chains of bases are followed; None: as far as the views can.
-        things: what is published, as for the rules between entities.
+        entities: what is published, as for the rules between entities.
     """
-    lacking = _find_lacking(things, F.lit(True))
+    lacking = _find_lacking(entities, F.lit(True))
     if is_empty(lacking):
         return no_pairs(spark)
     return _pairs(lacking, flattened_published(spark, settings, lacking))
@@ -67,10 +67,10 @@ def flattened_published(spark: SparkSession, settings: Settings | None, wanted: 
     return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)})
 
 
-def _find_lacking(things: DataFrame, concerned: Column) -> DataFrame:
+def _find_lacking(entities: DataFrame, concerned: Column) -> DataFrame:
     """Find default Versions that have a base, and lack something by themselves: what the others have, no base takes away."""
-    defaults = things.filter(concerned & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull())
-    in_group = holders_of(things).filter("parent_kind = 'group'")
+    defaults = entities.filter(concerned & F.col("isdefault") & (F.col("kind") == "version") & F.col("basemessage").isNotNull())
+    in_group = parents_of(entities).filter("parent_kind = 'group'")
     if is_known_empty(defaults):
         return defaults
     based = defaults.join(in_group, on=["registryid", "container"], how="left")
@@ -91,11 +91,11 @@ def _read_flattened(spark: SparkSession, settings: Settings | None, stand_ins: d
 def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     """Pair messages with their effective definitions; one whose base is not there yet is not judged."""
     both = lacking.join(flattened, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
-    known = {at: F.col("attributes")[at] for at in FLATTENED}
-    known["/dataschema"] = F.when(known["/dataschema"].isNotNull(), "{}")  # its text decides nothing
-    known |= {f"{at}/": F.when(F.exists(F.map_keys("attributes"), partial(_is_below, at)), "{}") for at in SECTIONS}
-    flat_attributes = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in known.items()))
-    flat_attributes = F.map_from_entries(F.filter(flat_attributes, lambda one: one["value"].isNotNull()))
+    values = {at: F.col("attributes")[at] for at in FLATTENED}
+    values["/dataschema"] = F.when(values["/dataschema"].isNotNull(), "{}")  # its text decides nothing
+    values |= {f"{at}/": F.when(F.exists(F.map_keys("attributes"), partial(_is_below, at)), "{}") for at in SECTIONS}
+    flat_attributes = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in values.items()))
+    flat_attributes = F.map_from_entries(F.filter(flat_attributes, lambda entry: entry["value"].isNotNull()))
     return only_broken(
         materialize(pairs_of(both, "of_flattened", attributes=flat_attributes, parent_envelope=F.col("parent_envelope")))
     )

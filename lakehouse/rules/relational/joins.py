@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import dialects_with_rule
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING
-from lakehouse.rules.relational.candidaterows import Present, few, holders_of, look_at, schema_targets
+from lakehouse.rules.relational.candidaterows import Present, few, look_at, parents_of, schema_targets
 from lakehouse.rules.relational.options import Flattened, check_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.store.keys import KEY
@@ -26,20 +26,20 @@ from lakehouse.store.xids import without_version
 _Check = Callable[[DataFrame, Present], DataFrame]
 
 
-def check_entities(things: DataFrame, duplicate_messageids: str | None = None, flattened: Flattened | None = None) -> DataFrame:
+def check_entities(entities: DataFrame, duplicate_messageids: str | None = None, flattened: Flattened | None = None) -> DataFrame:
     """Find what the rules between entities look at.
 
     Args:
-        things: as from `candidate`; read several times.
+        entities: as from `candidate`; read several times.
         duplicate_messageids: severity of a messageid that comes twice, where it is not the rule's.
         flattened: as for `options.check_options`.
 
     Returns:
         Pairs, as from `pairs.pairs_of`; one may come in several rows.
     """
-    present = look_at(things)
+    present = look_at(entities)
     checks: dict[_Check, int] = {
-        check_members: present.holders,
+        check_members: present.parents,
         check_references: present.references,
         check_cycles: present.bases,
         check_versions: 1,
@@ -50,23 +50,23 @@ def check_entities(things: DataFrame, duplicate_messageids: str | None = None, f
         check_schema_uris: present.uris,
         check_aliases: present.aliases,
     }
-    results = [check(things, present) for check, concerned in checks.items() if concerned]
-    return reduce(DataFrame.unionByName, results, no_pairs(things.sparkSession))
+    results = [check(entities, present) for check, concerned in checks.items() if concerned]
+    return reduce(DataFrame.unionByName, results, no_pairs(entities.sparkSession))
 
 
-def members(things: DataFrame, present: Present) -> DataFrame:
+def members(entities: DataFrame, present: Present) -> DataFrame:
     """Return the messages with the attributes of their default Version, including those that refer to another one (xref).
 
     Returns:
-        `things` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint),
+        `entities` of the default Versions, with xid of the Version, message_xid, container (XID of the group or endpoint),
         borrowed, and is_based: it has attributes and bases.
     """
-    defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
+    defaults = entities.filter((F.col("kind") == "version") & F.col("isdefault"))
     defaults = defaults.withColumn("is_based", F.col("basemessage").isNotNull())
     own = defaults.withColumn("borrowed", F.lit(False))
     if not present.aliases:
         return own
-    aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
     shown = ("envelope", "protocol", "options")
     targets = defaults.select(
         "registryid", F.col("message_xid").alias("xref"), "is_based", *(F.col(name).alias(f"_{name}") for name in shown)
@@ -77,17 +77,17 @@ def members(things: DataFrame, present: Present) -> DataFrame:
     return own.unionByName(borrowed.drop(*(f"_{name}" for name in shown)))
 
 
-def check_members(things: DataFrame, present: Present) -> DataFrame:
+def check_members(entities: DataFrame, present: Present) -> DataFrame:
     """Find the messages that do not fit the group or endpoint that holds them."""
-    holders = few(holders_of(things), present.holders)
-    both = members(things, present).join(holders, on=["registryid", "container"], how="inner")
+    parents = few(parents_of(entities), present.parents)
+    both = members(entities, present).join(parents, on=["registryid", "container"], how="inner")
     values = {name: F.col(name) for name in ("envelope", "protocol", "parent_envelope", "parent_protocol")}
     values["in_group"] = F.col("parent_kind") == "group"
     values["is_based"] = F.col("basemessage").isNotNull()
     return only_broken(pairs_of(both, "of_parent", **values))
 
 
-def check_references(things: DataFrame, present: Present) -> DataFrame:
+def check_references(entities: DataFrame, present: Present) -> DataFrame:
     """Find the bases, schemas, ancestors and will messages that are not there."""
     version, endpoint = F.col("kind") == "version", F.col("kind") == "endpoint"
     targets = {
@@ -97,33 +97,33 @@ def check_references(things: DataFrame, present: Present) -> DataFrame:
         "willmessage": F.when(endpoint & F.col("willmessage").startswith("/"), without_version("willmessage")),
     }
     named = F.array(*(F.struct(F.lit(name).alias("attribute"), target.alias("target")) for name, target in targets.items()))
-    sources = things.filter((version | endpoint) & F.coalesce(*targets).isNotNull())
-    wanted = sources.withColumn("reference", F.explode(F.filter(named, lambda one: one["target"].isNotNull())))
+    sources = entities.filter((version | endpoint) & F.coalesce(*targets).isNotNull())
+    wanted = sources.withColumn("reference", F.explode(F.filter(named, lambda reference: reference["target"].isNotNull())))
     # An ancestor that is the Version itself needs no look-up.
     wanted = wanted.filter(F.col("reference.target") != F.col("xid"))
     wanted = wanted.withColumns({"attribute": F.col("reference.attribute"), "target": F.col("reference.target")}).drop(
         "reference"
     )
-    there = things.filter(F.col("kind").isin("message", "version", "schema")).select("registryid", F.col("xid").alias("target"))
+    there = entities.filter(F.col("kind").isin("message", "version", "schema")).select("registryid", F.col("xid").alias("target"))
     absent = wanted.join(there, on=["registryid", "target"], how="left_anti")
     group = F.when(F.col("attribute") == "dataschemaxid", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
-    known = _with_group(absent.withColumn("group", group), things, present)
+    with_group = _with_group(absent.withColumn("group", group), entities, present)
     nowhere = pairs_of(
-        known, "of_absent_target", attribute=F.col("attribute"), target=F.col("target"), has_group=F.col("has_group")
+        with_group, "of_absent_target", attribute=F.col("attribute"), target=F.col("target"), has_group=F.col("has_group")
     )
-    return nowhere.unionByName(_check_wills(things, wanted, present)) if present.wills else nowhere
+    return nowhere.unionByName(_check_wills(entities, wanted, present)) if present.wills else nowhere
 
 
-def _with_group(rows: DataFrame, things: DataFrame, present: Present) -> DataFrame:
+def _with_group(rows: DataFrame, entities: DataFrame, present: Present) -> DataFrame:
     """Add whether the group that a column `group` names is there: has_group."""
-    groups = things.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group"))
-    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.holders)
+    groups = entities.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group"))
+    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.parents)
     both = rows.join(groups, on=["registryid", "group"], how="left")
     return both.withColumn("has_group", F.coalesce("has_group", F.lit(False)))
 
 
-def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> DataFrame:
-    defaults = things.filter((F.col("kind") == "version") & F.col("isdefault"))
+def _check_wills(entities: DataFrame, wanted: DataFrame, present: Present) -> DataFrame:
+    defaults = entities.filter((F.col("kind") == "version") & F.col("isdefault"))
     kinds = defaults.select(
         "registryid",
         F.col("message_xid").alias("target"),
@@ -135,40 +135,40 @@ def _check_wills(things: DataFrame, wanted: DataFrame, present: Present) -> Data
     return pairs_of(both, "of_will", target=F.col("target"), envelope=F.col("target_envelope"), protocol=F.col("target_protocol"))
 
 
-def check_schema_uris(things: DataFrame, present: Present) -> DataFrame:
+def check_schema_uris(entities: DataFrame, present: Present) -> DataFrame:
     """Find each `dataschemauri` that leads into the own document, or into a schema group of the registry, and to no schema."""
     key = [*KEY, "document_uri"]
-    referring = things.filter(F.col("schema_reference").isNotNull())
+    referring = entities.filter(F.col("schema_reference").isNotNull())
     path = F.regexp_replace("schema_reference", r"\A#", "")
-    schemas = things.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
+    schemas = entities.filter(F.col("kind").isin("schema", "schemaversion")).select("registryid", F.col("xid").alias("target"))
     wanted = referring.select(*key, F.explode(schema_targets()).alias("target"))
     result = wanted.join(schemas, on=["registryid", "target"], how="left_semi").select(*key).distinct()
     absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(result, on=key, how="left_anti")
     is_fragment = F.startswith("schema_reference", F.lit("#"))
-    known = _with_group(absent, things, present)
-    return pairs_of(known, "of_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
+    with_group = _with_group(absent, entities, present)
+    return pairs_of(with_group, "of_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
 
 
-def check_aliases(things: DataFrame, present: Present) -> DataFrame:
+def check_aliases(entities: DataFrame, present: Present) -> DataFrame:
     """Find what each alias stands for."""
-    either = things.filter(F.col("kind").isin("message", "schema"))
+    either = entities.filter(F.col("kind").isin("message", "schema"))
     targets = either.select("registryid", F.col("xid").alias("xref"), F.col("xref").alias("further")).distinct()
     aliases = few(either.filter(F.col("xref").isNotNull()), present.aliases)
     both = aliases.join(targets.withColumn("is_there", F.lit(True)), on=["registryid", "xref"], how="left")
     return pairs_of(both, "of_alias", **{name: F.col(name) for name in ("xid", "xref", "is_there", "further")})
 
 
-def check_versions(things: DataFrame, present: Present) -> DataFrame:
+def check_versions(entities: DataFrame, present: Present) -> DataFrame:
     """Find messages whose Versions have different metadata and, where a dialect asks for it, messages of one `type`."""
-    versions = things.filter(F.col("kind") == "version")
+    versions = entities.filter(F.col("kind") == "version")
     place = F.xxhash64("registryid", "message_xid", "document_uri")
     differing = versions.groupBy(place.alias("place")).agg(
         F.min("metadata").alias("least"), F.max("metadata").alias("most"), F.count("basemessage").alias("based")
     )
     differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
     several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
-    is_asked = F.col("dialect").isin(dialects_with_rule(UNIQUE_TYPE))
-    old = versions.filter(is_asked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
+    is_checked = F.col("dialect").isin(dialects_with_rule(UNIQUE_TYPE))
+    old = versions.filter(is_checked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     same = Window.partitionBy("registryid", "ce_type")
     published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
     doubled = old.withColumn("earliest", F.coalesce(published, F.min("message_xid").over(same)))
@@ -177,9 +177,9 @@ def check_versions(things: DataFrame, present: Present) -> DataFrame:
     return pairs_of(several, "of_versions").unionByName(twice)
 
 
-def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
+def check_endpoints(entities: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
     """Find the groups that endpoints name, the kinds of messages in these, and messageids that come twice."""
-    endpoints = things.filter((F.col("kind") == "endpoint") & F.col("messagegroups").isNotNull())
+    endpoints = entities.filter((F.col("kind") == "endpoint") & F.col("messagegroups").isNotNull())
     groups = F.array_distinct(F.array_append("messagegroups", F.col("xid")))
     endpoint = [*KEY, "document_uri", "staged", "dialect"]
     lists = endpoints.select(
@@ -188,7 +188,7 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
         F.col("protocol").alias("own_protocol"),
         F.explode(groups).alias("container"),
     )
-    carried = members(things, present).select("registryid", "container", "message_xid", "envelope", "protocol")
+    carried = members(entities, present).select("registryid", "container", "message_xid", "envelope", "protocol")
     # A group's messages are mostly of one kind. A message that several documents define alike is one.
     of_kind = [F.min("message_xid").alias("message_xid"), F.count_distinct("message_xid").alias("messages")]
     kinds = carried.groupBy("registryid", "container", "envelope", "protocol").agg(*of_kind)
@@ -199,9 +199,9 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     )
     grouped = materialize(grouped)
     values = {"listed": F.col("listed"), "envelope": F.col("own_envelope"), "protocol": F.col("own_protocol")}
-    there = things.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
+    there = entities.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
     named = lists.filter(F.col("container").startswith("/"))
-    absent = named.join(few(there.distinct(), present.holders), on=["registryid", "container"], how="left_anti")
+    absent = named.join(few(there.distinct(), present.parents), on=["registryid", "container"], how="left_anti")
     result = pairs_of(grouped, "of_listed", **values).unionByName(pairs_of(absent, "of_absent_group", group=F.col("container")))
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
@@ -216,11 +216,11 @@ def check_endpoints(things: DataFrame, present: Present, duplicate_messageids: s
     return result.unionByName(pairs_of(twice, "of_messageids", messageid=F.col("twice"), severity=severity))
 
 
-def check_variants(things: DataFrame, present: Present) -> DataFrame:
+def check_variants(entities: DataFrame, present: Present) -> DataFrame:
     """Find ids under one parent that differ in letter case only, over all documents; what is published keeps its id."""
     last = F.substring_index("xid", "/", -1)
     parent = F.expr("left(xid, length(xid) - length(substring_index(xid, '/', -1)))")
-    keyed = things.filter(F.col("kind").isin(*VARYING)).withColumns({"parent": parent, "last": F.lower(last)})
+    keyed = entities.filter(F.col("kind").isin(*VARYING)).withColumns({"parent": parent, "last": F.lower(last)})
     # By numbers: places with only one XID are most of them, and numbers are grouped much sooner than texts.
     keyed = keyed.withColumn("place", F.xxhash64("registryid", "parent", "last"))
     crowded = keyed.groupBy("place").agg(F.min(F.xxhash64("xid")).alias("least"), F.max(F.xxhash64("xid")).alias("most"))
@@ -235,16 +235,16 @@ def check_variants(things: DataFrame, present: Present) -> DataFrame:
     return pairs_of(variants, "of_variant", kind=F.col("kind"), other=earlier)
 
 
-def check_changes(things: DataFrame, present: Present) -> DataFrame:
+def check_changes(entities: DataFrame, present: Present) -> DataFrame:
     """Find what is published and written again, in the dialects that forbid some changes."""
-    earlier = things.filter(F.col("kind").startswith("earlier ")).select(
+    earlier = entities.filter(F.col("kind").startswith("earlier ")).select(
         "registryid",
         F.substring("kind", len("earlier ") + 1, 100).alias("kind"),
         "xid",
         *(F.col(name).alias(f"old_{name}") for name in ("content_hash", "envelope", "protocol", "authority")),
     )
-    is_asked = F.col("dialect").isin([dialect for rule_id in ABOUT_CHANGE for dialect in dialects_with_rule(rule_id)])
-    old = things.filter(F.col("staged") & is_asked & F.col("kind").isin("group", "message", "version"))
+    is_checked = F.col("dialect").isin([dialect for rule_id in ABOUT_CHANGE for dialect in dialects_with_rule(rule_id)])
+    old = entities.filter(F.col("staged") & is_checked & F.col("kind").isin("group", "message", "version"))
     both = old.join(earlier, on=KEY, how="inner")
     return pairs_of(
         both.filter(F.col("content_hash") != F.col("old_content_hash")),
@@ -272,32 +272,32 @@ def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
     return rows.join(few(result, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
 
 
-def check_cycles(things: DataFrame, present: Present) -> DataFrame:
+def check_cycles(entities: DataFrame, present: Present) -> DataFrame:
     """Find Versions whose chain of bases comes back to them; to an older Version of the same message it may lead.
 
     Each step doubles the way: an edge then leads two, four, eight bases on. Ways that end drop out, so a catalog without
     cycles is done after as many steps as its longest chain has bits.
     """
-    versions = things.filter((F.col("kind") == "version") & F.col("basemessage").startswith("/"))
+    versions = entities.filter((F.col("kind") == "version") & F.col("basemessage").startswith("/"))
     edges = versions.select("registryid", F.col("xid").alias("from"), "basemessage")
     # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
-    way = materialize(
-        edges.join(_as_bases(things, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct()
+    paths = materialize(
+        edges.join(_as_bases(entities, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct()
     )
-    total = left = count(way)
+    total = left = count(paths)
     length = 1
     while left and length <= total:  # a way longer than there are edges comes back somewhere
-        further = way.select("registryid", F.col("from").alias("to"), F.col("to").alias("end"))
-        way = materialize(way.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
-        left, length = count(way), length * 2
+        further = paths.select("registryid", F.col("from").alias("to"), F.col("to").alias("end"))
+        paths = materialize(paths.join(further, on=["registryid", "to"]).select("registryid", "from", F.col("end").alias("to")))
+        left, length = count(paths), length * 2
     if not left:
-        return no_pairs(things.sparkSession)
-    on_cycle = way.select("registryid", F.col("to").alias("xid")).distinct()
+        return no_pairs(entities.sparkSession)
+    on_cycle = paths.select("registryid", F.col("to").alias("xid")).distinct()
     on_it = versions.join(on_cycle, on=["registryid", "xid"])
     # A message that is written again, and then refers to an existing Version, closes the cycle, and gets the finding.
     shown = on_it.filter("isdefault").groupBy("registryid", "message_xid")
     there = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter("NOT _is_written")
-    messages = things.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")
+    messages = entities.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")
     closing = materialize(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
     by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
     others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
@@ -305,7 +305,7 @@ def check_cycles(things: DataFrame, present: Present) -> DataFrame:
     return result.unionByName(pairs_of(closing, "of_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
 
 
-def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
+def _as_bases(entities: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
     """Return the names by which a base means a Version: its own and those through aliases; of the default one its message's, too.
 
     Returns:
@@ -316,7 +316,7 @@ def _as_bases(things: DataFrame, versions: DataFrame, present: Present) -> DataF
     own = versions.select("registryid", F.col("xid").alias("to"), names)
     if not present.aliases:
         return own
-    aliases = few(things.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
     aliases = aliases.select("registryid", F.col("xid").alias("alias"), F.col("xref").alias("message_xid"))
     shown = versions.select("registryid", "message_xid", "isdefault", F.col("xid").alias("to"))
     borrowed = shown.join(aliases, on=["registryid", "message_xid"])

@@ -26,57 +26,57 @@ def family(protocol: str | Column) -> Column:
 def endpoint_options() -> Column:
     """Return an endpoint's options that its messages may contradict: pointer in a message → text; NULL: none."""
     name = family("protocol")
-    given = [
+    entries = [
         F.struct(
-            F.lit(str(one.pointer)).alias("key"),
-            F.when(name == own, F.get_json_object("protocoloptions", f"$.{one.name}")).alias("value"),
+            F.lit(str(option.pointer)).alias("key"),
+            F.when(name == own, F.get_json_object("protocoloptions", f"$.{option.name}")).alias("value"),
         )
         for own, options in judged_options().items()
-        for one in options
+        for option in options
     ]
-    details = F.map_from_entries(F.filter(F.array(*given), lambda one: one["value"] != ""))
+    details = F.map_from_entries(F.filter(F.array(*entries), lambda entry: entry["value"] != ""))
     return F.when(F.size(details) > 0, details)
 
 
 def declared_options(attributes: Column) -> Column:
     """Return what a definition declares of these: pointer → JSON text; NULL: nothing."""
-    options = [one for options in judged_options().values() for one in options]
-    pointers = sorted({str(pointer) for one in options for pointer in (one.pointer, one.instead) if pointer is not None})
+    options = [option for options in judged_options().values() for option in options]
+    pointers = sorted({str(pointer) for option in options for pointer in (option.pointer, option.instead) if pointer is not None})
     details = F.map_filter(attributes, lambda pointer, _: pointer.isin(pointers))
     return F.when(F.size(details) > 0, details)
 
 
-def check_options(things: DataFrame, carried: DataFrame, flattened: Flattened | None) -> DataFrame:
+def check_options(entities: DataFrame, carried: DataFrame, flattened: Flattened | None) -> DataFrame:
     """Find what messages declare of the options of the endpoints that carry them, where it is not what these say.
 
     Args:
-        things: as from `candidate`.
+        entities: as from `candidate`.
         carried: as from `joins.members`.
         flattened: what messages that have a base inherit; None: only what they declare themselves is looked at.
     """
     own = ["document_uri", *KEY, "staged", "dialect"]
-    endpoints = things.filter((F.col("kind") == "endpoint") & F.col("options").isNotNull())
+    endpoints = entities.filter((F.col("kind") == "endpoint") & F.col("options").isNotNull())
     groups = F.array_distinct(F.array_append(F.coalesce("messagegroups", no_uris()), F.col("xid")))
-    ways = endpoints.select(*own, family("protocol").alias("family"), F.explode(groups).alias("container"), "options")
-    asked = ways.select(*own, "family", "container", F.explode("options").alias("pointer", "endpoint_value"))
-    said = carried.filter(F.col("options").isNotNull() | F.col("is_based")).select(
+    listed = endpoints.select(*own, family("protocol").alias("family"), F.explode(groups).alias("container"), "options")
+    endpoint_values = listed.select(*own, "family", "container", F.explode("options").alias("pointer", "endpoint_value"))
+    declarations = carried.filter(F.col("options").isNotNull() | F.col("is_based")).select(
         "registryid",
         "container",
         "message_xid",
         "is_based",
-        family("protocol").alias("said_family"),
+        family("protocol").alias("message_family"),
         F.col("options").alias("declared"),
     )
-    both = materialize(asked.join(said, on=["registryid", "container"], how="inner"))
+    both = materialize(endpoint_values.join(declarations, on=["registryid", "container"], how="inner"))
     if flattened is not None and not is_empty(based := both.filter("is_based")):
         merged = flattened(based.select("registryid", "message_xid").distinct())
         merged = merged.select("registryid", "message_xid", F.col("attributes").alias("merged"))
         both = both.join(merged, on=["registryid", "message_xid"], how="left")
         inherited = family(_text_of(F.col("merged")["/protocol"]))
         both = both.withColumn("declared", F.coalesce("merged", "declared"))
-        both = both.withColumn("said_family", F.coalesce(inherited, "said_family"))
+        both = both.withColumn("message_family", F.coalesce(inherited, "message_family"))
     value, key = F.col("declared")[F.col("pointer")], F.col("declared")["/protocoloptions/key_base64/value"]
-    both = both.filter(F.coalesce(F.col("family") == F.col("said_family"), F.lit(True)))
+    both = both.filter(F.coalesce(F.col("family") == F.col("message_family"), F.lit(True)))
     # What most declare is what the endpoint says, and is no case.
     both = both.withColumns({"value": value, "key_base64": F.when(value.isNull(), key)}).filter(
         F.coalesce("value", "key_base64").isNotNull()

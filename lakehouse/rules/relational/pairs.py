@@ -57,20 +57,20 @@ def no_pairs(spark: SparkSession) -> DataFrame:
 
 
 def judged(pairs: DataFrame) -> DataFrame:
-    """Return the rules that pairs break: columns `FOUND`; a finding may come in several rows."""
+    """Return the rules that pairs break: columns `FINDING_COLUMNS`; a finding may come in several rows."""
     spark = pairs.sparkSession
     if is_known_empty(pairs):
         return no_findings(spark)
     if not is_interpreted(spark):
         return pairs.mapInArrow(_judge, FINDINGS)
-    results = [one for row in pairs.collect() for one in _findings_of(row.asDict())]
+    results = [finding for row in pairs.collect() for finding in _findings_of(row.asDict())]
     return spark.createDataFrame(pa.Table.from_pylist(results, schema=arrow_schema())) if results else no_findings(spark)
 
 
 def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema()
     for batch in batches:
-        yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in _findings_of(row)], schema=schema)
+        yield pa.RecordBatch.from_pylist([finding for row in batch.to_pylist() for finding in _findings_of(row)], schema=schema)
 
 
 def _findings_of(pair: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import UnknownRule
-from lakehouse.rules.declared import SEVERITIES, TOLD, explain
+from lakehouse.rules.declared import FINDING_RULES, SEVERITIES, explain
 from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, path_of_document, path_of_rule
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.sentview import sent_of_all
@@ -97,7 +97,7 @@ def _rules(page_context: PageContext) -> list[dict[str, Any]]:
         {
             "rule_id": rule_id,
             "severity": findings[0]["severity"],
-            "text": TOLD[rule_id].text if rule_id in TOLD else "",
+            "text": FINDING_RULES[rule_id].text if rule_id in FINDING_RULES else "",
             "count": len(findings),
         }
         for rule_id, findings in page_context.overview.findings_by_rule.items()
