@@ -346,4 +346,4 @@ def _attributes(entity: str, value: dict[str, Any], family: str | None) -> dict[
     """Return the attributes of an entity in normal form."""
     own = {name: one for name, one in value.items() if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")}
     result = read_entity(entity, own, WHOLE, family)
-    return result.known | result.extensions
+    return result.attributes | result.extensions

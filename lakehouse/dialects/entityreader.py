@@ -29,7 +29,7 @@ class NormalEntity:
     What is written in normal form already is not copied: values of `attributes` may be those of the document.
 
     Attributes:
-        known: attributes of the specification by normal name, without nulls; `meta` holds those of the meta object.
+        attributes: attributes of the specification by normal name, without nulls; `meta` holds those of the meta object.
         extensions: all other attributes as written.
         children: collections by normal name: the key as written, and the value.
         pointers: for a known attribute that was spelled otherwise, the key as written.
@@ -37,7 +37,7 @@ class NormalEntity:
         spellings: how often each other spelling was met, as 'entity: spelled → normal'.
     """
 
-    known: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
     extensions: dict[str, Any] = field(default_factory=dict)
     children: dict[str, tuple[str, Any]] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
@@ -58,10 +58,10 @@ def read_entity(entity: str, written: dict[str, Any], pointer: Pointer, family: 
     reader = EntityReader(entity, pointer)
     reader.read(written)
     result = reader.entity
-    own_family = family_of(result.known.get("protocol")) or family
+    own_family = family_of(result.attributes.get("protocol")) or family
     for place in _PLACES:
-        if isinstance(result.known.get(place), dict):
-            result.known[place] = reader.read_place(place, result.known[place], own_family, dialect)
+        if isinstance(result.attributes.get(place), dict):
+            result.attributes[place] = reader.read_place(place, result.attributes[place], own_family, dialect)
     if entity == "schema" and "schemabase64" in result.extensions:
         _read_bytes(result)
     _check_dialect(reader, dialect_rules(dialect, entity))
@@ -70,11 +70,11 @@ def read_entity(entity: str, written: dict[str, Any], pointer: Pointer, family: 
 
 def _read_bytes(schema: NormalEntity) -> None:
     """Convert a document in `schemabase64` to normal form; bytes that are not text stay in `schemabase64`."""
-    coded, contenttype = schema.extensions["schemabase64"], schema.known.get("contenttype")
-    content = decoded_base64(coded) if isinstance(coded, str) and coded and "schema" not in schema.known else None
+    coded, contenttype = schema.extensions["schemabase64"], schema.attributes.get("contenttype")
+    content = decoded_base64(coded) if isinstance(coded, str) and coded and "schema" not in schema.attributes else None
     document = None if content is None else document_of(content, contenttype if isinstance(contenttype, str) else None)
     if document is not None:
-        schema.known["schema"] = document
+        schema.attributes["schema"] = document
         schema.pointers["schema"] = "/schemabase64"
         del schema.extensions["schemabase64"]
 
@@ -84,7 +84,7 @@ def _check_dialect(reader: _Findings, rules: list[dict[str, str]]) -> None:
     if not rules:
         return
     entity = reader.entity
-    attributes = entity.extensions | entity.known
+    attributes = entity.extensions | entity.attributes
     for rule in rules:
         paths = rule["attributes"].split()
         if not _TESTS[rule["test"]]([_value_at(attributes, path) for path in paths]):
@@ -167,15 +167,17 @@ class _Findings:
         """Report an error that removes no entity: the attribute is not in the normal form, and stays in `raw`."""
         left_out = f"`{attribute.name.split('.')[0]}` is left out"
         message = f"`{attribute.name}` is {'empty' if value == '' else kind_of(value)} and must be {wanted}; {left_out}"
-        self.report(where, attribute.rule, "error", message, f"Write {wanted}.", kept=True)
+        self.report(where, attribute.rule, "error", message, f"Write {wanted}.", keeps_entity=True)
 
     def warn(self, where: str, rule: str, message: str, hint: str) -> None:
         """Report a warning."""
         self.report(where, rule, "warning", message, hint)
 
-    def report(self, where: str, rule: str, severity: str, message: str, hint: str, *, kept: bool = False) -> None:
+    def report(self, where: str, rule: str, severity: str, message: str, hint: str, *, keeps_entity: bool = False) -> None:
         """Add a finding at a JSON Pointer below the entity."""
-        self.entity.problems.append(Problem(Pointer(self.pointer + where), rule, severity, message, hint, kept=kept))
+        self.entity.problems.append(
+            Problem(Pointer(self.pointer + where), rule, severity, message, hint, keeps_entity=keeps_entity)
+        )
 
     def respelled(self, spelled: str, normal: str) -> None:
         """Count a name or a value that was written otherwise."""
@@ -193,7 +195,7 @@ class EntityReader(_Findings):
         targets = places_of(self.name, None)[""].targets
         moves = moves_of(self.name)
         plain = _plain_of(self.name)
-        attributes = self.entity.known
+        attributes = self.entity.attributes
         moved: list[_Moved] = []
         for key, value in written.items():
             if key in plain and key not in attributes:
@@ -234,10 +236,10 @@ class EntityReader(_Findings):
         if attribute.type == "computed":
             self.respelled(where[1:], f"{place}/{attribute.name}")
             return
-        target = self.entity.known.setdefault(place, {})
+        target = self.entity.attributes.setdefault(place, {})
         if not isinstance(target, dict):
             return
-        target = self.entity.known[place] = dict(target)
+        target = self.entity.attributes[place] = dict(target)
         self.respelled(where[1:], f"{place}/{attribute.name}")
         if attribute.name not in target:
             target[attribute.name] = value
@@ -259,18 +261,18 @@ class EntityReader(_Findings):
         if key != name:
             self.respelled(key, name)
         coerced = self.coerce(attribute, value, where)
-        if name in self.entity.known:
+        if name in self.entity.attributes:
             self._check_repeated(attribute, key, coerced, where)
             if key != name:
                 return
             self.entity.pointers.pop(name, None)
         if coerced is not None:
-            self.entity.known[name] = coerced
+            self.entity.attributes[name] = coerced
             if key != name:
                 self.entity.pointers[name] = where
 
     def _check_repeated(self, attribute: Attribute, key: str, value: Any, where: str) -> None:
-        if value is not None and not same(value, self.entity.known[attribute.name]):
+        if value is not None and not same(value, self.entity.attributes[attribute.name]):
             taken = f"`{attribute.name}`" if key == attribute.name else "the other one"
             message = f"`{attribute.name}` is written in two spellings with different values; {taken} is taken"
             self.warn(where, attribute.rule, message, f"Keep `{attribute.name}` only.")

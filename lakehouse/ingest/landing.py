@@ -110,7 +110,7 @@ class LandingReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the documents between two offsets."""
-        return [_Paths([one.path for one in between(list_documents(self.folder), start, end)])]
+        return [_Paths([entry.path for entry in between(list_documents(self.folder), start, end)])]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
         """Yield the rows."""
@@ -124,13 +124,13 @@ def next_offset(results: list[FolderEntry], start: dict[str, Any], most: int | N
     fresh = _fresh(results, start)
     batch = fresh[:most] if most is not None else fresh
     end = max(start["changed"], batch[-1].changed if batch else 0)
-    seen = [_identity(one) for one in results if end - LOOK_BACK < one.changed <= end]
+    seen = [_identity(entry) for entry in results if end - LOOK_BACK < entry.changed <= end]
     return {"changed": end, "seen": " ".join(sorted(seen))} if batch else start
 
 
 def between(results: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
     """Return the documents of a batch: those since its start, and late ones of shortly before that were not seen then."""
-    return _fresh([one for one in results if one.changed <= end["changed"]], start)
+    return _fresh([entry for entry in results if entry.changed <= end["changed"]], start)
 
 
 def list_documents(folder: str) -> list[FolderEntry]:
@@ -141,7 +141,7 @@ def list_documents(folder: str) -> list[FolderEntry]:
     """
     local = re.sub(r"\Afile:/*", "/", folder)
     results = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
-    return sorted(results, key=lambda one: (one.changed, one.path))
+    return sorted(results, key=lambda entry: (entry.changed, entry.path))
 
 
 def watch(
@@ -197,11 +197,13 @@ def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> st
 def _fresh(results: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
     """Return the documents that were not seen up to an offset."""
     last, seen = start["changed"], set(start["seen"].split(" "))
-    return [one for one in results if one.changed > last or (one.changed > last - LOOK_BACK and _identity(one) not in seen)]
+    return [
+        entry for entry in results if entry.changed > last or (entry.changed > last - LOOK_BACK and _identity(entry) not in seen)
+    ]
 
 
-def _identity(one: FolderEntry) -> str:
-    return hashlib.sha256(f"{one.changed} {one.path}".encode()).hexdigest()[:12]
+def _identity(entry: FolderEntry) -> str:
+    return hashlib.sha256(f"{entry.changed} {entry.path}".encode()).hexdigest()[:12]
 
 
 def _list_local(folder: Path) -> Iterator[FolderEntry]:

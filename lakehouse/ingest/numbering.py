@@ -63,7 +63,7 @@ def with_numbers(stage: DataFrame, log: DataFrame, *, prune: bool = False) -> Nu
         new_rows(versions, stored, latest),
         stored_rows(versions, stored, latest),
     ]
-    numbered = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    numbered = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
     numbered = numbered.withColumns(_about_default()).select(*STAGE.names)
     return Numbered(stage.filter(~is_draft).select(*STAGE.names).unionByName(materialize(numbered)), refused)
 
@@ -93,40 +93,40 @@ def number_versions(staged: DataFrame, stored: DataFrame) -> DataFrame:
         stored: as from `read_stored`.
 
     Returns:
-        The staged Versions with message_xid, declared, print, `known` (the catalog holds it) and `number`.
+        The staged Versions with message_xid, declared, print, `is_stored` (the catalog holds it) and `number`.
     """
     versions = stored.filter(F.col("kind") == "version")
-    one = F.struct("number", "declared", "print", "document_uris", (F.col("op") != "delete").alias("live"))
-    held = versions.groupBy(*_MESSAGE).agg(F.collect_list(one).alias("held"))
-    every = _with_identity(staged.filter(F.col("kind") == "version")).join(held, on=_MESSAGE, how="left")
-    none = F.array().cast(dict(held.dtypes)["held"])
-    every = every.withColumn("held", F.coalesce("held", none))
+    version = F.struct("number", "declared", "print", "document_uris", (F.col("op") != "delete").alias("live"))
+    by_message = versions.groupBy(*_MESSAGE).agg(F.collect_list(version).alias("versions"))
+    every = _with_identity(staged.filter(F.col("kind") == "version")).join(by_message, on=_MESSAGE, how="left")
+    none = F.array().cast(dict(by_message.dtypes)["versions"])
+    every = every.withColumn("versions", F.coalesce("versions", none))
     uri, declared = F.col("document_uri"), F.col("declared")
-    same = F.filter("held", lambda v: v["live"] & v["declared"].eqNullSafe(declared) & v["number"].isNotNull())
+    same = F.filter("versions", lambda v: v["live"] & v["declared"].eqNullSafe(declared) & v["number"].isNotNull())
     own = F.filter("same", lambda v: F.array_contains(v["document_uris"], uri))
     pool = F.when(F.size("own") > 0, F.col("own")).otherwise(F.col("same"))
     last = F.array_max(F.transform(pool, lambda v: F.struct(v["number"].alias("number"), v["print"].alias("print"))))
     every = every.withColumn("same", same).withColumn("own", own).withColumn("last", last)
-    taken = F.exists("held", lambda v: v["number"] == F.col("wanted"))
+    taken = F.exists("versions", lambda v: v["number"] == F.col("wanted"))
     every = every.withColumns(
         {
-            "known": F.coalesce(F.col("last.print") == F.col("print"), F.lit(False)),
+            "is_stored": F.coalesce(F.col("last.print") == F.col("print"), F.lit(False)),
             "wanted": F.when(declared.rlike(r"\A[1-9][0-9]{0,17}\z"), declared.cast("bigint")),
         }
     )
-    kept = F.when(~F.col("known") & F.col("wanted").isNotNull() & ~taken, F.col("wanted"))
-    highest = F.array_max(F.transform("held", lambda v: v["number"]))
+    kept_number = F.when(~F.col("is_stored") & F.col("wanted").isNotNull() & ~taken, F.col("wanted"))
+    highest = F.array_max(F.transform("versions", lambda v: v["number"]))
     of_message = Window.partitionBy(*_MESSAGE)
-    every = every.withColumn("kept", kept)
+    every = every.withColumn("kept_number", kept_number)
     none_yet = F.lit(0).cast("bigint")
-    base = F.greatest(F.coalesce(highest, none_yet), F.coalesce(F.max("kept").over(of_message), none_yet))
+    base = F.greatest(F.coalesce(highest, none_yet), F.coalesce(F.max("kept_number").over(of_message), none_yet))
     every = every.withColumn("base", base)
-    is_new = ~F.col("known") & F.col("kept").isNull()
+    is_new = ~F.col("is_stored") & F.col("kept_number").isNull()
     before = Window.partitionBy(*_MESSAGE, "document_uri").orderBy("staged_number").rowsBetween(Window.unboundedPreceding, 0)
     every = every.withColumn("nth", F.count_if(is_new).over(before))
-    number = F.when(F.col("known"), F.col("last.number")).otherwise(F.coalesce("kept", F.col("base") + F.col("nth")))
+    number = F.when(F.col("is_stored"), F.col("last.number")).otherwise(F.coalesce("kept_number", F.col("base") + F.col("nth")))
     every = every.withColumn("number", number)
-    return every.drop("held", "same", "own", "last", "wanted", "kept", "base", "nth")
+    return every.drop("versions", "same", "own", "last", "wanted", "kept_number", "base", "nth")
 
 
 def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, prune: bool) -> DataFrame:
@@ -137,25 +137,25 @@ def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, pr
     """
     live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete") & F.col("number").isNotNull())
     if prune:  # owned by none but documents that are staged now and hold it no more
-        held = held_by(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
+        holding = versions_held(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
         readers = staged.groupBy(F.col("registryid")).agg(F.collect_set("document_uri").alias("readers"))
-        live = live.join(held, on=["registryid", "xid"], how="left").join(F.broadcast(readers), on="registryid", how="left")
+        live = live.join(holding, on=["registryid", "xid"], how="left").join(F.broadcast(readers), on="registryid", how="left")
         elsewhere = F.size(F.array_except("document_uris", F.coalesce("readers", no_uris()))) > 0
         live = live.filter(elsewhere | F.col("holders").isNotNull())
     every = live.select(*_MESSAGE, "number").unionByName(versions.select(*_MESSAGE, "number"))
     numbers = F.array_sort(F.collect_set("number"))
     concerned = versions.select(*_MESSAGE).distinct()
-    known = every.join(concerned, on=_MESSAGE, how="left_semi").groupBy(*_MESSAGE).agg(numbers.alias("numbers"))
-    return known.withColumn("latest", F.array_max("numbers"))
+    by_message = every.join(concerned, on=_MESSAGE, how="left_semi").groupBy(*_MESSAGE).agg(numbers.alias("numbers"))
+    return by_message.withColumn("latest", F.array_max("numbers"))
 
 
-def held_by(versions: DataFrame, stored: DataFrame) -> DataFrame:
+def versions_held(versions: DataFrame, stored: DataFrame) -> DataFrame:
     """Return the stored Versions that staged documents hold: those that they repeat, and those that they supersede.
 
     Returns:
         registryid, xid, document_uri.
     """
-    again = versions.filter("known").select(
+    again = versions.filter("is_stored").select(
         "registryid", version_xid("message_xid", F.col("number").cast("string")).alias("xid"), "document_uri"
     )
     says = versions.select(
@@ -169,7 +169,7 @@ def held_by(versions: DataFrame, stored: DataFrame) -> DataFrame:
 
 def new_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
     """Return the rows of new Versions, with their numbers in XID, ancestor, isdefault and version_uri."""
-    fresh = versions.filter(~F.col("known")).join(latest, on=_MESSAGE)
+    fresh = versions.filter(~F.col("is_stored")).join(latest, on=_MESSAGE)
     number = F.col("number").cast("string")
     earlier = F.array_max(F.filter("numbers", lambda n: n < F.col("number"))).cast("string")
     ancestor = F.concat(F.lit('{"ancestor":"'), F.coalesce(earlier, number), F.lit('"'))
@@ -192,8 +192,8 @@ def stored_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> Da
     live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete")).join(latest, on=_MESSAGE)
     is_default = F.coalesce(F.col("number") == F.col("latest"), F.lit(False))
     live = live.withColumn("flips", (F.get_json_object("body", "$.isdefault") == "true") != is_default)
-    holders = held_by(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
-    live = live.join(holders, on=["registryid", "xid"], how="left")
+    holding = versions_held(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
+    live = live.join(holding, on=["registryid", "xid"], how="left")
     owners = F.array_union(F.coalesce("holders", no_uris()), F.when(F.col("flips"), F.col("document_uris")).otherwise(no_uris()))
     body = F.when(F.col("flips"), with_isdefault(F.col("body"), is_default)).otherwise(F.col("body"))
     return (
@@ -210,11 +210,11 @@ def stored_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> Da
 
 def message_rows(staged: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
     """Return the rows of the definitions: of all documents that hold a Version of one, with the latest as default."""
-    known = stored.filter((F.col("kind") == "message") & (F.col("op") != "delete")).select(
+    stored_messages = stored.filter((F.col("kind") == "message") & (F.col("op") != "delete")).select(
         *_MESSAGE, F.col("document_uris").alias("owners"), F.col("body").alias("stored_body")
     )
     rows = staged.filter(F.col("kind") == "message").withColumn("message_xid", F.col("xid"))
-    rows = rows.join(known, on=_MESSAGE, how="left").join(latest, on=_MESSAGE)
+    rows = rows.join(stored_messages, on=_MESSAGE, how="left").join(latest, on=_MESSAGE)
     says_none = F.get_json_object("body", "$.authority").isNull() & F.get_json_object("stored_body", "$.authority").isNotNull()
     rows = rows.withColumn("body", F.when(says_none, F.col("stored_body")).otherwise(F.col("body")))
     before = F.concat(F.lit('"defaultversionid":"'), F.get_json_object("body", "$.defaultversionid"), F.lit('"'))
@@ -232,8 +232,8 @@ def declared_groups(staged: DataFrame, stage: DataFrame, stored: DataFrame) -> D
     """Return the groups, without those that are only implied by a definition and declared elsewhere."""
     groups = staged.filter(F.col("kind") == "group")
     declared = stage.filter((F.col("kind") == "group") & (F.col("row") == "entity") & (F.col("body") != "{}"))
-    known = stored.filter((F.col("kind") == "group") & (F.col("op") != "delete") & (F.col("body") != "{}"))
-    every = declared.select("registryid", "xid").unionByName(known.select("registryid", "xid")).distinct()
+    stored_groups = stored.filter((F.col("kind") == "group") & (F.col("op") != "delete") & (F.col("body") != "{}"))
+    every = declared.select("registryid", "xid").unionByName(stored_groups.select("registryid", "xid")).distinct()
     implied = groups.filter(F.col("body") == "{}").join(every, on=["registryid", "xid"], how="left_anti")
     return groups.filter(F.col("body") != "{}").unionByName(implied.select(*groups.columns))
 
@@ -244,21 +244,21 @@ def find_immutable(staged: DataFrame, stored: DataFrame) -> DataFrame:
     Returns:
         Findings: columns of the stage.
     """
-    known = stored.filter(F.col("op") != "delete")
-    has_messages = known.filter(F.col("kind") == "message").select(
+    published = stored.filter(F.col("op") != "delete")
+    has_messages = published.filter(F.col("kind") == "message").select(
         "registryid", F.regexp_extract("xid", r"\A/messagegroups/[^/]+", 0).alias("xid")
     ).distinct()  # fmt: skip
     formats = _format_of(F.col("_body"))
     groups = (
         staged.filter((F.col("kind") == "group") & (F.col("body") != "{}"))
-        .join(known.select("registryid", "xid", F.col("body").alias("_body")), on=["registryid", "xid"])
+        .join(published.select("registryid", "xid", F.col("body").alias("_body")), on=["registryid", "xid"])
         .join(has_messages, on=["registryid", "xid"], how="left_semi")
         .filter((F.col("_body") != "{}") & (formats != _format_of(F.col("body"))))
     )
     stored_authority = F.get_json_object("_body", "$.authority")
     messages = (
         staged.filter(F.col("kind") == "message")
-        .join(known.select("registryid", "xid", F.col("body").alias("_body")), on=["registryid", "xid"])
+        .join(published.select("registryid", "xid", F.col("body").alias("_body")), on=["registryid", "xid"])
         .filter(stored_authority != F.get_json_object("body", "$.authority"))
     )
     refused = _refusal(groups, "CAT-024", _FORMAT_CHANGED, "Define another group.").unionByName(
@@ -275,14 +275,14 @@ def _with_identity(rows: DataFrame) -> DataFrame:
     text = F.regexp_extract("xid", r"/versions/([1-9][0-9]{0,17})\z", 1)
     is_version = F.col("kind") == "version"
     declared = F.get_json_object(F.coalesce("raw", "body"), "$.version")
-    leaves = F.array_sort(F.map_entries("attributes"))
+    flat_attributes = F.array_sort(F.map_entries("attributes"))
     number = "number" if "op" in rows.columns else "staged_number"
     return rows.withColumns(
         {
             "message_xid": F.when(F.col("kind") != "group", F.regexp_replace("xid", r"/versions/[^/]+\z", "")),
             number: F.when(is_version & (text != ""), text.cast("bigint")),
             "declared": F.when(is_version, declared),
-            "print": F.when(is_version, F.sha2(F.to_json(leaves), 256)),
+            "print": F.when(is_version, F.sha2(F.to_json(flat_attributes), 256)),
         }
     )
 

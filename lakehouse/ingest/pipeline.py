@@ -26,7 +26,15 @@ from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parallel import stage_large
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.planner import Planner
-from lakehouse.ingest.reconcile import Asked, Before, Settled, looked_up, read_known, settle, settle_in_driver
+from lakehouse.ingest.reconcile import (
+    Before,
+    Settled,
+    SettleOptions,
+    looked_up,
+    read_existing_documents,
+    settle,
+    settle_in_driver,
+)
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path
 from lakehouse.ingest.stagerows import collect_stage
 from lakehouse.ingest.summary import Summary, of_unchanged, summarise
@@ -195,7 +203,7 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
     with clock("list", ", ".join(call.sources[:3]) + (f" and {len(call.sources) - 3} more" if len(call.sources) > 3 else "")):
         small = is_small(spark, settings)
         with interpreted(spark, small):
-            before = _read_known(spark)  # first: what other processes load from now on may not be listed
+            before = _read_existing(spark)  # first: what other processes load from now on may not be listed
         result = find_sources(spark, call.sources)
         result = result if call.root is None else replace(result, roots=[call.root], named=[])
         result = result if call.located is None else _at_their_place(result, call.located)
@@ -223,7 +231,7 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
     if not request.dry_run:
         with clock("attach", "tables of the catalog"):
             create_tables(spark, settings)
-    return _load(spark, settings, opened, _Given(result, call, before, small), clock)
+    return _load(spark, settings, opened, _Preparation(result, call, before, small), clock)
 
 
 def _at_their_place(result: Sources, located: Located) -> Sources:
@@ -235,12 +243,12 @@ def _at_their_place(result: Sources, located: Located) -> Sources:
     )
 
 
-class _Given(NamedTuple):
+class _Preparation(NamedTuple):
     """What an ingest was asked for, and what was known when it began; small: the catalog is."""
 
     sources: Sources
     call: _Call
-    known: _KnownDocuments
+    existing: _ExistingDocuments
     small: bool
 
     @property
@@ -249,19 +257,21 @@ class _Given(NamedTuple):
         return self.call.request
 
 
-def _load(spark: SparkSession, settings: Settings, documents: HashedDocuments, given: _Given, clock: Clock) -> Summary:
+def _load(
+    spark: SparkSession, settings: Settings, documents: HashedDocuments, preparation: _Preparation, clock: Clock
+) -> Summary:
     """Parse documents into a stage, and publish what it holds."""
-    request, ingest_id = given.request, uuid.uuid4().hex
-    few = given.small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
+    request, ingest_id = preparation.request, uuid.uuid4().hex
+    few = preparation.small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
     location = None if request.dry_run or few else f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"), interpreted(spark, few):
-        stage = _parsed(settings, documents, given, location)
+        stage = _parsed(settings, documents, preparation, location)
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
         run = CommitInfo(ingest_id, request.command, counted.documents, request.label)
-        work = _Work(given, run, counted.dialects, counted.uris, counted.rows <= settings.interpreted_rows)
-        with interpreted(spark, given.small and work.few):
+        work = _Work(preparation, run, counted.dialects, counted.uris, counted.rows <= settings.interpreted_rows)
+        with interpreted(spark, preparation.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
@@ -281,24 +291,24 @@ def _attach(spark: SparkSession, settings: Settings, request: IngestRequest) -> 
         check_label_is_free(spark, request.label)
 
 
-class _KnownDocuments(NamedTuple):
+class _ExistingDocuments(NamedTuple):
     """What is known of each document, as from `current_documents`, at a head."""
 
     head: Head
     documents: DataFrame
 
 
-def _read_known(spark: SparkSession) -> _KnownDocuments:
+def _read_existing(spark: SparkSession) -> _ExistingDocuments:
     head = read_head(spark)
     documents = current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id))
-    return _KnownDocuments(head, materialize(documents) if head.snapshot_id else no_rows(spark, documents.schema))
+    return _ExistingDocuments(head, materialize(documents) if head.snapshot_id else no_rows(spark, documents.schema))
 
 
 @dataclass(frozen=True)
 class _Work:
     """What an ingest was given, and what its documents turned out to be; few: their rows are."""
 
-    given: _Given
+    preparation: _Preparation
     run: CommitInfo
     dialects: dict[str, int]
     uris: Uris
@@ -310,22 +320,22 @@ class _Work:
         return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
 
 
-def _parsed(settings: Settings, documents: HashedDocuments, given: _Given, location: str | None) -> DataFrame:
+def _parsed(settings: Settings, documents: HashedDocuments, preparation: _Preparation, location: str | None) -> DataFrame:
     """Parse documents into a stage: small ones as they come, each large one in many tasks."""
-    request, located = given.request, given.sources.located
-    roots = given.sources.roots
+    request, located = preparation.request, preparation.sources.located
+    roots = preparation.sources.roots
     limits = limits_of(settings, strict=request.strict, dialect=request.dialect, located=located, roots=roots)
     rows, changed_bytes = documents.rows, documents.changed_bytes
     all_small = changed_bytes is not None and changed_bytes <= settings.stream_bytes
     files = [] if all_small else large_files(rows, settings.stream_bytes)
     if not files:
         return _staged(parse_documents(rows, limits), location)
-    known_as = {file: uri for uri, file in located.items()}
+    uri_of = {file: uri for uri, file in located.items()}
 
-    def kept(frame: DataFrame, name: str) -> DataFrame:
+    def staged_part(frame: DataFrame, name: str) -> DataFrame:
         return _staged(frame, None if location is None else f"{location}/{name}")
 
-    return stage_large(rows, [known_as.get(file, file) for file in files], limits, kept)
+    return stage_large(rows, [uri_of.get(file, file) for file in files], limits, staged_part)
 
 
 def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
@@ -384,7 +394,7 @@ def _count_stage(stage: DataFrame) -> _Counted:
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
-    request, sources = work.given.request, work.given.sources
+    request = work.preparation.request
 
     def attempt() -> Summary:
         with clock("check", "what differs from the catalog"):
@@ -396,20 +406,23 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             # Unchanged documents may be many, and change nothing; but what is pruned is what no document is there for.
             read = stage if request.policy.prune else stage.filter(~is_unchanged_row())
             numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
-            given = work.given.known
-            known = given.documents if given.head == head else None
-            known = read_known(spark, head, numbered, known, given.head.snapshot_id)
-            asked = Asked(request.policy, request.strict, work.dialects)
-            settled = None
-            if work.few:
-                settled = _settle_in_driver(spark, settings, head, stage, numbered, refused, known, work, asked)
+            existing = work.preparation.existing
+            existing_documents = existing.documents if existing.head == head else None
+            existing_documents = read_existing_documents(spark, head, numbered, existing_documents, existing.head.snapshot_id)
+            inputs = _SettleInputs(
+                head=head,
+                stage=stage,
+                numbered=numbered,
+                refused=refused,
+                existing_documents=existing_documents,
+                options=SettleOptions(request.policy, request.strict, work.dialects),
+                preparation=work.preparation,
+            )
+            settled = _settle_in_driver(spark, settings, inputs) if work.few else None
             if settled is None:
-                before = Before(known, find_gone(known, numbered, request.policy, sources.scopes, given.head.snapshot_id))
-                if unread := find_followers(before.known, before.gone, stage):
-                    raise _Unread(unread)
-                settled = settle(spark, settings, head, numbered, refused, before, asked)
+                settled = _settle_by_spark(spark, settings, inputs)
             plan = settled.plan
-            if plan.displaced and (unread := find_displaced(plan.compared, stage)):
+            if plan.displaced and (unread := find_displaced(plan.reconciled, stage)):
                 raise _Unread(unread)
             if work.run.label is not None:
                 check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
@@ -417,7 +430,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
         if not plan.is_empty:
             with clock("validate", "what would be published"):
                 docs = None if request.dry_run else settings
-                validate_candidate(spark, plan, settled.stage, RULES.values(), work.given.call.gates, docs)
+                validate_candidate(spark, plan, settled.stage, RULES.values(), work.preparation.call.gates, docs)
         snapshot_id = None
         if not request.dry_run:
             if plan.decided is None or plan.decided.has_new_findings:
@@ -429,39 +442,66 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 snapshot_id = ended_at.snapshot_id
             is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
             if is_looked_at_again and not _takes_in_files(plan):
-                remember(spark, settings, work.given.call.judgement(settings), ended_at, work.uris)
+                remember(spark, settings, work.preparation.call.judgement(settings), ended_at, work.uris)
         summary = summarise(stage, plan, seen.run.documents, dry_run=request.dry_run)
-        return replace(summary, snapshot_id=snapshot_id, hidden=work.given.sources.hidden, dialects=work.dialects)
+        return replace(summary, snapshot_id=snapshot_id, hidden=work.preparation.sources.hidden, dialects=work.dialects)
 
     return in_turn(settings.warehouse, settings.commit_attempts, attempt)
 
 
-def _settle_in_driver(
-    spark: SparkSession,
-    settings: Settings,
-    head: Head,
-    stage: DataFrame,
-    numbered: DataFrame,
-    refused: DataFrame | None,
-    known: DataFrame,
-    work: _Work,
-    asked: Asked,
-) -> Settled | None:
+@dataclass(frozen=True, kw_only=True)
+class _SettleInputs:
+    """What an attempt to publish starts from.
+
+    Attributes:
+        head: the snapshot that the stage is compared with.
+        stage: columns `schema.STAGE`, with the unchanged documents.
+        numbered: the stage without these, its Versions numbered.
+        refused: findings of the numbering; None: there are none.
+        existing_documents: as from `current_documents` at the head.
+        options: what the ingest may do.
+        preparation: what was known when it began.
+    """
+
+    head: Head
+    stage: DataFrame
+    numbered: DataFrame
+    refused: DataFrame | None
+    existing_documents: DataFrame
+    options: SettleOptions
+    preparation: _Preparation
+
+    def find_gone(self) -> DataFrame:
+        """Find the documents that are not where they were."""
+        scopes, listed_at = self.preparation.sources.scopes, self.preparation.existing.head.snapshot_id
+        return find_gone(self.existing_documents, self.numbered, self.options.policy, scopes, listed_at)
+
+    def check_followers(self, gone: DataFrame) -> None:
+        """Raise `_Unread` if unchanged documents must be read since others are gone."""
+        if unread := find_followers(self.existing_documents, gone, self.stage):
+            raise _Unread(unread)
+
+
+def _settle_by_spark(spark: SparkSession, settings: Settings, inputs: _SettleInputs) -> Settled:
+    gone = inputs.find_gone()
+    inputs.check_followers(gone)
+    before = Before(inputs.existing_documents, gone)
+    return settle(spark, settings, inputs.head, inputs.numbered, inputs.refused, before, inputs.options)
+
+
+def _settle_in_driver(spark: SparkSession, settings: Settings, inputs: _SettleInputs) -> Settled | None:
     """Decide in the driver what few rows change; None where Spark has to."""
-    policy, listed_at = asked.policy, work.given.known.head.snapshot_id
-    with looked_up(spark, settings, head, policy) as lookups:
+    policy = inputs.options.policy
+    with looked_up(spark, settings, inputs.head, policy) as lookups:
         if lookups is None:
             return None
         try:
-            planner = Planner(spark, head, collect_stage(numbered), policy, lookups)
+            planner = Planner(spark, inputs.head, collect_stage(inputs.numbered), policy, lookups)
             if policy.prune:
-                gone = find_gone(known, numbered, policy, work.given.sources.scopes, listed_at)
-                planner.also_gone(Uri(*row) for row in gone.select("registryid", "xid").collect())
+                planner.also_gone(Uri(*row) for row in inputs.find_gone().select("registryid", "xid").collect())
             if planner.gone:
-                rows = spark.createDataFrame(sorted(planner.gone), "registryid string, xid string")
-                if unread := find_followers(known, rows, stage):
-                    raise _Unread(unread)
-            return settle_in_driver(planner, settings, refused, known, asked)
+                inputs.check_followers(spark.createDataFrame(sorted(planner.gone), "registryid string, xid string"))
+            return settle_in_driver(planner, settings, inputs.refused, inputs.existing_documents, inputs.options)
         except TooManyLookups:
             return None
 
@@ -485,13 +525,13 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
     if DRAFT not in work.dialects:
         return stage, None
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    return with_numbers(stage, log, prune=work.given.request.policy.prune)
+    return with_numbers(stage, log, prune=work.preparation.request.policy.prune)
 
 
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame | None, work: _Work, clock: Clock) -> Head:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None
-        if is_local(plan.compared):
+        if is_local(plan.reconciled):
             with interpreted(spark, True):
                 entities = materialize(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)

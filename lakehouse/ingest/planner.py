@@ -89,32 +89,35 @@ class Planner:
         self._deleted: dict[Key, int] = {}
         self.stage = CollectedStage(rows)
         self.read_findings = self.stage.findings
-        self.known = lookups.documents_of({uri.document_uri for uri in self.stage.documents})
+        self.existing_documents = lookups.documents_of({uri.document_uri for uri in self.stage.documents})
         self.gone = _moved(self)
         self.state: dict[Key, Published] = {}
 
     def also_gone(self, gone: Iterable[Uri]) -> None:
         """Add documents that are not where they were."""
         self.gone |= set(gone)
-        for uri in self.gone - self.known.keys():
+        for uri in self.gone - self.existing_documents.keys():
             facts = self.lookups.document(uri)
             if facts is not None:
-                self.known[uri] = facts
+                self.existing_documents[uri] = facts
 
     def look_up(self) -> None:
         """Look up the state of what the documents say and held, with all Versions of it; with `prune` all that is published."""
-        self.held = {ClaimKey(uri, key) for key, claims in self.stage.claims.items() for uri in claims}
+        self.claimed = {ClaimKey(uri, key) for key, claims in self.stage.claims.items() for uri in claims}
         if self.policy.prune:
             keys = set(self.lookups.all_keys())
         else:
-            keys = {*self.stage.claims, *self.lookups.held_by({*self.stage.documents, *self.gone} & self.known.keys())}
+            keys = {
+                *self.stage.claims,
+                *self.lookups.held_by({*self.stage.documents, *self.gone} & self.existing_documents.keys()),
+            }
         for key in list(keys):
             if is_resource(key):
                 resource = resource_of(key)
                 keys.add(resource)
                 if not self.policy.prune:
-                    held = self.lookups.children(key.registryid, resource.xid)
-                    keys |= {Key(key.registryid, one.kind, one.xid) for one in held}
+                    children = self.lookups.children(key.registryid, resource.xid)
+                    keys |= {Key(key.registryid, child.kind, child.xid) for child in children}
         keys |= {parent for key in list(keys) for parent in parents_of(key)}
         results = ((key, self.lookups.published(key)) for key in keys)
         self.state = {key: stored for key, stored in results if stored is not None}
@@ -145,9 +148,9 @@ class Planner:
         Raises:
             TooManyLookups: the change has to do with too much.
         """
-        planned = PlannedState(self.compared, self.stage.texts, self.stage.documents, self.lookups, self._parsed)
+        planned = PlannedState(self.verdicts, self.stage.texts, self.stage.documents, self.lookups, self._parsed)
         results = planned.findings(limits)
-        if not any(one["finding"]["action"] == "quarantined" for one in results):
+        if not any(finding["finding"]["action"] == "quarantined" for finding in results):
             self.findings += results
             return True
         if strict:
@@ -160,8 +163,12 @@ class Planner:
         """Return the registry that a document, which says its own, was loaded into last."""
         if not self.stage.documents.get(uri, {}).get("own_registry"):
             return uri.registryid
-        known = [one for one, facts in self.known.items() if one.document_uri == uri.document_uri and facts.get("own_registry")]
-        return max(known, key=self.lookups.loaded_in, default=uri).registryid
+        registries = [
+            other
+            for other, facts in self.existing_documents.items()
+            if other.document_uri == uri.document_uri and facts.get("own_registry")
+        ]
+        return max(registries, key=self.lookups.loaded_in, default=uri).registryid
 
     def _go_on_with(self, stage: CollectedStage, results: list[Finding]) -> None:
         """Continue with the stage without what was rejected.
@@ -179,26 +186,28 @@ class Planner:
         """Decide about each entity that documents say or say no more."""
         self.refused = Refused(refused_in([*self.stage.findings, *self.findings]))
         read = {uri: facts for uri, facts in self.stage.documents.items() if facts["status"] != "unchanged"}
-        self.disputes = with_standing(existing_disputes(self.known, self.gone), read, self.refused)
+        self.disputes = with_standing(existing_disputes(self.existing_documents, self.gone), read, self.refused)
         left = {
-            uri for uri, facts in self.stage.documents.items() if facts["status"] in ("loaded", "skipped") and uri in self.known
+            uri
+            for uri, facts in self.stage.documents.items()
+            if facts["status"] in ("loaded", "skipped") and uri in self.existing_documents
         }
         owned = {key: stored.document_uris for key, stored in self.state.items()}
-        lost = dropped(owned, left | self.gone, self.held, self.refused)
-        said: set[Key] = set()
+        lost = dropped(owned, left | self.gone, self.claimed, self.refused)
+        protected: set[Key] = set()
         if self.policy.prune:
             for key, stored in self.state.items():  # what lost its last owner in an ingest without `prune`
                 if not stored.document_uris:
                     lost.setdefault(key, set())
-            said = self._said()
+            protected = self._protected()
         disputes: defaultdict[Key, list[Dispute]] = defaultdict(list)
-        for one in self.disputes:
-            disputes[one.key].append(one.dispute)
+        for dispute in self.disputes:
+            disputes[dispute.key].append(dispute.dispute)
         keys = [*self.stage.claims, *(key for key in lost if key not in self.stage.claims)]
         if self.head.deletions:
             again = (key for key in keys if key not in self.state and key not in self._deleted)
             self._deleted |= self.lookups.deleted_epochs(again)
-        self.compared = {
+        self.verdicts = {
             key: verdict(
                 self.stage.claims[key].values() if key in self.stage.claims else (),
                 self.state.get(key),
@@ -207,7 +216,7 @@ class Planner:
                 now=self.now,
                 dropped=lost.get(key, ()),
                 is_registry=key.kind == "registry",
-                is_declared=key in said,
+                is_declared=key in protected,
                 deleted_epoch=self._deleted.get(key),
             )
             for key in keys
@@ -216,42 +225,44 @@ class Planner:
             self._refuse_stale()
         _settle_defaults(self)
 
-    def _said(self) -> set[Key]:
+    def _protected(self) -> set[Key]:
         """Find what is not pruned without an owner: what was refused, what waits, what holds something that came over HTTP."""
-        said = {claim.key for claim in self.refused.claims}
-        said |= {one.key for one in self.disputes if one.dispute.holds}
-        holders = {
+        protected = {claim.key for claim in self.refused.claims}
+        protected |= {dispute.key for dispute in self.disputes if dispute.dispute.holds}
+        parents = {
             (key.registryid, "/".join(key.xid.split("/")[:end]))
             for key, stored in self.state.items()
             if OVER_HTTP in stored.document_uris
             for end in (3, 5)
         }
-        return said | {key for key in self.state if (key.registryid, key.xid) in holders}
+        return protected | {key for key in self.state if (key.registryid, key.xid) in parents}
 
     def _refuse_stale(self) -> None:
-        for key, one in self.compared.items():
-            if one.is_suspect and one.stored is not None:
-                has_epoch, has_modifiedat = self.lookups.declares(key, one.stored.modifiedat)
-                self.compared[key] = without_stale(one, has_epoch=has_epoch, has_modifiedat=has_modifiedat)
+        for key, outcome in self.verdicts.items():
+            if outcome.is_suspect and outcome.stored is not None:
+                has_epoch, has_modifiedat = self.lookups.declares(key, outcome.stored.modifiedat)
+                self.verdicts[key] = without_stale(outcome, has_epoch=has_epoch, has_modifiedat=has_modifiedat)
 
 
 def grow_parents(planner: Planner) -> None:
     """Count the epochs of what holds something that came or went, and was not written itself (decision 8)."""
-    moved = {parent_of(key) for key, one in planner.compared.items() if one.op in ("insert", "delete") and not is_root(key)}
+    moved = {
+        parent_of(key) for key, outcome in planner.verdicts.items() if outcome.op in ("insert", "delete") and not is_root(key)
+    }
     grows = {}
     for key in moved:
-        one = planner.compared.get(key) or (unchanged(planner.state[key]) if key in planner.state else None)
-        if one is not None and one.stored is not None and one.op not in ("insert", "update", "delete"):
-            grows[key] = one
-    for key, one in grows.items():
+        outcome = planner.verdicts.get(key) or (unchanged(planner.state[key]) if key in planner.state else None)
+        if outcome is not None and outcome.stored is not None and outcome.op not in ("insert", "update", "delete"):
+            grows[key] = outcome
+    for key, outcome in grows.items():
         has_epoch, has_modifiedat = False, False
-        if one.has_text:
-            has_epoch, has_modifiedat = one.declared_epoch is not None, one.declared_modifiedat is not None
-        elif OVER_HTTP not in one.document_uris and one.stored is not None:
-            has_epoch, has_modifiedat = planner.lookups.declares(key, one.stored.modifiedat)
-        after = grown(one, planner.now, declares_epoch=has_epoch, declares_modifiedat=has_modifiedat)
-        if after is not one:
-            planner.compared[key] = after
+        if outcome.has_text:
+            has_epoch, has_modifiedat = outcome.declared_epoch is not None, outcome.declared_modifiedat is not None
+        elif OVER_HTTP not in outcome.document_uris and outcome.stored is not None:
+            has_epoch, has_modifiedat = planner.lookups.declares(key, outcome.stored.modifiedat)
+        after = grown(outcome, planner.now, declares_epoch=has_epoch, declares_modifiedat=has_modifiedat)
+        if after is not outcome:
+            planner.verdicts[key] = after
 
 
 def _moved(planner: Planner) -> set[Uri]:
@@ -263,38 +274,38 @@ def _moved(planner: Planner) -> set[Uri]:
     }
     return {
         uri
-        for uri, facts in planner.known.items()
+        for uri, facts in planner.existing_documents.items()
         if facts.get("own_registry") and now.get(uri.document_uri, uri.registryid) != uri.registryid
     }
 
 
 def _settle_defaults(planner: Planner) -> None:
     """Make `isdefault` of Versions what their published message or schema says (decision 7)."""
-    touched = {resource_of(key) for key, one in planner.compared.items() if is_resource(key) and one.may_move_default}
+    touched = {resource_of(key) for key, outcome in planner.verdicts.items() if is_resource(key) and outcome.may_move_default}
     if not touched:
         return
     versions: defaultdict[Key, list[Key]] = defaultdict(list)
-    for key in dict.fromkeys([*planner.compared, *planner.state]):
+    for key in dict.fromkeys([*planner.verdicts, *planner.state]):
         if key.kind in VERSION_KINDS and resource_of(key) in touched:
             versions[resource_of(key)].append(key)
     for resource in touched:
         named = _default_of(planner, resource)
         for key in versions[resource] if named is not None else ():
             is_default = last_id(key.xid) == named
-            before = planner.compared.get(key) or unchanged(planner.state[key])
+            before = planner.verdicts.get(key) or unchanged(planner.state[key])
             after = with_default(before, is_default=is_default)
             if after.flipped and after.document_uri is None:
                 entity = planner.lookups.entity(key.registryid, key.xid)
                 assert entity is not None
                 after = replace(after, content_hash=hash_of(with_isdefault(entity.body, is_default)))
             if after is not before:
-                planner.compared[key] = after
+                planner.verdicts[key] = after
 
 
 def _default_of(planner: Planner, resource: Key) -> str | None:
     """Return the Version that a message or schema names, as it will be published; empty: none; None: it is not published."""
-    one = planner.compared.get(resource)
-    if one is not None:
-        return (one.defaultversionid or "") if one.op != "delete" else ""
+    outcome = planner.verdicts.get(resource)
+    if outcome is not None:
+        return (outcome.defaultversionid or "") if outcome.op != "delete" else ""
     stored = planner.state.get(resource)
     return None if stored is None else stored.defaultversionid or ""

@@ -51,7 +51,7 @@ from lakehouse.text.xid import xid_of_resource
 
 _CLAIM = StructType([StructField("document_uri", StringType())])
 # What the commit and the user's expectations read of a comparison.
-_COMPARED = StructType(
+_RECONCILED = StructType(
     [
         *(CHANGES[name] for name in (*KEY, "op")),
         StructField("refused", StringType()),
@@ -76,14 +76,14 @@ class PlanWriter:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.compared = planner.compared
-        self.known, self.gone, self.state = planner.known, planner.gone, planner.state
+        self.verdicts = planner.verdicts
+        self.existing_documents, self.gone, self.state = planner.existing_documents, planner.gone, planner.state
 
-    def plan(self, known: DataFrame, uncounted: list[Finding], max_depth: int | None) -> Plan:
+    def plan(self, existing_documents: DataFrame, uncounted: list[Finding], max_depth: int | None) -> Plan:
         """Plan what was decided.
 
         Args:
-            known: as from `baseline.current_documents`.
+            existing_documents: as from `baseline.current_documents`.
             uncounted: findings of the stage that the facts of its documents do not count.
             max_depth: how many bases of a message are followed; None: its effective definition is not wanted.
 
@@ -92,86 +92,94 @@ class PlanWriter:
         """
         planner, spark = self.planner, self.planner.spark
         counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
-        for (table, outcome), n in Counter(map(_outcome, self.compared.items())).items():
+        for (table, outcome), n in Counter(map(_outcome, self.verdicts.items())).items():
             counts[table][outcome] = n
         reported = [
-            self._finding(key, report) for key, one in self.compared.items() for report in reports(one, is_registry=is_root(key))
+            self._finding(key, report)
+            for key, outcome in self.verdicts.items()
+            for report in reports(outcome, is_registry=is_root(key))
         ]
-        kept = self._kept()
-        for uri in (kept or {}).keys() - self.known.keys():
+        disputes = self._disputes_by_document()
+        for uri in (disputes or {}).keys() - self.existing_documents.keys():
             facts_before = planner.lookups.document(uri)
             if facts_before is not None:
-                self.known[uri] = facts_before
-        facts = self._facts([*planner.findings, *uncounted, *reported], kept)
-        documents = self._documents(facts, kept)
+                self.existing_documents[uri] = facts_before
+        facts = self._facts([*planner.findings, *uncounted, *reported], disputes)
+        documents = self._documents(facts, disputes)
         if planner.policy.prune and not planner.policy.force:
             self._guard_prune(counts)
-        changed = {key: one for key, one in self.compared.items() if one.op is not None}
+        changed = {key: outcome for key, outcome in self.verdicts.items() if outcome.op is not None}
         digest = folded(
-            (*key, one.op, one.content_hash, one.epoch, one.createdat, one.modifiedat, one.document_uris)
-            for key, one in changed.items()
+            (*key, outcome.op, outcome.content_hash, outcome.epoch, outcome.createdat, outcome.modifiedat, outcome.document_uris)
+            for key, outcome in changed.items()
         )
         digest ^= folded((*uri[:1], "document", uri[1], op, body) for uri, op, body in documents)
         findings = [*planner.read_findings, *planner.findings, *reported]
-        every = {one["finding"]["violation_id"]: one for one in findings}
+        every = {finding["finding"]["violation_id"]: finding for finding in findings}
         recorded = planner.lookups.recorded(every)
         decided = Decided(
             findings=findings,
             has_new_findings=len(recorded) < len(every),
-            log_rows=_frame(spark, [self._log_row(key, one) for key, one in changed.items()], _LOGGED),
+            log_rows=_frame(spark, [self._log_row(key, outcome) for key, outcome in changed.items()], _LOGGED),
             effective=None if max_depth is None else _Definitions(planner).rows(max_depth),
             facts=list(facts.values()),
-            written={(one.document_uri, *key) for key, one in changed.items() if one.document_uri is not None},
-            changed=sorted((*key, one.op) for key, one in changed.items()),
+            written={(outcome.document_uri, *key) for key, outcome in changed.items() if outcome.document_uri is not None},
+            changed=sorted((*key, outcome.op) for key, outcome in changed.items()),
         )
         return Plan(
             planner.head,
             planner.committed_at,
-            known,
-            _compared_frame(spark, self.compared),
-            _frame(spark, [one for named, one in every.items() if named not in recorded], FINDINGS),
+            existing_documents,
+            _reconciled_frame(spark, self.verdicts),
+            _frame(spark, [finding for named, finding in every.items() if named not in recorded], FINDINGS),
             _facts_frame(spark, facts),
             _documents_frame(spark, documents),
             counts,
             len(documents),
             f"{digest:016x}",
             False,
-            sum(bool(one.displaced) for one in self.compared.values()),
+            sum(bool(outcome.displaced) for outcome in self.verdicts.values()),
             decided,
         )
 
-    def _log_row(self, key: Key, one: Verdict) -> dict[str, Any]:
+    def _log_row(self, key: Key, outcome: Verdict) -> dict[str, Any]:
         """Return a row of the log: with the text of a staged document, or as it is published where owners or dates change."""
-        if one.document_uri is not None:
-            body, raw, attributes, _ = self.planner.stage.texts[ClaimKey(one.document_uri, key)]
+        if outcome.document_uri is not None:
+            body, raw, attributes, _ = self.planner.stage.texts[ClaimKey(outcome.document_uri, key)]
         else:
             entity = self.planner.lookups.entity(key.registryid, key.xid)
             assert entity is not None
             body, raw = entity.body, entity.raw
             attributes = dict(flat_attributes_of_body(body)) if key.kind in VERSION_KINDS else None
-        if one.flipped:
-            body, raw = with_isdefault(body, bool(one.isdefault)), body if raw is None else raw
+        if outcome.flipped:
+            body, raw = with_isdefault(body, bool(outcome.isdefault)), body if raw is None else raw
         return key._asdict() | {
-            "op": one.op,
-            "content_hash": one.content_hash,
-            "epoch": one.epoch,
-            "createdat": one.createdat,
-            "modifiedat": one.modifiedat,
-            "document_uris": one.document_uris,
+            "op": outcome.op,
+            "content_hash": outcome.content_hash,
+            "epoch": outcome.epoch,
+            "createdat": outcome.createdat,
+            "modifiedat": outcome.modifiedat,
+            "document_uris": outcome.document_uris,
             "body": body,
             "raw": raw,
             "attributes": None if attributes is None else list(attributes.items()),
         }
 
-    def _kept(self) -> dict[Uri, Any] | None:
+    def _disputes_by_document(self) -> dict[Uri, Any] | None:
         """Return what documents keep of the plan; None: no dispute there was or is."""
         broken = [claim for claim in self.planner.refused.claims if claim.document_uri not in self._owners(claim.key)]
-        has_reports = any(is_reported(one) for one in self.compared.values())
+        has_reports = any(is_reported(outcome) for outcome in self.verdicts.values())
         if not has_reports and not self.planner.disputes and not self.planner.refused.claims:
             return None
-        after = [(key, each) for key, one in self.compared.items() for each in disputes_after(one, is_registry=is_root(key))]
-        after += [(one.key, one.dispute) for one in self.planner.disputes if one.dispute.holds and one.is_read]
-        waiting = {ClaimKey(one.dispute.document_uri, one.key) for one in self.planner.disputes if one.dispute.holds}
+        after = [
+            (key, each) for key, outcome in self.verdicts.items() for each in disputes_after(outcome, is_registry=is_root(key))
+        ]
+        after += [
+            (outcome.key, outcome.dispute) for outcome in self.planner.disputes if outcome.dispute.holds and outcome.is_read
+        ]
+        waiting = {
+            ClaimKey(outcome.dispute.document_uri, outcome.key) for outcome in self.planner.disputes if outcome.dispute.holds
+        }
         after += [(claim.key, Dispute(claim.document_uri, None)) for claim in broken if claim not in waiting]
         return by_document(after)
 
@@ -179,29 +187,29 @@ class PlanWriter:
         stored = self.state.get(key)
         return () if stored is None else stored.document_uris
 
-    def _facts(self, findings: Iterable[Finding], kept: Mapping[Uri, Any] | None) -> dict[Uri, Facts]:
+    def _facts(self, findings: Iterable[Finding], disputes: Mapping[Uri, Any] | None) -> dict[Uri, Facts]:
         """Return the facts of the documents that were read."""
         ids: defaultdict[Uri, set[str]] = defaultdict(set)
         refused: defaultdict[Uri, set[tuple[str, str | None]]] = defaultdict(set)
-        for one in findings:
-            uri = Uri(one["registryid"], one["document_uri"])
-            ids[uri].add(one["finding"]["violation_id"])
-            if one["finding"]["action"] == "quarantined" and one["kind"] in TABLE_OF_KIND:
-                refused[uri].add((TABLE_OF_KIND[one["kind"]].name, one["xid"]))
+        for finding in findings:
+            uri = Uri(finding["registryid"], finding["document_uri"])
+            ids[uri].add(finding["finding"]["violation_id"])
+            if finding["finding"]["action"] == "quarantined" and finding["kind"] in TABLE_OF_KIND:
+                refused[uri].add((TABLE_OF_KIND[finding["kind"]].name, finding["xid"]))
         after = {
             uri: completed(facts, ids.get(uri, ()), refused.get(uri, ()))
             for uri, facts in self.planner.stage.documents.items()
             if facts["status"] != "unchanged"
         }
-        if kept is not None:
-            after = {uri: facts | {"disputes": disputes_of(kept.get(uri))} for uri, facts in after.items()}
+        if disputes is not None:
+            after = {uri: facts | {"disputes": disputes_of(disputes.get(uri))} for uri, facts in after.items()}
         return after
 
-    def _documents(self, facts: Mapping[Uri, Facts], kept: Mapping[Uri, Any] | None) -> list[tuple[Uri, str, str | None]]:
+    def _documents(self, facts: Mapping[Uri, Facts], disputes: Mapping[Uri, Any] | None) -> list[tuple[Uri, str, str | None]]:
         """Return the documents whose facts differ from those of their last load, and those that are gone: op, body."""
         rows: list[tuple[Uri, str, str | None]] = []
         for uri, own in facts.items():
-            before = self.known.get(uri)
+            before = self.existing_documents.get(uri)
             dialect = own.get("dialect")
             if dialect is None and own["status"] == "rejected" and before is not None:
                 dialect = before.get("dialect")  # what it said before is still published, and so is the dialect of that
@@ -209,15 +217,15 @@ class PlanWriter:
             if before is None or body != as_json(before):
                 rows.append((uri, "insert" if before is None else "update", body))
         rows += [(uri, "delete", None) for uri in self.gone]
-        for uri, one in (kept or {}).items():
-            if uri not in facts and uri not in self.gone and uri in self.known:
-                rows.append((uri, "update", as_json(added_to(uri, self.known[uri], one))))
+        for uri, of_document in (disputes or {}).items():
+            if uri not in facts and uri not in self.gone and uri in self.existing_documents:
+                rows.append((uri, "update", as_json(added_to(uri, self.existing_documents[uri], of_document))))
         return rows
 
     def _guard_prune(self, counts: dict[str, dict[str, int]]) -> None:
         """Refuse to delete over half of the entities of the registries concerned (decision 4)."""
         deleted = sum(ops.get("delete", 0) for ops in counts.values())
-        concerned = {key.registryid for key, one in self.compared.items() if one.op == "delete"}
+        concerned = {key.registryid for key, outcome in self.verdicts.items() if outcome.op == "delete"}
         published = sum(key.registryid in concerned for key in self.state)
         if deleted * 2 > published:
             raise PruneRefused(deleted, published)
@@ -244,14 +252,14 @@ class _Definitions:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self._keys = {(key.registryid, key.xid): key for key in planner.compared}
+        self._keys = {(key.registryid, key.xid): key for key in planner.verdicts}
 
     def rows(self, max_depth: int) -> DataFrame | None:
         """Compute the effective definitions that the change may alter; None where they are many."""
         changed = {
             (key.registryid, xid_of_resource(key.xid))
-            for key, one in self.planner.compared.items()
-            if one.op is not None and key.kind in ("message", "version")
+            for key, outcome in self.planner.verdicts.items()
+            if outcome.op is not None and key.kind in ("message", "version")
         }
         affected = self.planner.lookups.depending_on(changed)
         if len(affected) > _MOST_DEFINITIONS:
@@ -275,46 +283,46 @@ class _Definitions:
         entity = self.planner.lookups.entity(registryid, xid)
         if key is None:
             return None if entity is None else entity.body
-        one = self.planner.compared[key]
-        if one.op == "delete" or (one.op is None and one.stored is None):
+        outcome = self.planner.verdicts[key]
+        if outcome.op == "delete" or (outcome.op is None and outcome.stored is None):
             return None
-        body = self.planner.stage.texts[ClaimKey(one.document_uri, key)].body if one.document_uri is not None else None
+        body = self.planner.stage.texts[ClaimKey(outcome.document_uri, key)].body if outcome.document_uri is not None else None
         if body is None and entity is not None:
             body = entity.body
-        return with_isdefault(body, bool(one.isdefault)) if body is not None and one.flipped else body
+        return with_isdefault(body, bool(outcome.isdefault)) if body is not None and outcome.flipped else body
 
     def _owners_after(self, key: Key) -> tuple[str, ...] | None:
         """Return the documents that would hold an entity; None: it would not be there."""
         if self._body(key.registryid, key.xid) is None:
             return None
-        if key in self.planner.compared:
-            return self.planner.compared[key].document_uris
+        if key in self.planner.verdicts:
+            return self.planner.verdicts[key].document_uris
         entity = self.planner.lookups.entity(key.registryid, key.xid)
         return None if entity is None else tuple(entity.document_uris)
 
 
-def _compared_frame(spark: SparkSession, compared: Mapping[Key, Verdict]) -> DataFrame:
+def _reconciled_frame(spark: SparkSession, verdicts: Mapping[Key, Verdict]) -> DataFrame:
     rows = [
         key._asdict()
         | {
-            "op": one.op,
-            "refused": one.refused,
-            "document_uri": one.document_uri,
-            "content_hash": one.content_hash,
-            "epoch": one.epoch,
-            "createdat": one.createdat,
-            "modifiedat": one.modifiedat,
-            "document_uris": one.document_uris,
-            "isdefault": one.isdefault,
-            "stored_in": None if one.stored is None else one.stored.snapshot_id,
-            "stored_content_hash": None if one.stored is None else one.stored.content_hash,
-            "flipped": one.flipped,
-            "agreed": [{"document_uri": claim.document_uri} for claim in one.agreed],
-            "displaced": one.displaced,
+            "op": outcome.op,
+            "refused": outcome.refused,
+            "document_uri": outcome.document_uri,
+            "content_hash": outcome.content_hash,
+            "epoch": outcome.epoch,
+            "createdat": outcome.createdat,
+            "modifiedat": outcome.modifiedat,
+            "document_uris": outcome.document_uris,
+            "isdefault": outcome.isdefault,
+            "stored_in": None if outcome.stored is None else outcome.stored.snapshot_id,
+            "stored_content_hash": None if outcome.stored is None else outcome.stored.content_hash,
+            "flipped": outcome.flipped,
+            "agreed": [{"document_uri": claim.document_uri} for claim in outcome.agreed],
+            "displaced": outcome.displaced,
         }
-        for key, one in compared.items()
+        for key, outcome in verdicts.items()
     ]
-    return _frame(spark, rows, _COMPARED)
+    return _frame(spark, rows, _RECONCILED)
 
 
 def _facts_frame(spark: SparkSession, facts: Mapping[Uri, Facts]) -> DataFrame:
@@ -336,5 +344,5 @@ def _frame(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) 
 
 
 def _outcome(item: tuple[Key, Verdict]) -> tuple[str, str]:
-    key, one = item
-    return TABLE_OF_KIND[key.kind].name, one.op or ("unchanged" if one.refused is None else "refused")
+    key, outcome = item
+    return TABLE_OF_KIND[key.kind].name, outcome.op or ("unchanged" if outcome.refused is None else "refused")

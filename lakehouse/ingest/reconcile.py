@@ -33,11 +33,11 @@ _MOST_LOOKUPS = 200_000  # entities that are looked up; what has to do with more
 class Before(NamedTuple):
     """What an ingest finds: known, as from `current_documents`; gone, as from `find_gone`."""
 
-    known: DataFrame
+    existing_documents: DataFrame
     gone: DataFrame
 
 
-class Asked(NamedTuple):
+class SettleOptions(NamedTuple):
     """What an ingest may do, whether it refuses a document whole, and the dialects of its documents."""
 
     policy: Policy
@@ -95,32 +95,36 @@ def looked_up(spark: SparkSession, settings: Settings, head: Head, policy: Polic
         yield Lookups(view, _MOST_LOOKUPS)
 
 
-def read_known(spark: SparkSession, head: Head, stage: DataFrame, known: DataFrame | None, listed_at: int) -> DataFrame:
+def read_existing_documents(
+    spark: SparkSession, head: Head, stage: DataFrame, existing_documents: DataFrame | None, listed_at: int
+) -> DataFrame:
     """Return what is known of documents at the head.
 
     Args:
         spark: the session.
         head: snapshot that the ingest is compared with.
         stage: columns `schema.STAGE`, as the documents were read.
-        known: as from `current_documents` at the head; None: they are read.
+        existing_documents: as from `current_documents` at the head; None: they are read.
         listed_at: snapshot before the sources were listed.
 
     Raises:
         DocumentsOvertaken: another ingest loaded documents of the stage otherwise since they were listed.
     """
-    if known is None:
-        known = materialize(current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)))
-    if head.snapshot_id > listed_at and (overtaken := find_overtaken(known, stage, listed_at)):
+    if existing_documents is None:
+        existing_documents = materialize(
+            current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id))
+        )
+    if head.snapshot_id > listed_at and (overtaken := find_overtaken(existing_documents, stage, listed_at)):
         raise DocumentsOvertaken(overtaken)
-    return known
+    return existing_documents
 
 
 def settle_in_driver(
     planner: Planner,
     settings: Settings,
     refused: DataFrame | None,
-    known: DataFrame,
-    asked: Asked,
+    existing_documents: DataFrame,
+    options: SettleOptions,
 ) -> Settled:
     """Compute what `settle` does for few rows in the driver, by look-ups.
 
@@ -128,25 +132,27 @@ def settle_in_driver(
         planner: with all that is gone.
         settings: whether and how the rules between entities are applied.
         refused: findings of the stage that the facts of its documents do not count; None: there are none.
-        known: as from `current_documents`.
-        asked: what the ingest was asked for.
+        existing_documents: as from `current_documents`.
+        options: what the ingest was asked for.
 
     Raises:
         TooManyLookups: the change has to do with more than is looked up.
     """
     planner.look_up()
     uncounted = [] if refused is None else [row.asDict(recursive=True) for row in refused.select(*FINDING_COLUMNS).collect()]
-    if asked.strict and uncounted:
+    if options.strict and uncounted:
         planner.reject_documents(uncounted)
         uncounted = []
     planner.refuse_contradictions()
     limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids)
     while True:
         planner.compare()
-        if not settings.check_relations or planner.check(limits, strict=asked.strict):
+        if not settings.check_relations or planner.check(limits, strict=options.strict):
             break
     grow_parents(planner)
-    plan = PlanWriter(planner).plan(known, uncounted, settings.max_chain_depth if settings.refresh_effective else None)
+    plan = PlanWriter(planner).plan(
+        existing_documents, uncounted, settings.max_chain_depth if settings.refresh_effective else None
+    )
     return Settled(None, plan, planner.rejected)
 
 
@@ -157,7 +163,7 @@ def settle(
     stage: DataFrame,
     refused: DataFrame | None,
     before: Before,
-    asked: Asked,
+    options: SettleOptions,
 ) -> Settled:
     """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
 
@@ -170,21 +176,21 @@ def settle(
         stage: columns `schema.STAGE`, as the documents were read.
         refused: findings of the stage that the facts of its documents do not count; None: there are none.
         before: what was known and is gone.
-        asked: what the ingest was asked for.
+        options: what the ingest was asked for.
     """
     read_findings = stage.filter(F.col("row") == "finding").select(*FINDING_COLUMNS)
-    ground = read_baseline(spark, head, stage, asked.policy, before.known, before.gone)
+    baseline = read_baseline(spark, head, stage, options.policy, before.existing_documents, before.gone)
     rejected, uncounted, result = 0, refused, no_findings(spark)
-    if asked.strict and refused is not None and not is_empty(refused):
-        whole = reject_documents(stage, refused.select(*FINDING_COLUMNS), before.known)
+    if options.strict and refused is not None and not is_empty(refused):
+        whole = reject_documents(stage, refused.select(*FINDING_COLUMNS), before.existing_documents)
         stage, result, rejected, uncounted = whole.stage, whole.findings, whole.rejected, None
-        ground = with_rejected(ground, stage)
+        baseline = with_rejected(baseline, stage)
     first = without_refused(stage, spark)
     if not first.is_settled:
         stage, result = first.stage, result.unionByName(first.findings)
-        ground = with_rejected(ground, stage)
+        baseline = with_rejected(baseline, stage)
     while True:
-        comparison = compare(ground, stage, result)
+        comparison = compare(baseline, stage, result)
         if not settings.check_relations:
             break
         checked = check_stage(
@@ -193,15 +199,15 @@ def settle(
             stage,
             head.tables,
             None if comparison.is_all_new else comparison.rows,
-            dialects=asked.dialects,
-            strict=asked.strict,
-            existing_documents=before.known,
+            dialects=options.dialects,
+            strict=options.strict,
+            existing_documents=before.existing_documents,
         )
         stage, result, rejected = checked.stage, result.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:
             break
-        ground = with_rejected(ground, stage)
-    plan = plan_changes(ground, stage, comparison, result if uncounted is None else result.unionByName(uncounted))
+        baseline = with_rejected(baseline, stage)
+    plan = plan_changes(baseline, stage, comparison, result if uncounted is None else result.unionByName(uncounted))
     # Cut off from the long plans that they come from: Spark writes a plan out as text whenever it runs one.
     findings = materialize(read_findings.unionByName(result).unionByName(plan.findings), eager=False)
     return Settled(stage, replace(plan, findings=findings), rejected)

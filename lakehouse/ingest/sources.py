@@ -87,22 +87,22 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
     for source in sources:
         statuses, scope = _statuses(spark, source)
         scopes.append(scope)
-        outside = {found for found in statuses if not found.is_named and leads_out(found.uri, found.root)}
-        hidden += [Hidden(found.uri, LEADS_OUT) for found in statuses if found in outside]
-        for found in (one for one in statuses if one not in outside):
-            roots.add(found.root)
-            if found.is_folder:
-                folders.add(found.uri)
-            elif is_hidden(found.uri.rsplit("/", 1)[-1]):
-                if found.is_named:
+        outside = {entry for entry in statuses if not entry.is_named and leads_out(entry.uri, entry.root)}
+        hidden += [Hidden(entry.uri, LEADS_OUT) for entry in statuses if entry in outside]
+        for entry in (entry for entry in statuses if entry not in outside):
+            roots.add(entry.root)
+            if entry.is_folder:
+                folders.add(entry.uri)
+            elif is_hidden(entry.uri.rsplit("/", 1)[-1]):
+                if entry.is_named:
                     raise SourceNotFound(source, f"{HIDDEN_NAME} Rename it.")
-                hidden.append(Hidden(found.uri, HIDDEN_NAME))
+                hidden.append(Hidden(entry.uri, HIDDEN_NAME))
             else:
-                named |= {found.uri} if found.is_named else set()
-                if is_readable(found.uri):
-                    (files if found.size else empty).add(found.uri)
+                named |= {entry.uri} if entry.is_named else set()
+                if is_readable(entry.uri):
+                    (files if entry.size else empty).add(entry.uri)
                 else:
-                    unreadable[found.uri] = found.size
+                    unreadable[entry.uri] = entry.size
     for folder in sorted(folders):
         if _stands_in(folder, folders - {folder}):
             folders.remove(folder)
@@ -122,7 +122,7 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
         sorted(folders),
         listed,
         sorted(roots, key=len, reverse=True),
-        [one for one in hidden if not _is_read(one, files, folders)],
+        [file for file in hidden if not _is_read(file, files, folders)],
         [_without(scope, sorted(closed)) for scope in scopes],
         sorted(named),
         sorted(empty),
@@ -157,8 +157,8 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
     read = reduce(DataFrame.unionByName, [*([_read(parts, stream_bytes)] if parts else []), *made])
     if not sources.located:
         return read
-    known_as = F.create_map(*(F.lit(part) for uri, file in sources.located.items() for part in (file, uri)))
-    return read.withColumn("document_uri", F.coalesce(known_as[F.col("document_uri")], F.col("document_uri")))
+    uri_of = F.create_map(*(F.lit(part) for uri, file in sources.located.items() for part in (file, uri)))
+    return read.withColumn("document_uri", F.coalesce(uri_of[F.col("document_uri")], F.col("document_uri")))
 
 
 def _reader(spark: SparkSession) -> DataFrameReader:
@@ -191,7 +191,7 @@ def registry_from_path(mode: str, roots: list[str]) -> Column:
     return F.when(folder == "", F.lit("default")).otherwise(folder)
 
 
-class _Found(NamedTuple):
+class _SourceEntry(NamedTuple):
     """A file or folder that a source names itself, or by a glob; `root` is the URI that paths are relative to."""
 
     uri: str
@@ -201,7 +201,7 @@ class _Found(NamedTuple):
     is_named: bool
 
 
-def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
+def _statuses(spark: SparkSession, source: str) -> tuple[list[_SourceEntry], str]:
     """Return the files of a source, and the scope that it covers, as in `Sources.scopes`."""
     local = absolute_location(source) if "://" not in source and not source.startswith("file:") else source
     try:
@@ -210,25 +210,25 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_Found], str]:
         if status is not None:
             uri, is_folder = status.uri, status.is_folder
             scope = rf"\A{_quoted(uri.rstrip('/'))}/{_LISTED}\z" if is_folder else rf"\A{_quoted(uri)}\z"
-            return [_Found(uri, is_folder, status.size, uri if is_folder else uri.rsplit("/", 1)[0], True)], scope
+            return [_SourceEntry(uri, is_folder, status.size, uri if is_folder else uri.rsplit("/", 1)[0], True)], scope
         fixed = GLOB.split(local, maxsplit=1)[0]
         if fixed == local:
             raise SourceNotFound(source, NOT_THERE)
         above = fixed.rsplit("/", 1)[0]
         base = files.qualified(above or "/")
         pattern = base.rstrip("/") + local[len(above) :]
-        found = [
-            _Found(status.uri, status.is_folder, status.size, base, False)
+        entries = [
+            _SourceEntry(status.uri, status.is_folder, status.size, base, False)
             for status in files.matches(local, base, _as_regex(pattern))
         ]
     except SourceNotFound:
         raise
     except Exception as error:
-        told = str(getattr(error, "java_exception", error)).splitlines()[0]
-        raise SourceNotFound(source, f"cannot be read: {told}") from error
-    if not found:
+        message = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise SourceNotFound(source, f"cannot be read: {message}") from error
+    if not entries:
         raise SourceNotFound(source, NO_MATCH)
-    return found, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z"
+    return entries, rf"\A{_as_regex(pattern)}(/{_LISTED})?\z"
 
 
 def _without(scope: str, closed: list[str]) -> str:
@@ -276,7 +276,7 @@ def _as_regex(glob: str) -> str:
 def _stands_in(path: str, folders: set[str]) -> bool:
     """Return whether a search of one of the folders finds a file or folder: none of the folders between is hidden."""
     above = [folder.rstrip("/") + "/" for folder in folders]
-    return any(path.startswith(one) and not any(map(is_hidden, path[len(one) :].split("/"))) for one in above)
+    return any(path.startswith(prefix) and not any(map(is_hidden, path[len(prefix) :].split("/"))) for prefix in above)
 
 
 def _is_read(hidden: Hidden, files: set[str], folders: set[str]) -> bool:
@@ -383,7 +383,7 @@ def _local(uri: str) -> str:
     return re.sub(r"\Afile:/+", "/", uri)
 
 
-def _look(folder: str, inside: Inside, around: list[str], *, hidden: bool) -> None:
+def _look(folder: str, inside: Inside, parents: list[str], *, hidden: bool) -> None:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -392,18 +392,18 @@ def _look(folder: str, inside: Inside, around: list[str], *, hidden: bool) -> No
         return
     for entry in entries:
         is_link = entry.is_symlink()
-        if is_link and os.path.exists(entry.path) and not _is_within(os.path.realpath(entry.path), around[0]):
+        if is_link and os.path.exists(entry.path) and not _is_within(os.path.realpath(entry.path), parents[0]):
             if os.path.isdir(entry.path) or is_document(entry.name):
                 inside.is_tree = False
                 inside.closed.append(f"file:{entry.path}")
                 inside.hidden.append(Hidden(_printable(entry.path), LEADS_OUT))
         elif os.path.isdir(entry.path) if is_link else entry.is_dir(follow_symlinks=False):
-            real = os.path.realpath(entry.path) if is_link else f"{around[-1]}/{entry.name}"
-            if real in around:
+            real = os.path.realpath(entry.path) if is_link else f"{parents[-1]}/{entry.name}"
+            if real in parents:
                 inside.is_tree = False
                 inside.hidden.append(Hidden(_printable(entry.path), "a link to a folder around it"))
             else:
-                _look(entry.path, inside, [*around, real], hidden=hidden or is_hidden(entry.name))
+                _look(entry.path, inside, [*parents, real], hidden=hidden or is_hidden(entry.name))
         elif is_document(entry.name):
             _sort_in(entry, inside, hidden=hidden or is_hidden(entry.name))
 

@@ -25,7 +25,7 @@ from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import WHOLE, JsonText, RegistryId, Xid
 from lakehouse.text.problems import STRICT, violation_id
-from lakehouse.text.xid import holder_of, xid_of_group, xid_of_resource
+from lakehouse.text.xid import parent_xid, xid_of_group, xid_of_resource
 
 _RESOURCE_KIND = {version: resource for resource, version in VERSION_KIND.items()}
 _ERRORS_SHOWN = 20  # of a document that is refused whole
@@ -62,7 +62,7 @@ class StageRow(NamedTuple):
         return Key(self.registryid, self.kind, self.xid)
 
     @property
-    def said(self) -> ClaimKey:
+    def claim_key(self) -> ClaimKey:
         """Return the entity as its document has it."""
         return ClaimKey(self.document_uri, self.key)
 
@@ -93,7 +93,7 @@ class CollectedStage:
         for row in rows:
             if row.row == "entity":
                 self.claims[row.key][row.document_uri] = _claim(row)
-                self.texts[row.said] = Text(row.body or JsonText(""), row.raw, row.attributes, row.content_hash or "")
+                self.texts[row.claim_key] = Text(row.body or JsonText(""), row.raw, row.attributes, row.content_hash or "")
             elif row.row == "document":
                 self.documents[Uri(row.registryid, row.xid)] = facts_of(read_canonical(row.facts))
             else:
@@ -108,13 +108,15 @@ class CollectedStage:
         Returns:
             The stage without these, and findings other than those that it has.
         """
-        refused = [one for one in self.findings if one["finding"]["action"] == "quarantined" and one["xid"] is not None]
-        both = [one for one in refused if said_of(one) in self.texts]
+        refused = [
+            finding for finding in self.findings if finding["finding"]["action"] == "quarantined" and finding["xid"] is not None
+        ]
+        both = [finding for finding in refused if claim_key_of(finding) in self.texts]
         if not both:
             return self, []
-        known = {said_of(one) for one in both}
+        reported = {claim_key_of(finding) for finding in both}
         stage, results = self.without(both)
-        return stage, [one for one in results if said_of(one) not in known]
+        return stage, [finding for finding in results if claim_key_of(finding) not in reported]
 
     def without(self, results: list[Finding]) -> tuple[CollectedStage, list[Finding]]:
         """Take what was refused out of the stage, and what cannot live without it: each with its own finding.
@@ -123,30 +125,31 @@ class CollectedStage:
             The stage without it, and the findings about what was taken out, with its text. The others may be different once that
             is out.
         """
-        refused = {said_of(one) for one in results if one["finding"]["action"] == "quarantined"}
+        refused = {claim_key_of(finding) for finding in results if finding["finding"]["action"] == "quarantined"}
         causes: dict[ClaimKey, Xid] = {}
         for row in self.rows:  # a message or schema shows nothing without its default Version: the one that its document names
-            if row.row == "entity" and row.kind in VERSION_KINDS and row.isdefault and row.said in refused:
+            if row.row == "entity" and row.kind in VERSION_KINDS and row.isdefault and row.claim_key in refused:
                 causes[ClaimKey(row.document_uri, resource_of(row.key))] = row.xid
-        seeds = {(said.document_uri, said.key.registryid, said.key.xid) for said in (*refused, *causes)}
+        seeds = {(claim_key.document_uri, claim_key.key.registryid, claim_key.key.xid) for claim_key in (*refused, *causes)}
         hanging = dict(causes)
-        for said in self.texts:
-            parts = said.key.xid.split("/")
+        for claim_key in self.texts:
+            parts = claim_key.key.xid.split("/")
             above = [Xid("/".join(parts[:end])) for end in range(3, len(parts) - 1, 2)]
             for xid in above:
-                if (said.document_uri, said.key.registryid, xid) in seeds:
-                    hanging[said] = min(xid, hanging.get(said, xid))
+                if (claim_key.document_uri, claim_key.key.registryid, xid) in seeds:
+                    hanging[claim_key] = min(xid, hanging.get(claim_key, xid))
         new = [
             finding_of(
-                FindingSubject(said.document_uri, *said.key, True, None, said.key.xid, said.key.xid), missing_parent(cause)
+                FindingSubject(claim_key.document_uri, *claim_key.key, True, None, claim_key.key.xid, claim_key.key.xid),
+                missing_parent(cause),
             )
-            for said, cause in hanging.items()
-            if said not in refused and said in self.texts
+            for claim_key, cause in hanging.items()
+            if claim_key not in refused and claim_key in self.texts
         ]
-        every = [self._with_text(one) for one in (*results, *new)]
-        out = {said_of(one) for one in every if one["finding"]["action"] == "quarantined"}
-        rows = [row for row in self.rows if row.row != "entity" or row.said not in out]
-        return CollectedStage(rows), [one for one in every if said_of(one) in out]
+        every = [self._with_text(finding) for finding in (*results, *new)]
+        out = {claim_key_of(finding) for finding in every if finding["finding"]["action"] == "quarantined"}
+        rows = [row for row in self.rows if row.row != "entity" or row.claim_key not in out]
+        return CollectedStage(rows), [finding for finding in every if claim_key_of(finding) in out]
 
     def without_documents(
         self, results: list[Finding], registry_of: Callable[[Uri], RegistryId]
@@ -163,11 +166,11 @@ class CollectedStage:
             The stage without what they hold, and a finding for each.
         """
         errors: defaultdict[Uri, list[str]] = defaultdict(list)
-        for one in results:
-            if one["finding"]["action"] == "quarantined":
-                details = one["finding"]
+        for finding in results:
+            if finding["finding"]["action"] == "quarantined":
+                details = finding["finding"]
                 text = f"{details['pointer']}: {details['rule_id']}: {details['message']}"
-                errors[Uri(one["registryid"], one["document_uri"])].append(text)
+                errors[Uri(finding["registryid"], finding["document_uri"])].append(text)
         rejected: dict[Uri, tuple[RegistryId, str]] = {}
         for uri, texts in errors.items():
             reason = f"{len(texts)} errors under --strict: " + "; ".join(sorted(texts)[:_ERRORS_SHOWN])
@@ -185,7 +188,7 @@ class CollectedStage:
         return CollectedStage(rows), [_rejection(uri, *outcome) for uri, outcome in rejected.items()]
 
     def _with_text(self, finding: Finding) -> Finding:
-        text = self.texts.get(said_of(finding)) if finding["finding"]["action"] == "quarantined" else None
+        text = self.texts.get(claim_key_of(finding)) if finding["finding"]["action"] == "quarantined" else None
         raw = None if text is None else text.body if text.raw is None else text.raw
         return finding | {"finding": finding["finding"] | {"raw": raw}}
 
@@ -223,19 +226,19 @@ def _claim(row: StageRow) -> Claim:
 
 def refused_in(findings: Iterable[Finding]) -> Iterator[ClaimKey]:
     """Yield the entities that findings refuse."""
-    for one in findings:
-        if one["finding"]["action"] == "quarantined" and one["kind"] in TABLE_OF_KIND and one["xid"] is not None:
-            yield said_of(one)
+    for finding in findings:
+        if finding["finding"]["action"] == "quarantined" and finding["kind"] in TABLE_OF_KIND and finding["xid"] is not None:
+            yield claim_key_of(finding)
 
 
-def said_of(finding: Finding) -> ClaimKey:
+def claim_key_of(finding: Finding) -> ClaimKey:
     """Return the entity that a finding is about, in its document."""
     return ClaimKey(finding["document_uri"], Key(finding["registryid"], finding["kind"], finding["xid"]))
 
 
 def parent_of(key: Key) -> Key:
     """Return what holds an entity; a group, an endpoint and the registry itself are held by the registry."""
-    xid = holder_of(key.xid)
+    xid = parent_xid(key.xid)
     if key.kind in VERSION_KINDS:
         return Key(key.registryid, _RESOURCE_KIND[key.kind], xid)
     if xid == "/":
@@ -301,7 +304,7 @@ class PlannedState:
     """What would be published.
 
     Args:
-        compared: what becomes of each entity that documents say or say no more.
+        verdicts: what becomes of each entity that documents say or say no more.
         texts: what staged documents say.
         documents: what came of the staged documents.
         lookups: what is published.
@@ -309,27 +312,27 @@ class PlannedState:
 
     def __init__(
         self,
-        compared: Mapping[Key, Verdict],
+        verdicts: Mapping[Key, Verdict],
         texts: Mapping[ClaimKey, Text],
         documents: Mapping[Uri, Facts],
         lookups: Lookups,
         parsed: dict[ClaimKey, dict[str, Any]],
     ) -> None:
-        self.compared = compared
+        self.verdicts = verdicts
         self.texts = texts
         self.documents = documents
         self.lookups = lookups
         self._parsed = parsed
-        self.by_xid = {(key.registryid, key.xid): key for key in compared}
+        self.by_xid = {(key.registryid, key.xid): key for key in verdicts}
         self.below: defaultdict[tuple[RegistryId, Xid], set[Xid]] = defaultdict(set)
         self.spelled: defaultdict[tuple[RegistryId, str], set[Xid]] = defaultdict(set)
         self._saying: defaultdict[Key, list[str]] = defaultdict(list)
-        for key in compared:
+        for key in verdicts:
             if key.kind != "registry":
-                self.below[key.registryid, holder_of(key.xid)].add(key.xid)
+                self.below[key.registryid, parent_xid(key.xid)].add(key.xid)
                 self.spelled[key.registryid, key.xid.lower()].add(key.xid)
-        for said in texts:
-            self._saying[said.key].append(said.document_uri)
+        for claim_key in texts:
+            self._saying[claim_key.key].append(claim_key.document_uri)
 
     @classmethod
     def published(cls, lookups: Lookups) -> PlannedState:
@@ -350,7 +353,7 @@ class PlannedState:
             TooManyLookups: it has to do with too much.
         """
         judged: defaultdict[RegistryId, list[Key]] = defaultdict(list)
-        for key in self.compared if keys is None else keys:
+        for key in self.verdicts if keys is None else keys:
             judged[key.registryid].append(key)
         result: dict[str, dict[str, Any]] = {}
         for registryid, named in judged.items():
@@ -361,35 +364,35 @@ class PlannedState:
                     result.setdefault(finding["finding"]["violation_id"], finding)
         return list(result.values())
 
-    def attributes(self, key: Key, said: ClaimKey | None) -> dict[str, Any]:
+    def attributes(self, key: Key, claim_key: ClaimKey | None) -> dict[str, Any]:
         """Return the attributes of an entity as a document says them, or as they are published; `isdefault` as it would be."""
-        if said is None:
-            known = self.lookups.attributes(key.registryid, key.xid) or {}
+        if claim_key is None:
+            values = self.lookups.attributes(key.registryid, key.xid) or {}
         else:
-            if said not in self._parsed:
-                self._parsed[said] = read_canonical(self.texts[said].body)
-            known = self._parsed[said]
-        one = self.compared.get(key)
-        isdefault = None if one is None or key.kind not in VERSION_KINDS else one.isdefault
-        return known if isdefault is None or known.get("isdefault") is isdefault else {**known, "isdefault": isdefault}
+            if claim_key not in self._parsed:
+                self._parsed[claim_key] = read_canonical(self.texts[claim_key].body)
+            values = self._parsed[claim_key]
+        outcome = self.verdicts.get(key)
+        isdefault = None if outcome is None or key.kind not in VERSION_KINDS else outcome.isdefault
+        return values if isdefault is None or values.get("isdefault") is isdefault else {**values, "isdefault": isdefault}
 
     def holdings(self, key: Key) -> list[_Holding]:
         """Return the documents that hold an entity, as findings are about them: those that were read, else its first owner."""
-        one = self.compared.get(key)
+        outcome = self.verdicts.get(key)
         stored = self.lookups.entity(key.registryid, key.xid)
-        if one is None:
+        if outcome is None:
             return [] if stored is None else [_Holding(next(iter(stored.document_uris), ""), None, False)]
-        if one.op == "delete":
+        if outcome.op == "delete":
             return []
         results = []
         for uri in self._saying.get(key, ()):
-            if uri in one.document_uris:
-                is_first = bool(one.agreed) and one.agreed[0].document_uri == uri
-                for document in dict.fromkeys([uri, one.document_uris[0]] if is_first else [uri]):
-                    is_written = one.document_uri is not None and document == uri
+            if uri in outcome.document_uris:
+                is_first = bool(outcome.agreed) and outcome.agreed[0].document_uri == uri
+                for document in dict.fromkeys([uri, outcome.document_uris[0]] if is_first else [uri]):
+                    is_written = outcome.document_uri is not None and document == uri
                     results.append(_Holding(document, ClaimKey(uri, key), is_written))
-        if stored is not None and not any(claim.document_uri in one.document_uris for claim in one.agreed):
-            results.append(_Holding(next(iter(one.document_uris), ""), None, False))
+        if stored is not None and not any(claim.document_uri in outcome.document_uris for claim in outcome.agreed):
+            results.append(_Holding(next(iter(outcome.document_uris), ""), None, False))
         return results
 
     def dialect_of(self, registryid: RegistryId, document: str) -> str | None:
@@ -415,24 +418,24 @@ class _Registry:
         return self._states[xid]
 
     def children(self, xid: Xid) -> Iterator[EntityState]:
-        stored = (one.xid for one in self.planned.lookups.children(self.registryid, xid))
+        stored = (state.xid for state in self.planned.lookups.children(self.registryid, xid))
         results = map(self.entity, sorted({*stored, *self.planned.below.get((self.registryid, xid), ())}))
-        return (one for one in results if one is not None)
+        return (state for state in results if state is not None)
 
     def siblings(self, version: EntityState) -> Iterator[EntityState]:
-        for one in self.children(xid_of_resource(version.xid)):
-            if one.kind == "version":
-                key = Key(self.registryid, one.kind, one.xid)
-                yield from (one for held in self.planned.holdings(key) if held.document == version.document)
+        for state in self.children(xid_of_resource(version.xid)):
+            if state.kind == "version":
+                key = Key(self.registryid, state.kind, state.xid)
+                yield from (state for holding in self.planned.holdings(key) if holding.document == version.document)
 
     def alike(self, xid: Xid) -> Xid | None:
         stored = self.planned.lookups.alike(self.registryid, xid)
         every = {*stored, *self.planned.spelled.get((self.registryid, xid.lower()), ()), xid}
         if len(every) == 1:
             return None
-        states = [one for one in map(self.entity, every) if one is not None]
-        published = [one.xid for one in states if not one.is_written]
-        earlier = min(published or [one.xid for one in states])
+        states = [state for state in map(self.entity, every) if state is not None]
+        published = [state.xid for state in states if not state.is_written]
+        earlier = min(published or [state.xid for state in states])
         return None if earlier == xid else earlier
 
     def first_of_type(self, ce_type: str) -> Xid | None:
@@ -445,41 +448,41 @@ class _Registry:
 
     def judged(self) -> list[Key]:
         """Return what the change has to do with: what is said and was held; what depends on, names or carries what changes."""
-        own = {xid_of_resource(key.xid) for key in self.planned.compared if key.registryid == self.registryid}
+        own = {xid_of_resource(key.xid) for key in self.planned.verdicts if key.registryid == self.registryid}
         changed = {xid_of_resource(key.xid) for key in self._changed()}
         lookups, of_registry = self.planned.lookups, partial(_xids_of, self.registryid)
         messages = {(self.registryid, xid) for xid in changed if "/messages/" in xid}
         following = of_registry(lookups.depending_on(messages)) if messages else set()
         schemas = {xid for xid in changed if xid.startswith("/schemagroups/")}
-        holders = {xid for xid in changed if xid.count("/") == 2}
+        parents = {xid for xid in changed if xid.count("/") == 2}
         carried = changed | following
         carried |= {xid_of_group(xid) for xid in carried}
         leading = lookups.leading_to(self.registryid, schemas, *_REFERRING_TO_SCHEMAS)
         leading |= lookups.leading_to(self.registryid, carried, "messagegroups", "willmessage")
         results = own | following | {xid_of_resource(xid) for xid in leading}
         results |= {xid for xid in carried if xid.startswith("/endpoints/") and xid.count("/") == 2}
-        results |= {one.xid for holder in holders for one in lookups.children(self.registryid, holder)}
+        results |= {entity.xid for parent in parents for entity in lookups.children(self.registryid, parent)}
         results.update(self._of_same_type())
         return [key for xid in sorted(results) for key in self._keys_of(xid)]
 
     def findings_of(self, key: Key, limits: RuleLimits) -> Iterator[dict[str, Any]]:
         """Yield the findings about an entity, for each document that holds it."""
-        for held in self.planned.holdings(key):
-            known = self.planned.attributes(key, held.text)
-            dialect = self.planned.dialect_of(self.registryid, held.document)
-            is_declared = not (key.kind in ("message", "version") and self._is_plain(key, held.document))
-            state = EntityState(key.kind, key.xid, known, dialect, is_declared, held.is_written, held.document)
-            for violation in violations_of(state, self._before(key, held), self, limits):
+        for holding in self.planned.holdings(key):
+            attributes = self.planned.attributes(key, holding.text)
+            dialect = self.planned.dialect_of(self.registryid, holding.document)
+            is_declared = not (key.kind in ("message", "version") and self._is_plain(key, holding.document))
+            state = EntityState(key.kind, key.xid, attributes, dialect, is_declared, holding.is_written, holding.document)
+            for violation in violations_of(state, self._before(key, holding), self, limits):
                 at = xid_of_resource(key.xid)
-                own = None if held.text is None else self.planned.texts[held.text].body
+                own = None if holding.text is None else self.planned.texts[holding.text].body
                 subject = FindingSubject(
-                    held.document,
+                    holding.document,
                     self.registryid,
                     key.kind,
                     key.xid,
-                    held.is_written,
+                    holding.is_written,
                     dialect,
-                    at if key.kind == "version" and known.get("isdefault") is True else key.xid,
+                    at if key.kind == "version" and attributes.get("isdefault") is True else key.xid,
                     at if key.kind == "version" and own is not None and '"isdefault":true' in own else key.xid,
                 )
                 yield finding_of(subject, violation)
@@ -492,16 +495,18 @@ class _Registry:
                 return None
             key = Key(self.registryid, stored.kind, xid)
             return EntityState(key.kind, xid, self.planned.attributes(key, None), is_written=False)
-        one = self.planned.compared[key]
-        if one.op == "delete" or (one.op is None and one.stored is None):
+        outcome = self.planned.verdicts[key]
+        if outcome.op == "delete" or (outcome.op is None and outcome.stored is None):
             return None
-        said = None if one.document_uri is None else ClaimKey(one.document_uri, key)
-        return EntityState(key.kind, xid, self.planned.attributes(key, said), is_written=said is not None)
+        claim_key = None if outcome.document_uri is None else ClaimKey(outcome.document_uri, key)
+        return EntityState(key.kind, xid, self.planned.attributes(key, claim_key), is_written=claim_key is not None)
 
-    def _before(self, key: Key, held: _Holding) -> EntityState | None:
+    def _before(self, key: Key, holding: _Holding) -> EntityState | None:
         """Return what is published of an entity that a document would change; None: nothing is, or that stays."""
-        stored = self.planned.lookups.entity(self.registryid, key.xid) if held.is_written and held.text is not None else None
-        if stored is None or held.text is None or stored.content_hash == self.planned.texts[held.text].content_hash:
+        stored = (
+            self.planned.lookups.entity(self.registryid, key.xid) if holding.is_written and holding.text is not None else None
+        )
+        if stored is None or holding.text is None or stored.content_hash == self.planned.texts[holding.text].content_hash:
             return None
         return EntityState(key.kind, key.xid, self.planned.lookups.attributes(self.registryid, key.xid) or {})
 
@@ -511,47 +516,53 @@ class _Registry:
         return text is not None and text.raw is None
 
     def _changed(self) -> Iterator[Key]:
-        for key, one in self.planned.compared.items():
-            if key.registryid == self.registryid and (one.op in ("insert", "update", "delete") or one.flipped):
+        for key, outcome in self.planned.verdicts.items():
+            if key.registryid == self.registryid and (outcome.op in ("insert", "update", "delete") or outcome.flipped):
                 yield key
 
     def _keys_of(self, resource: Xid) -> Iterator[Key]:
         """Yield the keys of an entity and its Versions, as they would be."""
-        one = self.entity(resource)
-        if one is not None:
-            yield Key(self.registryid, one.kind, resource)
-        if one is None or one.kind in VERSION_KIND:
-            yield from (Key(self.registryid, held.kind, held.xid) for held in self.children(resource))
+        state = self.entity(resource)
+        if state is not None:
+            yield Key(self.registryid, state.kind, resource)
+        if state is None or state.kind in VERSION_KIND:
+            yield from (Key(self.registryid, version.kind, version.xid) for version in self.children(resource))
 
     def _of_same_type(self) -> Iterable[Xid]:
         """Return the messages that have the `type` of a staged one, where a dialect wants a type to be one message's."""
         wanting = {uri for uri, facts in self.planned.documents.items() if has_rule(facts.get("dialect") or "", UNIQUE_TYPE)}
-        said = [one for one in self.planned.texts if Uri(one.key.registryid, one.document_uri) in wanting]
-        types = {_type_of(self.planned.attributes(one.key, one)) for one in said if one.key.kind == "version"}
-        return {xid for one in types if one is not None for xid in self._of_types.get(one, ())}
+        claim_keys = [
+            claim_key for claim_key in self.planned.texts if Uri(claim_key.key.registryid, claim_key.document_uri) in wanting
+        ]
+        types = {
+            _type_of(self.planned.attributes(claim_key.key, claim_key))
+            for claim_key in claim_keys
+            if claim_key.key.kind == "version"
+        }
+        return {xid for claim_key in types if claim_key is not None for xid in self._of_types.get(claim_key, ())}
 
     @cached_property
     def _of_types(self) -> dict[str, dict[Xid, bool]]:
         """Return the messages by `type`, in dialects where a type is one message's, with whether they would be written."""
         result: defaultdict[str, dict[Xid, bool]] = defaultdict(dict)
-        stored = {one.xid for one in self.planned.lookups.default_versions(self.registryid)}
-        said = {key.xid for key in self.planned.compared if key.registryid == self.registryid and key.kind == "version"}
-        for xid in stored | said:
+        stored = {version.xid for version in self.planned.lookups.default_versions(self.registryid)}
+        written = {key.xid for key in self.planned.verdicts if key.registryid == self.registryid and key.kind == "version"}
+        for xid in stored | written:
             key = Key(self.registryid, "version", xid)
-            for held in self.planned.holdings(key):
-                known = self.planned.attributes(key, held.text)
-                is_one = known.get("isdefault") is True and known.get("basemessage") is None
-                if is_one and has_rule(self.planned.dialect_of(self.registryid, held.document) or "", UNIQUE_TYPE):
-                    ce_type = _type_of(known)
+            for holding in self.planned.holdings(key):
+                attributes = self.planned.attributes(key, holding.text)
+                is_typed = attributes.get("isdefault") is True and attributes.get("basemessage") is None
+                if is_typed and has_rule(self.planned.dialect_of(self.registryid, holding.document) or "", UNIQUE_TYPE):
+                    ce_type = _type_of(attributes)
                     if ce_type is not None:
                         message = xid_of_resource(xid)
-                        result[ce_type][message] = result[ce_type].get(message, True) and held.is_written
+                        result[ce_type][message] = result[ce_type].get(message, True) and holding.is_written
         return result
 
 
 def _xids_of(registryid: RegistryId, keys: Iterable[tuple[RegistryId, Xid]]) -> set[Xid]:
-    return {xid for one, xid in keys if one == registryid}
+    return {xid for other, xid in keys if other == registryid}
 
 
-def _type_of(known: Mapping[str, Any]) -> str | None:
-    return text_at(dict(flat_attributes_of(dict(known), known.get("extensions", {}))), "/envelopemetadata/type/value")
+def _type_of(attributes: Mapping[str, Any]) -> str | None:
+    return text_at(dict(flat_attributes_of(dict(attributes), attributes.get("extensions", {}))), "/envelopemetadata/type/value")

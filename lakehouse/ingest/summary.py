@@ -18,7 +18,7 @@ from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import count_if, is_known_empty
 from lakehouse.store.schema import ENTITY_TABLES
 
-MAX_CHANGES_TOLD = 1000  # by a dry run
+MAX_CHANGES_SHOWN = 1000  # by a dry run
 OUTCOMES = ("inserted", "updated", "deleted", "unchanged", "quarantined")
 _OUTCOME_OF_OP = {"insert": "inserted", "update": "updated", "own": "updated", "delete": "deleted", "unchanged": "unchanged"}
 
@@ -61,18 +61,18 @@ class Summary:
         }
 
 
-def of_unchanged(spark: SparkSession, known: DataFrame, documents: DataFrame, number: int) -> Summary:
+def of_unchanged(spark: SparkSession, existing_documents: DataFrame, documents: DataFrame, number: int) -> Summary:
     """Count the entities of documents that are all as they were, and what was refused of them.
 
     Args:
         spark: the session.
-        known: what is known of each document, as from `current_documents`.
+        existing_documents: what is known of each document, as from `current_documents`.
         documents: those that were found, as from `with_unchanged`.
         number: how many they are.
     """
     entities = _no_outcomes()
     same = documents.select(F.coalesce("registry", "last_registry").alias("registryid"), F.col("document_uri").alias("xid"))
-    facts = known.join(same, on=["registryid", "xid"], how="left_semi")
+    facts = existing_documents.join(same, on=["registryid", "xid"], how="left_semi")
     _add_counts(entities, facts, "unchanged", "facts.entities")
     counts, violations = {"read": number, "unchanged": number, "skipped": 0, "rejected": 0}, dict.fromkeys(SEVERITIES, 0)
     again = documents.filter("again").select(F.col("document_uri").alias("xid"))
@@ -84,10 +84,11 @@ def of_unchanged(spark: SparkSession, known: DataFrame, documents: DataFrame, nu
             for table, n in (row["quarantined"] or {}).items():
                 entities[table]["quarantined"] += n
         details = spark.createDataFrame(
-            [(one,) for one in {one for row in refused for one in row["findings"] or ()}], "id string"
+            [(violation_id,) for violation_id in {violation_id for row in refused for violation_id in row["findings"] or ()}],
+            "id string",
         )
-        known = spark.table(table_name("violations"))
-        result = known.join(F.broadcast(details), known["violation_id"] == details["id"], how="left_semi")
+        violations_table = spark.table(table_name("violations"))
+        result = violations_table.join(F.broadcast(details), violations_table["violation_id"] == details["id"], how="left_semi")
         violations |= count_if(result, {name: F.col("severity") == name for name in SEVERITIES})
     return Summary(None, counts, entities, violations, {})
 
@@ -111,22 +112,24 @@ def summarise(stage: DataFrame, plan: Plan, documents: dict[str, int], *, dry_ru
                 entities[table][_OUTCOME_OF_OP[op]] += n
     if documents["unchanged"]:
         same = stage.filter(is_unchanged_row()).select("registryid", "xid")
-        _add_counts(entities, plan.known.join(same, on=["registryid", "xid"], how="left_semi"), "unchanged", "facts.entities")
+        _add_counts(
+            entities, plan.existing_documents.join(same, on=["registryid", "xid"], how="left_semi"), "unchanged", "facts.entities"
+        )
     changes: list[dict[str, Any]] | None = None
     if plan.decided is None:
         _add_counts(entities, plan.facts, "quarantined")
         violations = count_if(plan.findings, {name: F.col("finding.severity") == name for name in SEVERITIES})
         if dry_run:
-            changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_TOLD)
+            changed = plan.entities.select("op", *KEY).orderBy(*KEY).limit(MAX_CHANGES_SHOWN)
             changes = [row.asDict() for row in changed.collect()]
     else:
         for facts in plan.decided.facts:
             for table, n in (facts.get("quarantined") or {}).items():
                 entities[table]["quarantined"] += n
-        severities = Counter(one["finding"]["severity"] for one in plan.decided.findings)
+        severities = Counter(finding["finding"]["severity"] for finding in plan.decided.findings)
         violations = {name: severities[name] for name in SEVERITIES}
         if dry_run:
-            shown = plan.decided.changed[:MAX_CHANGES_TOLD]
+            shown = plan.decided.changed[:MAX_CHANGES_SHOWN]
             changes = [{"op": op} | dict(zip(KEY, key, strict=True)) for *key, op in shown]
     return Summary(None, documents, entities, violations, {}, changes=changes)
 

@@ -49,7 +49,7 @@ class Reread:
 
 def with_unchanged(
     documents: DataFrame,
-    known: DataFrame,
+    existing_documents: DataFrame,
     registry: Column | None,
     is_named: Column | None = None,
     reread: Reread | None = None,
@@ -58,7 +58,7 @@ def with_unchanged(
 
     Args:
         documents: as from `read_documents`.
-        known: one row per document and registry, as from `current_documents`.
+        existing_documents: one row per document and registry, as from `current_documents`.
         registry: registry that the documents go into; None when each document says it itself.
         is_named: marks documents that were named; such a one that was passed over in a folder is looked at again. None: none was.
         reread: what is parsed all the same.
@@ -81,7 +81,7 @@ def with_unchanged(
         is_same_dialect = F.coalesce(F.col("facts.dialect") == reread.dialect, F.lit(False))
     sha256 = F.when(is_same_dialect, F.col("facts.sha256"))
     load = F.struct("snapshot_id", sha256.alias("sha256"), clean.alias("clean"), skipped.alias("skipped"), "registryid")
-    last = known.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
+    last = existing_documents.groupBy(uri, own.alias("_registry")).agg(F.max(load).alias("last"))
     wanted = documents.withColumn("registry", F.lit(None).cast("string") if registry is None else registry)
     same_place = (F.col("document_uri") == F.col("_uri")) & F.col("registry").eqNullSafe(F.col("_registry"))
     same = F.coalesce(F.col("sha256") == F.col("last.sha256"), F.lit(False))
@@ -109,7 +109,7 @@ def needs_no_look(facts: str, *, strict: bool = False) -> Column:
         strict: nor was anything found: what refuses nothing else would refuse the document now.
     """
     nothing_refused = (F.col(f"{facts}.status") != "rejected") & (F.coalesce(F.size(f"{facts}.quarantined"), F.lit(0)) <= 0)
-    waits = F.exists(F.col(f"{facts}.disputes"), lambda one: ~F.coalesce(one["rule_id"], F.lit("")).isin(*REPORTED_ONLY))
+    waits = F.exists(F.col(f"{facts}.disputes"), lambda dispute: ~F.coalesce(dispute["rule_id"], F.lit("")).isin(*REPORTED_ONLY))
     takes_in = F.coalesce(F.array_contains(F.map_keys(f"{facts}.spellings"), WITH_FILES), F.lit(False))  # files that may differ
     clean = nothing_refused & ~takes_in & ~F.coalesce(waits, F.lit(False))
     return clean & (F.coalesce(F.size(f"{facts}.findings"), F.lit(0)) <= 0) if strict else clean
@@ -120,13 +120,13 @@ def is_unchanged_row() -> Column:
     return (F.col("row") == "document") & F.get_json_object("facts", "$.status").eqNullSafe("unchanged")
 
 
-def find_followers(known: DataFrame, gone: DataFrame, stage: DataFrame) -> list[str]:
+def find_followers(existing_documents: DataFrame, gone: DataFrame, stage: DataFrame) -> list[str]:
     """Find unchanged documents that must be read since the first document of their registry is gone (decision 3).
 
     Its own attributes are those of the next one then, and whoever differs from the first differs from that one, or not at all.
 
     Args:
-        known: as from `current_documents`.
+        existing_documents: as from `current_documents`.
         gone: as from `find_gone`.
         stage: columns `schema.STAGE`, with the unchanged documents.
 
@@ -135,30 +135,32 @@ def find_followers(known: DataFrame, gone: DataFrame, stage: DataFrame) -> list[
     """
     if is_empty(gone):
         return []
-    loaded = known.filter("facts.status = 'loaded'").select("registryid", "xid", (F.size("facts.findings") > 0).alias("_told"))
+    loaded = existing_documents.filter("facts.status = 'loaded'").select(
+        "registryid", "xid", (F.size("facts.findings") > 0).alias("_has_findings")
+    )
     marked = loaded.join(gone.withColumn("_gone", F.lit(True)), on=["registryid", "xid"], how="left")
     first = marked.groupBy("registryid").agg(
         F.min_by("_gone", "xid").alias("_first_gone"), F.min(F.when(F.col("_gone").isNull(), F.col("xid"))).alias("_next")
     )
-    left = marked.join(first.filter("_first_gone"), on="registryid").filter("_gone IS NULL AND (_told OR xid = _next)")
+    left = marked.join(first.filter("_first_gone"), on="registryid").filter("_gone IS NULL AND (_has_findings OR xid = _next)")
     unchanged = stage.filter(is_unchanged_row()).select("registryid", "xid")
     return sorted(row["xid"] for row in left.join(unchanged, on=["registryid", "xid"], how="left_semi").select("xid").collect())
 
 
-def find_displaced(compared: DataFrame, stage: DataFrame) -> list[str]:
+def find_displaced(reconciled: DataFrame, stage: DataFrame) -> list[str]:
     """Find unchanged documents from which others take an entity.
 
     They wait with it, and so the next ingest reads them. Their findings are reported now: the same documents again change
     nothing.
 
     Args:
-        compared: as from `compare`.
+        reconciled: as from `compare`.
         stage: columns `schema.STAGE`, with the unchanged documents.
 
     Returns:
         Their URIs.
     """
-    displaced = compared.select("registryid", F.explode("displaced").alias("xid"))
+    displaced = reconciled.select("registryid", F.explode("displaced").alias("xid"))
     unchanged = stage.filter(is_unchanged_row()).select("registryid", "xid")
     both = unchanged.join(displaced, on=["registryid", "xid"], how="left_semi")
     return sorted({row["xid"] for row in both.select("xid").collect()})
@@ -181,7 +183,7 @@ class HashedDocuments(NamedTuple):
 def without_content_of_unchanged(
     spark: SparkSession,
     sources: Sources,
-    known: DataFrame,
+    existing_documents: DataFrame,
     registry: Column | None,
     stream_bytes: int,
     reread: Reread,
@@ -192,15 +194,15 @@ def without_content_of_unchanged(
     Args:
         spark: the session.
         sources: as from `find_sources`.
-        known: as from `current_documents`.
+        existing_documents: as from `current_documents`.
         registry: as for `with_unchanged`.
         stream_bytes: as for `read_documents`.
         reread: as for `with_unchanged`.
         is_judged: returns whether all documents, by their URIs, were judged with these facts; None: unknown.
     """
     documents = read_documents(spark, sources, stream_bytes)
-    every = with_unchanged(documents, known, registry, sources.is_named(), reread)
-    if reread.force or is_known_empty(known):
+    every = with_unchanged(documents, existing_documents, registry, sources.is_named(), reread)
+    if reread.force or is_known_empty(existing_documents):
         return HashedDocuments(every, None, None)
     details = _without_content(every)
     first = details.filter(~F.col("unchanged")).select("document_uri", "size", "again").limit(_FEW_DOCUMENTS + 1).collect()
@@ -214,11 +216,11 @@ def without_content_of_unchanged(
     if not first:
         return HashedDocuments(unchanged, count(details), 0)
     changed = {sources.located.get(row["document_uri"], row["document_uri"]): row["size"] for row in first}
-    unreadable = [one for one in sources.unreadable if one[0] in changed]
+    unreadable = [entry for entry in sources.unreadable if entry[0] in changed]
     files = [uri for uri, size in changed.items() if size and (uri, size) not in unreadable]
     empty = [uri for uri, size in changed.items() if not size]
     few = replace(sources, folders=[], files=files, empty=empty, unreadable=unreadable)
-    again = with_unchanged(read_documents(spark, few, stream_bytes), known, registry, few.is_named(), reread)
+    again = with_unchanged(read_documents(spark, few, stream_bytes), existing_documents, registry, few.is_named(), reread)
     compressed = any(uri.endswith(".gz") for uri in changed)
     return HashedDocuments(unchanged.unionByName(again), None, None if compressed else sum(changed.values()))
 
@@ -251,7 +253,7 @@ class Uris(NamedTuple):
 def uris_in(uri: Column) -> list[Column]:
     """Return the aggregates that `uris_of` reads, over a column with the URIs of documents, where NULL means none."""
     xor, total = (F.when(uri.isNotNull(), hashed) for hashed in (F.xxhash64(uri), F.hash(uri)))  # a hash of NULL is a number
-    xor, total = (F.coalesce(one, F.lit(0)) for one in (F.bit_xor(xor), F.sum(total)))
+    xor, total = (F.coalesce(aggregate, F.lit(0)) for aggregate in (F.bit_xor(xor), F.sum(total)))
     return [F.count(uri).alias("number"), xor.alias("xor"), total.alias("sum")]
 
 

@@ -38,22 +38,22 @@ class Baseline:
         committed_at: time of the snapshot to come; never before the head's.
         policy: what the ingest may do.
         log: rows of `changes` up to the head.
-        known: as from `current_documents`.
+        existing_documents: as from `current_documents`.
         gone: documents that are not where they were: registryid, xid.
-        said: as from `disputes.existing_disputes`; None: there are none.
+        disputes: as from `disputes.existing_disputes`; None: there are none.
         state: as from `read_state`.
-        held: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
+        staged: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
     """
 
     head: Head
     committed_at: datetime
     policy: Policy
     log: DataFrame
-    known: DataFrame
+    existing_documents: DataFrame
     gone: DataFrame
-    said: DataFrame | None
+    disputes: DataFrame | None
     state: DataFrame
-    held: DataFrame
+    staged: DataFrame
 
 
 def read_baseline(
@@ -61,7 +61,7 @@ def read_baseline(
     head: Head,
     stage: DataFrame,
     policy: Policy,
-    known: DataFrame,
+    existing_documents: DataFrame,
     gone: DataFrame,
 ) -> Baseline:
     """Read what a stage is compared with.
@@ -71,45 +71,47 @@ def read_baseline(
         head: snapshot that the entity tables are at.
         stage: columns `schema.STAGE`, as the documents were read.
         policy: what the ingest may do.
-        known: as from `current_documents` at the head.
+        existing_documents: as from `current_documents` at the head.
         gone: as from `find_gone`.
     """
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     committed_at = head.next_moment()
-    said = _said(known, gone)
-    held = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
+    disputes = _disputes_of(existing_documents, gone)
+    staged = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri")
     # What is pruned, and how much that is of all, is counted over all registries.
     state = read_state(spark, head, None if policy.prune or not head.tables else concerned_registries(stage, gone))
-    return Baseline(head, committed_at, policy, log, known, gone, said, state, held)
+    return Baseline(head, committed_at, policy, log, existing_documents, gone, disputes, state, staged)
 
 
-def _said(known: DataFrame, gone: DataFrame) -> DataFrame | None:
-    if is_known_empty(known.filter(F.size("facts.disputes") > 0)):
+def _disputes_of(existing_documents: DataFrame, gone: DataFrame) -> DataFrame | None:
+    if is_known_empty(existing_documents.filter(F.size("facts.disputes") > 0)):
         return None
-    said = materialize(existing_disputes(known, gone))
-    return None if is_empty(said) else said
+    disputes = materialize(existing_disputes(existing_documents, gone))
+    return None if is_empty(disputes) else disputes
 
 
-def with_rejected(ground: Baseline, stage: DataFrame) -> Baseline:
+def with_rejected(baseline: Baseline, stage: DataFrame) -> Baseline:
     """Return the baseline where documents that the rules between entities rejected whole stay in their former registry.
 
     Args:
-        ground: as it was before that.
+        baseline: as it was before that.
         stage: columns `schema.STAGE`, with what was rejected.
     """
-    if is_empty(ground.gone):
-        return ground
+    if is_empty(baseline.gone):
+        return baseline
     is_rejected = (F.col("row") == "document") & (F.get_json_object("facts", "$.status") == "rejected")
     rejected = stage.filter(is_rejected).select("xid").distinct()
-    gone = materialize(ground.gone.join(rejected, on="xid", how="left_anti").select("registryid", "xid"))
-    return replace(ground, gone=gone, said=_said(ground.known, gone))
+    gone = materialize(baseline.gone.join(rejected, on="xid", how="left_anti").select("registryid", "xid"))
+    return replace(baseline, gone=gone, disputes=_disputes_of(baseline.existing_documents, gone))
 
 
-def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str], listed_at: int | None = None) -> DataFrame:
+def find_gone(
+    existing_documents: DataFrame, stage: DataFrame, policy: Policy, scopes: list[str], listed_at: int | None = None
+) -> DataFrame:
     """Find the documents that are not where they were.
 
     Args:
-        known: as from `current_documents`.
+        existing_documents: as from `current_documents`.
         stage: columns `schema.STAGE`, as the documents were read.
         policy: what the ingest may do.
         scopes: as of `sources.Sources`: with `prune`, a known document in them that is no longer there dropped everything.
@@ -118,16 +120,16 @@ def find_gone(known: DataFrame, stage: DataFrame, policy: Policy, scopes: list[s
     Returns:
         registryid, xid (the document's URI).
     """
-    gone = find_moved(known, stage)
+    gone = find_moved(existing_documents, stage)
     if policy.prune and scopes:
-        before = known if listed_at is None else known.filter(F.col("snapshot_id") <= listed_at)
+        before = existing_documents if listed_at is None else existing_documents.filter(F.col("snapshot_id") <= listed_at)
         gone = gone.unionByName(find_vanished(before, stage, scopes)).distinct()
     return materialize(gone)
 
 
 def concerned_registries(*rows: DataFrame) -> list[str] | None:
     """Return the registries of rows; None if there are many."""
-    named = reduce(DataFrame.unionByName, [one.select("registryid") for one in rows]).filter(F.col("registryid").isNotNull())
+    named = reduce(DataFrame.unionByName, [frame.select("registryid") for frame in rows]).filter(F.col("registryid").isNotNull())
     results = sorted(row["registryid"] for row in named.distinct().limit(_FEW_REGISTRIES + 1).collect())
     return results if len(results) <= _FEW_REGISTRIES else None
 
@@ -181,7 +183,7 @@ def tables_in_use(head: Head) -> list[Table]:
     return [table for table in ENTITY_TABLES if table.name in head.tables]
 
 
-def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> DataFrame:
+def find_vanished(existing_documents: DataFrame, stage: DataFrame, scopes: list[str]) -> DataFrame:
     """Find documents that the sources cover, that are known, and that are not there any more.
 
     Returns:
@@ -189,14 +191,19 @@ def find_vanished(known: DataFrame, stage: DataFrame, scopes: list[str]) -> Data
     """
     covered = reduce(Column.__or__, [F.col("xid").rlike(scope) for scope in scopes])
     seen = stage.filter(F.col("row") == "document").select("xid").distinct()
-    return known.filter(covered).select("registryid", "xid").join(seen, on="xid", how="left_anti").select("registryid", "xid")
+    return (
+        existing_documents.filter(covered)
+        .select("registryid", "xid")
+        .join(seen, on="xid", how="left_anti")
+        .select("registryid", "xid")
+    )
 
 
-def find_overtaken(known: DataFrame, stage: DataFrame, listed_at: int) -> list[str]:
+def find_overtaken(existing_documents: DataFrame, stage: DataFrame, listed_at: int) -> list[str]:
     """Find documents that another ingest loaded otherwise after they were listed: which of both is newer nobody knows.
 
     Args:
-        known: as from `current_documents`.
+        existing_documents: as from `current_documents`.
         stage: columns `schema.STAGE`, as the documents were read.
         listed_at: snapshot before the sources were listed.
 
@@ -205,7 +212,7 @@ def find_overtaken(known: DataFrame, stage: DataFrame, listed_at: int) -> list[s
     """
     details = [F.get_json_object("facts", f"$.{name}").alias(f"_{name}") for name in ("status", "sha256", "own_registry")]
     read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_registryid"), *details)
-    since = known.filter(F.col("snapshot_id") > listed_at).join(read.filter("_status <> 'unchanged'"), on="xid")
+    since = existing_documents.filter(F.col("snapshot_id") > listed_at).join(read.filter("_status <> 'unchanged'"), on="xid")
     is_same_place = (F.col("registryid") == F.col("_registryid")) | (
         F.col("facts.own_registry") & (F.col("_own_registry") == "true")
     )
@@ -213,7 +220,7 @@ def find_overtaken(known: DataFrame, stage: DataFrame, listed_at: int) -> list[s
     return sorted(row["xid"] for row in others.select("xid").distinct().collect())
 
 
-def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:
+def find_moved(existing_documents: DataFrame, stage: DataFrame) -> DataFrame:
     """Find documents that say their registry themselves, and say another one than at an earlier load.
 
     Returns:
@@ -222,7 +229,7 @@ def find_moved(known: DataFrame, stage: DataFrame) -> DataFrame:
     details = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "own_registry")]
     read = stage.filter(F.col("row") == "document").select("xid", F.col("registryid").alias("_now"), *details)
     read = read.filter(F.col("status").isin("loaded", "skipped") & (F.col("own_registry") == "true")).select("xid", "_now")
-    before = known.filter("facts.own_registry").select("registryid", "xid")
+    before = existing_documents.filter("facts.own_registry").select("registryid", "xid")
     return before.join(read, on="xid").filter(F.col("registryid") != F.col("_now")).select("registryid", "xid")
 
 
@@ -245,9 +252,9 @@ def current_documents(changes: DataFrame) -> DataFrame:
 
 def find_refused(spark: SparkSession, documents: list[str]) -> list[str]:
     """Find documents of which something was refused at their last load; their URIs."""
-    known = current_documents(open_table(spark, "changes").filter(F.col("xid").isin(documents)))
+    last_facts = current_documents(open_table(spark, "changes").filter(F.col("xid").isin(documents)))
     is_refused = (F.col("facts.status") == "rejected") | (F.coalesce(F.size("facts.quarantined"), F.lit(0)) > 0)
-    return sorted(row["xid"] for row in known.filter(is_refused).select("xid").distinct().collect())
+    return sorted(row["xid"] for row in last_facts.filter(is_refused).select("xid").distinct().collect())
 
 
 def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
@@ -266,7 +273,7 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     result = findings.groupBy("registryid", F.col("document_uri").alias("xid")).agg(
         F.collect_set("finding.violation_id").alias("ids"), F.collect_set(refused).alias("refused")
     )
-    result = result.withColumn("refused", F.transform("refused", lambda one: one["table"]))
+    result = result.withColumn("refused", F.transform("refused", lambda refusal: refusal["table"]))
     facts = stage.filter(F.col("row") == "document").select(
         "registryid", "xid", F.from_json("facts", DOCUMENT_BODY).alias("facts")
     )
@@ -284,21 +291,21 @@ def document_facts(stage: DataFrame, findings: DataFrame) -> DataFrame:
     )
 
 
-def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disputes: DataFrame | None) -> DataFrame:
+def with_document_op(facts: DataFrame, existing_documents: DataFrame, gone: DataFrame, disputes: DataFrame | None) -> DataFrame:
     """Keep the documents whose facts differ from those of their last load, and those that are gone.
 
     What a rejected document said before remains valid, so it stays of the dialect in which it said that.
 
     Args:
         facts: as from `document_facts`.
-        known: as from `current_documents`.
+        existing_documents: as from `current_documents`.
         gone: registryid, xid of documents that are not where they were.
         disputes: as from `disputes.by_document`; those of documents that were not read are added to what is known of them.
 
     Returns:
         Rows of `changes` without snapshot_id, raw and attributes.
     """
-    before = known.select("registryid", "xid", F.col("facts").alias("_facts"))
+    before = existing_documents.select("registryid", "xid", F.col("facts").alias("_facts"))
     op = F.when(F.col("_facts").isNull(), "insert").otherwise("update")
     dialect = F.coalesce("facts.dialect", F.when(F.col("facts.status") == "rejected", F.col("_facts.dialect")))
     body = as_json(F.col("facts").withField("dialect", dialect))
@@ -310,7 +317,7 @@ def with_document_op(facts: DataFrame, known: DataFrame, gone: DataFrame, disput
     if disputes is not None:
         unread = disputes.join(facts.select("registryid", "xid"), on=["registryid", "xid"], how="left_anti")
         unread = unread.join(gone, on=["registryid", "xid"], how="left_anti")
-        added = unread.join(known.select("registryid", "xid", "facts"), on=["registryid", "xid"])
+        added = unread.join(existing_documents.select("registryid", "xid", "facts"), on=["registryid", "xid"])
         body = as_json(added_to(*(F.col(name) for name in ("registryid", "xid", "facts", "disputes", "settled"))))
         # Rows, and not what they are made of: Spark fails on what it infers for a union of such joins.
         every = every.unionByName(materialize(added.select("registryid", "xid", F.lit("update").alias("op"), body.alias("body"))))
@@ -337,5 +344,5 @@ def _counted_on(counts: Column, tables: Column, sign: int) -> Column:
     summed = F.map_zip_with(
         F.coalesce(counts, none), more, lambda _, before, n: F.coalesce(before, F.lit(0)) + sign * F.coalesce(n, F.lit(0))
     )
-    kept = F.map_filter(summed, lambda _, n: n != 0)
-    return F.when(F.size(kept) > 0, kept)
+    nonzero = F.map_filter(summed, lambda _, n: n != 0)
+    return F.when(F.size(nonzero) > 0, nonzero)

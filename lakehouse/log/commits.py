@@ -23,7 +23,7 @@ from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.log.ownership.isdefault import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.delta.conflicts import is_conflict
-from lakehouse.store.delta.positions import newest_version, told_by_appends, was_never_written
+from lakehouse.store.delta.positions import metadata_of_appends, newest_version, was_never_written
 from lakehouse.store.deltatables import open_table, table_name
 from lakehouse.store.internals.deltalog import append
 from lakehouse.store.keys import KEY
@@ -33,7 +33,7 @@ from lakehouse.store.session import is_interpreted
 from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000
-_TOLD_OF_HEAD = ("committed_at", "digest", "tables", "deletions")
+_HEAD_MEMBERS = ("committed_at", "digest", "tables", "deletions")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_head(spark: SparkSession) -> Head:
     """Read the newest snapshot of the log from its commit's metadata, else from the table."""
     if not spark.catalog.databaseExists(SCHEMA):  # a dry run where there is no catalog yet
         return Head()
-    for details in told_by_appends(spark, "changes"):
+    for details in metadata_of_appends(spark, "changes"):
         if "head" not in details:
             break
         return _head(details["snapshot_id"], details["head"])
@@ -91,7 +91,7 @@ def read_head(spark: SparkSession) -> Head:
 
 def read_head_at(spark: SparkSession, snapshot_id: int) -> Head:
     """Read what the log's head was when a snapshot was the newest one; the snapshot is there."""
-    details = _told_of(spark, snapshot_id)
+    details = _commit_metadata(spark, snapshot_id)
     return _head(snapshot_id, details["head"] if "head" in details else _snapshot_bodies(spark, snapshot_id)[0])
 
 
@@ -237,7 +237,7 @@ def _append_rows(spark: SparkSession, snapshot_id: int, rows: DataFrame, message
 
 def _user_metadata(snapshot_id: int, snapshot: dict[str, Any], run: CommitInfo) -> dict[str, Any]:
     details: dict[str, Any] = {"snapshot_id": snapshot_id, "ingest_id": run.ingest_id, "command": run.command}
-    return details | {"head": {name: snapshot[name] for name in _TOLD_OF_HEAD}}
+    return details | {"head": {name: snapshot[name] for name in _HEAD_MEMBERS}}
 
 
 def _bodies(snapshot: dict[str, Any], labels: list[Label]) -> list[tuple[str, str, str]]:
@@ -329,13 +329,13 @@ def _snapshot_body(totals: Totals, run: CommitInfo, snapshot_id: int, labels: li
 
 def _committed_by(spark: SparkSession, snapshot_id: int) -> str:
     """Return the ingest that committed a snapshot."""
-    details = _told_of(spark, snapshot_id) or _snapshot_bodies(spark, snapshot_id)[0]
+    details = _commit_metadata(spark, snapshot_id) or _snapshot_bodies(spark, snapshot_id)[0]
     return str(details.get("ingest_id"))
 
 
-def _told_of(spark: SparkSession, snapshot_id: int) -> dict[str, Any]:
+def _commit_metadata(spark: SparkSession, snapshot_id: int) -> dict[str, Any]:
     """Return the user metadata of the commit of a snapshot; empty if only its row has the facts."""
-    for details in told_by_appends(spark, "changes"):
+    for details in metadata_of_appends(spark, "changes"):
         if details["snapshot_id"] == snapshot_id:
             return details
         if details["snapshot_id"] < snapshot_id:

@@ -35,50 +35,50 @@ class Comparison(NamedTuple):
     moved: tuple[str, ...]
 
 
-def compare(ground: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison:
+def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison:
     """Return for each entity that documents hold or held what happens to it.
 
     Args:
-        ground: what the stage is compared with.
+        baseline: what the stage is compared with.
         stage: columns `schema.STAGE`, without what was refused.
         rows: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
     """
-    policy, state = ground.policy, ground.state
-    details = findings_told(stage, rows)
-    dropped = find_dropped(ground, stage, details)
-    stands = None if ground.said is None else standing(ground.said, stage, refused_in(details))
+    policy, state = baseline.policy, baseline.state
+    details = all_findings(stage, rows)
+    dropped = find_dropped(baseline, stage, details)
+    stands = None if baseline.disputes is None else standing(baseline.disputes, stage, refused_in(details))
     protected = None
     if policy.prune:  # what lost its last owner in an ingest without --prune
         ownerless = state.filter(F.size("document_uris") == 0)
         dropped = dropped.unionByName(ownerless.select(*KEY, F.col("document_uris").alias("dropped")))
         dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
         protected = state.select(*KEY).join(refused_in(details).select(*KEY).distinct(), on=KEY, how="left_semi")
-        protected = protected.unionByName(_around_http(state))
+        protected = protected.unionByName(_parents_of_http(state))
         if stands is not None:
             protected = protected.unionByName(stands.select(*KEY))
-    log, head = ground.log, ground.head
+    log, head = baseline.log, baseline.head
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
-    now = micros_of(ground.committed_at)
-    said = None if ground.said is None or stands is None else with_standing(ground.said, stands)
-    entities = gathered(claims_of(stage), dropped, state, deleted, said, protected)
-    compared = materialize(with_verdict(entities, policy=policy, now=now))
-    seen = _look_at(compared)
+    now = micros_of(baseline.committed_at)
+    disputes = None if baseline.disputes is None or stands is None else with_standing(baseline.disputes, stands)
+    entities = gathered(claims_of(stage), dropped, state, deleted, disputes, protected)
+    reconciled = materialize(with_verdict(entities, policy=policy, now=now))
+    seen = _look_at(reconciled)
     moved = seen.moved if head.tables else ()
     if seen.suspects and not policy.force:
-        declared = materialize(with_declared(compared.filter("is_suspect").select(*KEY, "stored_modifiedat"), log))
+        declared = materialize(with_declared(reconciled.filter("is_suspect").select(*KEY, "stored_modifiedat"), log))
         again = with_verdict(entities, policy=policy, now=now, declared=declared)
-        compared = materialize(compared.filter("NOT is_suspect").unionByName(again))
+        reconciled = materialize(reconciled.filter("NOT is_suspect").unionByName(again))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
-        return Comparison(compared.withColumn("flipped", F.lit(False)), seen.all_single_inserts, moved)
-    return Comparison(materialize(with_defaults(compared, state, log)), False, moved)
+        return Comparison(reconciled.withColumn("flipped", F.lit(False)), seen.all_single_inserts, moved)
+    return Comparison(materialize(with_defaults(reconciled, state, log)), False, moved)
 
 
-def findings_told(stage: DataFrame, rows: DataFrame) -> DataFrame:
+def all_findings(stage: DataFrame, rows: DataFrame) -> DataFrame:
     """Return all findings of an ingest so far: those of its stage, and those of the comparison."""
     return stage.filter(F.col("row") == "finding").select(*rows.columns).unionByName(rows)
 
 
-def find_dropped(ground: Baseline, stage: DataFrame, details: DataFrame) -> DataFrame:
+def find_dropped(baseline: Baseline, stage: DataFrame, details: DataFrame) -> DataFrame:
     """Find entities that a document held at its last load and holds no more.
 
     A document that was rejected dropped nothing, nor did one drop what was refused in it, or what is below that.
@@ -87,25 +87,25 @@ def find_dropped(ground: Baseline, stage: DataFrame, details: DataFrame) -> Data
         One row per entity: KEY, dropped (the documents, sorted).
     """
     documents = stage.filter((F.col("row") == "document") & F.get_json_object("facts", "$.status").isin("loaded", "skipped"))
-    before = ground.known.select("registryid", "xid")
-    gone = documents.select("registryid", "xid").join(before, on=["registryid", "xid"]).unionByName(ground.gone)
+    before = baseline.existing_documents.select("registryid", "xid")
+    gone = documents.select("registryid", "xid").join(before, on=["registryid", "xid"]).unionByName(baseline.gone)
     gone = gone.withColumnRenamed("xid", "document_uri")
     if is_known_empty(gone):  # all documents are new
-        return ground.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
-    held = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
-    held = held.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
-    dropped = held.join(ground.held, on=[*KEY, "document_uri"], how="left_anti")
+        return baseline.state.limit(0).select(*KEY, F.col("document_uris").alias("dropped"))
+    owned = baseline.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
+    owned = owned.join(F.broadcast(gone), on=["registryid", "document_uri"], how="left_semi")
+    dropped = owned.join(baseline.staged, on=[*KEY, "document_uri"], how="left_anti")
     dropped = dropped.join(*at_or_below(refused_in(details), "document_uri"), how="left_anti")
     return dropped.groupBy(*KEY).agg(F.array_sort(F.collect_set("document_uri")).alias("dropped"))
 
 
-def _around_http(state: DataFrame) -> DataFrame:
+def _parents_of_http(state: DataFrame) -> DataFrame:
     """Find what holds an entity that came over HTTP: a group, or the message that a Version is of; columns KEY."""
     owned = state.filter(F.array_contains("document_uris", OVER_HTTP))
     parts = F.split("xid", "/")
-    holders = F.transform(F.array(F.lit(3), F.lit(5)), lambda n: F.array_join(F.slice(parts, 1, n), "/"))
-    held = owned.select("registryid", F.explode(holders).alias("xid"))
-    return state.select(*KEY).join(held.distinct(), on=["registryid", "xid"], how="left_semi").select(*KEY)
+    parents = F.transform(F.array(F.lit(3), F.lit(5)), lambda n: F.array_join(F.slice(parts, 1, n), "/"))
+    parent_xids = owned.select("registryid", F.explode(parents).alias("xid"))
+    return state.select(*KEY).join(parent_xids.distinct(), on=["registryid", "xid"], how="left_semi").select(*KEY)
 
 
 class _Seen(NamedTuple):
@@ -121,7 +121,7 @@ class _Seen(NamedTuple):
     moved: tuple[str, ...]
 
 
-def _look_at(compared: DataFrame) -> _Seen:
+def _look_at(reconciled: DataFrame) -> _Seen:
     is_version = F.col("kind").isin(*VERSION_KIND.values())
     op = F.coalesce("op", F.lit(""))
     came_or_went = op.isin("insert", "delete")
@@ -133,10 +133,10 @@ def _look_at(compared: DataFrame) -> _Seen:
         "moving": may_move_default(),
         "versions": came_or_went & is_version,
         "members": came_or_went & ~is_version,
-        "holders": may_grow | (op == "delete"),
+        "parents": may_grow | (op == "delete"),
     }
-    seen = count_if(compared, conditions)
+    seen = count_if(reconciled, conditions)
     moved = tuple(kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values() and kind != "registry")
     moved = moved if seen["members"] else ()
-    moved += tuple(VERSION_KIND.values()) if seen["versions"] and seen["holders"] else ()
+    moved += tuple(VERSION_KIND.values()) if seen["versions"] and seen["parents"] else ()
     return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved)

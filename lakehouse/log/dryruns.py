@@ -23,16 +23,16 @@ from lakehouse.store.materialize import no_rows
 from lakehouse.store.migrations import check_not_newer, stored_version
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 
-_Given = ParamSpec("_Given")
+_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _OTHERS = {"violations": VIOLATIONS, effectivetable.NAME: EFFECTIVE_MESSAGES}
 
 
-def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Given], _Result]) -> Callable[..., _Result]:
+def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Arguments], _Result]) -> Callable[..., _Result]:
     """Wrap a command that may run dry, so that its stand-ins are removed from the session at the end."""
 
     @functools.wraps(command)
-    def run(spark: SparkSession, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+    def run(spark: SparkSession, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         try:
             return command(spark, *args, **kwargs)
         finally:
@@ -78,8 +78,8 @@ def stand_in_lagging(spark: SparkSession, settings: Settings, head: Head) -> Non
 
 def _out_of_log(spark: SparkSession, table: Table, head: Head | None = None) -> DataFrame:
     rows = open_table(spark, "changes").filter(F.col("kind") == table.kind)
-    known = rows if head is None else rows.filter(F.col("snapshot_id") <= head.snapshot_id)
-    return project(last_rows(known).filter(F.col("op") != "delete"), table)
+    rows_at_head = rows if head is None else rows.filter(F.col("snapshot_id") <= head.snapshot_id)
+    return project(last_rows(rows_at_head).filter(F.col("op") != "delete"), table)
 
 
 def _as_of_now(log: DataFrame) -> DataFrame:

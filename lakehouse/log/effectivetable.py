@@ -144,13 +144,13 @@ def find_near(session: SparkSession, changed: DataFrame, led_to: DataFrame, mess
     # What extends an alias depends on what the alias stands for, also when that was not there.
     aliases = messages.filter(F.col("xref").isNotNull()).select("registryid", "xid", F.col("xref"))
     renamed = aliases.join(F.broadcast(changed.withColumnRenamed("xid", "xref")), on=["registryid", "xref"]).select(*_KEY)
-    given = changed.withColumn("is_affected", F.lit(True)).unionByName(led_to.withColumn("is_affected", F.lit(False)))
-    sought = given.unionByName(renamed.withColumn("is_affected", F.lit(True)))
-    one = F.explode("depends_on").alias("depended_on")  # itself, too
-    stored = open_table(session, NAME).select(*_KEY, "depends_on", one)
+    seeds = changed.withColumn("is_affected", F.lit(True)).unionByName(led_to.withColumn("is_affected", F.lit(False)))
+    sought = seeds.unionByName(renamed.withColumn("is_affected", F.lit(True)))
+    each_base = F.explode("depends_on").alias("depended_on")  # itself, too
+    stored = open_table(session, NAME).select(*_KEY, "depends_on", each_base)
     result = stored.join(F.broadcast(sought.withColumnRenamed("xid", "depended_on")), on=["registryid", "depended_on"])
     result = result.filter(F.col("is_affected") | (F.col("xid") == F.col("depended_on")))
-    every = result.select(*_KEY, "is_affected", "depends_on").unionByName(given, allowMissingColumns=True)
+    every = result.select(*_KEY, "is_affected", "depends_on").unionByName(seeds, allowMissingColumns=True)
     depends_on = F.coalesce(F.any_value("depends_on", ignoreNulls=F.lit(True)), F.array().cast("array<string>"))
     return every.groupBy(*_KEY).agg(F.bool_or("is_affected").alias("is_affected"), depends_on.alias("depends_on"))
 

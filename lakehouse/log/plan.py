@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from lakehouse.domain.documents import Facts
 from lakehouse.errors import PruneRefused
 from lakehouse.log.baseline import Baseline, document_facts, of_snapshots, with_document_op
-from lakehouse.log.compare import Comparison, findings_told
+from lakehouse.log.compare import Comparison, all_findings
 from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.ownership.disputes import (
     by_document,
@@ -26,7 +26,7 @@ from lakehouse.log.ownership.disputes import (
     refused_in,
     standing,
 )
-from lakehouse.log.ownership.isdefault import as_compared
+from lakehouse.log.ownership.isdefault import as_unchanged
 from lakehouse.log.ownership.owners import with_declared
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
 from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
@@ -63,12 +63,12 @@ class Plan:
     Attributes:
         head: the snapshot that it was planned against.
         committed_at: time of the snapshot to come; never before the head's.
-        known: as from `current_documents`, before the commit.
-        compared: as from `with_grown`.
+        existing_documents: as from `current_documents`, before the commit.
+        reconciled: as from `with_grown`.
         findings: of entities that were refused or changed hands, as from `find_refusals`; when it is settled, all of the ingest.
         facts: as from `document_facts`.
         documents: facts of documents that changed, columns of `changes` without snapshot_id.
-        counts: rows of `compared` by table and op; `unchanged` and `refused` too.
+        counts: rows of `reconciled` by table and op; `unchanged` and `refused` too.
         document_rows: rows of `documents`.
         digest: of all rows, whatever their order.
         whole_stage: all entities of the stage are new, and each is in one document.
@@ -78,8 +78,8 @@ class Plan:
 
     head: Head
     committed_at: datetime
-    known: DataFrame
-    compared: DataFrame
+    existing_documents: DataFrame
+    reconciled: DataFrame
     findings: DataFrame
     facts: DataFrame
     documents: DataFrame
@@ -92,8 +92,8 @@ class Plan:
 
     @property
     def entities(self) -> DataFrame:
-        """Return the changed entities: `compared` without those that stay as they are."""
-        return self.compared.filter(F.col("op").isNotNull())
+        """Return the changed entities: `reconciled` without those that stay as they are."""
+        return self.reconciled.filter(F.col("op").isNotNull())
 
     @property
     def changed(self) -> dict[str, int]:
@@ -111,11 +111,11 @@ def changed_rows(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {table: sum(n for op, n in ops.items() if op not in ("unchanged", "refused")) for table, ops in counts.items()}
 
 
-def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, rows: DataFrame) -> Plan:
+def plan_changes(baseline: Baseline, stage: DataFrame, comparison: Comparison, rows: DataFrame) -> Plan:
     """Return the plan of a comparison's changes.
 
     Args:
-        ground: what the stage was compared with.
+        baseline: what the stage was compared with.
         stage: columns `schema.STAGE`, without what was refused.
         comparison: as from `compare`.
         rows: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
@@ -123,28 +123,28 @@ def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, row
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
-    compared = with_grown(ground, comparison)
-    count = _count(compared)
-    findings = find_refusals(compared, stage)
+    reconciled = with_grown(baseline, comparison)
+    count = _count(reconciled)
+    findings = find_refusals(reconciled, stage)
     if not count.reported:
         findings = findings.limit(0)
     facts = document_facts(stage, rows.unionByName(findings))
-    more = _disputes(ground, stage, compared, findings_told(stage, rows), count)
+    more = _disputes(baseline, stage, reconciled, all_findings(stage, rows), count)
     if more is not None:
         facts = facts.join(more, on=["registryid", "xid"], how="left")
         facts = facts.select("registryid", "xid", F.col("facts").withField("disputes", F.col("disputes")).alias("facts"))
     facts = materialize(facts)
-    documents = materialize(with_document_op(facts, ground.known, ground.gone, more))
-    if ground.policy.prune and not ground.policy.force:
-        _guard_prune(count.by_table, ground.state, compared)
+    documents = materialize(with_document_op(facts, baseline.existing_documents, baseline.gone, more))
+    if baseline.policy.prune and not baseline.policy.force:
+        _guard_prune(count.by_table, baseline.state, reconciled)
     total = documents.agg(F.count("*").alias("n"), F.coalesce(rows_digest("body"), F.lit(0)).alias("digest")).collect()[0]
     digest = f"{(count.digest ^ total['digest']) & (2**64 - 1):016x}"
-    whole_stage = count.all_single_inserts and not ground.head.deletions
+    whole_stage = count.all_single_inserts and not baseline.head.deletions
     return Plan(
-        ground.head,
-        ground.committed_at,
-        ground.known,
-        compared,
+        baseline.head,
+        baseline.committed_at,
+        baseline.existing_documents,
+        reconciled,
         findings,
         facts,
         documents,
@@ -156,17 +156,19 @@ def plan_changes(ground: Baseline, stage: DataFrame, comparison: Comparison, row
     )
 
 
-def _disputes(ground: Baseline, stage: DataFrame, compared: DataFrame, findings: DataFrame, count: _Count) -> DataFrame | None:
+def _disputes(
+    baseline: Baseline, stage: DataFrame, reconciled: DataFrame, findings: DataFrame, count: _Count
+) -> DataFrame | None:
     """Return the disputes of documents as from `disputes.by_document`; None if there are none, before and after."""
     broken = None
     refused = materialize(refused_in(findings))
     if not is_empty(refused):
-        owned = ground.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
+        owned = baseline.state.select(*KEY, F.explode("document_uris").alias("document_uri"))
         broken = materialize(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
-    if not count.reported and ground.said is None and broken is None:
+    if not count.reported and baseline.disputes is None and broken is None:
         return None
-    stands = None if ground.said is None else materialize(standing(ground.said, stage, refused))
-    return materialize(by_document(disputes_after(compared, stands, broken)))
+    stands = None if baseline.disputes is None else materialize(standing(baseline.disputes, stage, refused))
+    return materialize(by_document(disputes_after(reconciled, stands, broken)))
 
 
 class _Count(NamedTuple):
@@ -184,13 +186,13 @@ class _Count(NamedTuple):
     displaced: int
 
 
-def _count(compared: DataFrame) -> _Count:
+def _count(reconciled: DataFrame) -> _Count:
     outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
     is_single = F.col("is_single_insert") & ~F.col("flipped")
-    folded = compared.groupBy("kind", outcome.alias("outcome")).agg(
+    folded = reconciled.groupBy("kind", outcome.alias("outcome")).agg(
         F.count("*").alias("n"),
         F.count_if(~is_single).alias("others"),
-        F.count_if("is_told").alias("reported"),
+        F.count_if("is_reported").alias("reported"),
         F.count_if(F.size("displaced") > 0).alias("displaced"),
         rows_digest(),
     )
@@ -201,22 +203,22 @@ def _count(compared: DataFrame) -> _Count:
     written = [total["digest"] for total in totals if total["outcome"] not in ("unchanged", "refused")]
     return _Count(
         by_table,
-        reduce(lambda one, other: one ^ other, written, 0),
+        reduce(lambda digest, other_digest: digest ^ other_digest, written, 0),
         not any(total["others"] for total in totals),
         sum(total["reported"] for total in totals),
         sum(total["displaced"] for total in totals),
     )
 
 
-def _guard_prune(counts: dict[str, dict[str, int]], state: DataFrame, compared: DataFrame) -> None:
+def _guard_prune(counts: dict[str, dict[str, int]], state: DataFrame, reconciled: DataFrame) -> None:
     """Refuse to delete over half of the entities of the registries concerned (decision 4)."""
     deleted = sum(ops.get("delete", 0) for ops in counts.values())
     if not deleted:
         return
-    concerned = compared.filter(F.col("op") == "delete").select("registryid").distinct()
-    held = state.join(F.broadcast(concerned), on="registryid", how="left_semi").count()
-    if deleted * 2 > held:
-        raise PruneRefused(deleted, held)
+    concerned = reconciled.filter(F.col("op") == "delete").select("registryid").distinct()
+    published = state.join(F.broadcast(concerned), on="registryid", how="left_semi").count()
+    if deleted * 2 > published:
+        raise PruneRefused(deleted, published)
 
 
 def rows_digest(*also: str) -> Column:
@@ -224,14 +226,14 @@ def rows_digest(*also: str) -> Column:
     return F.bit_xor(F.xxhash64(*LOGGED, *also)).alias("digest")
 
 
-_FEW_HOLDERS = 1000  # that are named in a query
+_FEW_PARENTS = 1000  # that are named in a query
 
 
-def with_grown(ground: Baseline, comparison: Comparison) -> DataFrame:
+def with_grown(baseline: Baseline, comparison: Comparison) -> DataFrame:
     """Count the epochs of what holds something that came or went.
 
     Args:
-        ground: what the stage was compared with.
+        baseline: what the stage was compared with.
         comparison: as from `compare`, once the rules between entities hold.
 
     Returns:
@@ -239,37 +241,41 @@ def with_grown(ground: Baseline, comparison: Comparison) -> DataFrame:
         and the date of the snapshot, but for what its document declares. Its text is that of its first owner, where that was
         read, else the stored one.
     """
-    compared = comparison.rows
+    reconciled = comparison.rows
     if not comparison.moved:
-        return compared
+        return reconciled
     came_or_went = _has_op("insert", "delete") & F.col("kind").isin(list(comparison.moved))
-    holders = (
-        compared.filter(came_or_went).select("registryid", _kind_of_holder().alias("kind"), _holder().alias("xid")).distinct()
+    parents = (
+        reconciled.filter(came_or_went)
+        .select("registryid", _kind_of_parent().alias("kind"), _parent_xid().alias("xid"))
+        .distinct()
     )
     of_kinds = ["registry", "group", "endpoint", *(kind for kind, version in VERSION_KIND.items() if version in comparison.moved)]
-    written = compared.filter(_has_op("insert", "update", "delete") & F.col("kind").isin(of_kinds)).select(*KEY)
-    holders = materialize(holders.join(written, on=KEY, how="left_anti"))
-    if is_empty(holders):
-        return compared
-    known = compared.join(holders, on=KEY, how="left_semi")
-    known = materialize(known.withColumns({"was_compared": F.lit(True), "has_text": _has_text()}))
-    if count(known) < count(holders):
-        known = materialize(known.unionByName(_unsaid(ground, holders, known), allowMissingColumns=True))
-    grown = _counted(ground, known)
-    rest = compared.join(grown.select(*KEY), on=KEY, how="left_anti")
-    return materialize(rest.unionByName(grown.select(*compared.columns)), eager=False)
+    written = reconciled.filter(_has_op("insert", "update", "delete") & F.col("kind").isin(of_kinds)).select(*KEY)
+    parents = materialize(parents.join(written, on=KEY, how="left_anti"))
+    if is_empty(parents):
+        return reconciled
+    staged_parents = reconciled.join(parents, on=KEY, how="left_semi")
+    staged_parents = materialize(staged_parents.withColumns({"was_compared": F.lit(True), "has_text": _has_text()}))
+    if count(staged_parents) < count(parents):
+        staged_parents = materialize(
+            staged_parents.unionByName(_not_staged(baseline, parents, staged_parents), allowMissingColumns=True)
+        )
+    grown = _counted(baseline, staged_parents)
+    rest = reconciled.join(grown.select(*KEY), on=KEY, how="left_anti")
+    return materialize(rest.unionByName(grown.select(*reconciled.columns)), eager=False)
 
 
 def _has_op(*ops: str) -> Column:
     return F.coalesce(F.col("op").isin(*ops), F.lit(False))
 
 
-def _holder() -> Column:
+def _parent_xid() -> Column:
     xid = F.regexp_replace("xid", r"/[^/]+/[^/]+\z", "")
     return F.when(xid == "", "/").otherwise(xid)
 
 
-def _kind_of_holder() -> Column:
+def _kind_of_parent() -> Column:
     kind = F.col("kind")
     resource = F.when(F.col("xid").startswith("/endpoints/"), "endpoint").otherwise("group")
     of_version = [F.when(kind == version, F.lit(of)) for of, version in VERSION_KIND.items()]
@@ -283,38 +289,38 @@ def _has_text() -> Column:
     return F.col("refused").isNull() & F.coalesce(says, F.lit(False))
 
 
-def _unsaid(ground: Baseline, holders: DataFrame, known: DataFrame) -> DataFrame:
+def _not_staged(baseline: Baseline, parents: DataFrame, staged_parents: DataFrame) -> DataFrame:
     """Return the published parents that no document was read for, as rows of a comparison, without text."""
-    left = materialize(holders.join(known.select(*KEY), on=KEY, how="left_anti"))
-    state = ground.state.filter(F.col("kind").isin([kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values()]))
-    named = left.select("registryid", "xid").limit(_FEW_HOLDERS + 1).collect()
-    if len(named) <= _FEW_HOLDERS:  # by their names, Delta skips files
-        state = state.filter(F.col("registryid").isin(sorted({one["registryid"] for one in named})))
-        state = state.filter(F.col("xid").isin(sorted({one["xid"] for one in named})))
-    return as_compared(state.join(left, on=KEY, how="left_semi")).withColumn("has_text", F.lit(False))
+    left = materialize(parents.join(staged_parents.select(*KEY), on=KEY, how="left_anti"))
+    state = baseline.state.filter(F.col("kind").isin([kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values()]))
+    named = left.select("registryid", "xid").limit(_FEW_PARENTS + 1).collect()
+    if len(named) <= _FEW_PARENTS:  # by their names, Delta skips files
+        state = state.filter(F.col("registryid").isin(sorted({row["registryid"] for row in named})))
+        state = state.filter(F.col("xid").isin(sorted({row["xid"] for row in named})))
+    return as_unchanged(state.join(left, on=KEY, how="left_semi")).withColumn("has_text", F.lit(False))
 
 
-def _counted(ground: Baseline, holders: DataFrame) -> DataFrame:
+def _counted(baseline: Baseline, parents: DataFrame) -> DataFrame:
     """Count epochs on; what a document declares stays as it is declared (decision 8), and what came over HTTP declares nothing.
 
     Args:
-        ground: what the stage was compared with.
-        holders: rows of a comparison with was_compared and has_text; kept.
+        baseline: what the stage was compared with.
+        parents: rows of a comparison with was_compared and has_text; kept.
     """
     is_over_http = F.array_contains("document_uris", OVER_HTTP)
-    stored = holders.filter(~F.col("has_text") & ~is_over_http)
-    looked_up = None if is_known_empty(stored) else _declared(ground, stored)
+    stored = parents.filter(~F.col("has_text") & ~is_over_http)
+    looked_up = None if is_known_empty(stored) else _declared(baseline, stored)
     has = {name: F.col("has_text") & F.col(f"declared_{name}").isNotNull() for name in ("epoch", "modifiedat")}
     if looked_up is not None:
-        holders = holders.join(looked_up, on=KEY, how="left")
-        has = {name: one | F.coalesce(F.col(f"has_{name}"), F.lit(False)) for name, one in has.items()}
+        parents = parents.join(looked_up, on=KEY, how="left")
+        has = {name: declares | F.coalesce(F.col(f"has_{name}"), F.lit(False)) for name, declares in has.items()}
     grows = ~(F.col("declares_epoch") & F.col("declares_modifiedat"))
-    counted = holders.withColumns({f"declares_{name}": one for name, one in has.items()}).withColumn("grows", grows)
+    counted = parents.withColumns({f"declares_{name}": declares for name, declares in has.items()}).withColumn("grows", grows)
     counted = counted.filter(F.col("was_compared") | F.col("grows")).withColumns(
         {
             "op": F.when(F.col("grows"), "update").otherwise(F.col("op")),
             "epoch": F.col("epoch") + F.when(F.col("declares_epoch"), 0).otherwise(1),
-            "modifiedat": F.when(F.col("declares_modifiedat"), F.col("modifiedat")).otherwise(F.lit(ground.committed_at)),
+            "modifiedat": F.when(F.col("declares_modifiedat"), F.col("modifiedat")).otherwise(F.lit(baseline.committed_at)),
             "document_uri": F.when(F.col("grows") & F.col("has_text"), F.get("document_uris", F.lit(0))),
             "flipped": F.lit(False),
         }
@@ -322,7 +328,7 @@ def _counted(ground: Baseline, holders: DataFrame) -> DataFrame:
     return materialize(counted)
 
 
-def _declared(ground: Baseline, stored: DataFrame) -> DataFrame:
+def _declared(baseline: Baseline, stored: DataFrame) -> DataFrame:
     """Return what documents declared of parents, by the stored texts: KEY, has_epoch, has_modifiedat.
 
     The text of a message may be that of its default Version.
@@ -335,7 +341,7 @@ def _declared(ground: Baseline, stored: DataFrame) -> DataFrame:
     )
     parts = stored.select("stored_in")
     if not is_known_empty(defaults):
-        of_defaults = ground.state.join(defaults, on=KEY, how="left_semi")
+        of_defaults = baseline.state.join(defaults, on=KEY, how="left_semi")
         parts = parts.unionByName(of_defaults.select(F.col("snapshot_id").alias("stored_in")))
-    details = with_declared(stored.select(*KEY, "stored_modifiedat"), ground.log, of_snapshots(ground.log, parts))
+    details = with_declared(stored.select(*KEY, "stored_modifiedat"), baseline.log, of_snapshots(baseline.log, parts))
     return materialize(details.select(*KEY, "has_epoch", "has_modifiedat"))

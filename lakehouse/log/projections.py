@@ -23,9 +23,9 @@ from lakehouse.store.delta.conflicts import is_conflict, retries
 from lakehouse.store.delta.positions import (
     as_transaction,
     last_transaction,
+    metadata_of_commits,
     recorded_position,
     tell_commits,
-    told_by_commits,
     version_at,
     was_never_written,
 )
@@ -320,7 +320,9 @@ def _overwrite(session: SparkSession, name: str, head: Head, rows: DataFrame) ->
         with attempt:
             as_transaction(session, name, _next_transaction(session, name, head))
             rows.write.insertInto(table_name(name), overwrite=True)
-            if told_by_commits(session, name).get("job") != "rebuild":  # left out: the table was quicker to reach the snapshot
+            if (
+                metadata_of_commits(session, name).get("job") != "rebuild"
+            ):  # left out: the table was quicker to reach the snapshot
                 as_transaction(session, name, None)
                 rows.write.insertInto(table_name(name), overwrite=True)
 

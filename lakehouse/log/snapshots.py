@@ -84,9 +84,9 @@ def resolve_snapshot(spark: SparkSession, text: str) -> int:
         SnapshotNotFound: it names none.
     """
     wanted = text.strip()
-    known = spark.table(table_name("changes")).filter(F.col("kind") == "snapshot")
+    snapshots = spark.table(table_name("changes")).filter(F.col("kind") == "snapshot")
     if wanted == HEAD:
-        newest = known.agg(F.max("snapshot_id")).collect()[0][0]
+        newest = snapshots.agg(F.max("snapshot_id")).collect()[0][0]
         if newest is None:
             raise SnapshotNotFound(text, "the catalog has none yet")
         return int(newest)
@@ -99,7 +99,7 @@ def resolve_snapshot(spark: SparkSession, text: str) -> int:
     if moment is None:
         raise SnapshotNotFound(text, "it is not a number, label, date (2026-03-01) or time (2026-03-01T12:00:00Z)")
     committed_at = F.to_timestamp(F.get_json_object("body", "$.committed_at"))
-    result = known.filter(committed_at <= F.lit(moment)).agg(F.max("snapshot_id")).collect()[0][0]
+    result = snapshots.filter(committed_at <= F.lit(moment)).agg(F.max("snapshot_id")).collect()[0][0]
     if result is None:
         raise SnapshotNotFound(text, "the first one is later")
     return int(result)
@@ -256,8 +256,8 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _numbered(spark: SparkSession, text: str, snapshot_id: int) -> int:
-    known = spark.table(table_name("changes")).filter(F.col("kind") == "snapshot")
-    newest = known.agg(F.max("snapshot_id")).collect()[0][0] or 0
+    snapshots = spark.table(table_name("changes")).filter(F.col("kind") == "snapshot")
+    newest = snapshots.agg(F.max("snapshot_id")).collect()[0][0] or 0
     if not 1 <= snapshot_id <= newest:
         raise SnapshotNotFound(text, f"there are the snapshots 1 to {newest}" if newest else "the catalog has none yet")
     return snapshot_id

@@ -56,9 +56,9 @@ def turn(warehouse: str) -> Iterator[None]:
     Args:
         warehouse: path or URI, as in the settings.
     """
-    with _opened(warehouse) as held:
-        if held is not None:
-            fcntl.flock(held, fcntl.LOCK_EX)
+    with _opened(warehouse) as lock_file:
+        if lock_file is not None:
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield
 
 
@@ -71,10 +71,10 @@ def no_turn_of_others(warehouse: str, seconds: float) -> Iterator[None]:
         seconds: that are waited at most.
     """
     until = time.monotonic() + seconds
-    with _opened(warehouse) as held:
-        while held is not None:
+    with _opened(warehouse) as lock_file:
+        while lock_file is not None:
             try:
-                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.flock(lock_file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
@@ -87,12 +87,12 @@ def no_turn_of_others(warehouse: str, seconds: float) -> Iterator[None]:
 def _opened(warehouse: str) -> Iterator[int | None]:
     """Open the file; None: the warehouse is on an object store, or nothing can be written there."""
     folder = re.sub(r"\Afile:/*", "/", warehouse)
-    held = None
+    lock_file = None
     if not _REMOTE.match(folder):
         with contextlib.suppress(OSError):
-            held = os.open(Path(folder, _FILE), os.O_CREAT | os.O_RDWR, 0o666)
+            lock_file = os.open(Path(folder, _FILE), os.O_CREAT | os.O_RDWR, 0o666)
     try:
-        yield held
+        yield lock_file
     finally:
-        if held is not None:
-            os.close(held)
+        if lock_file is not None:
+            os.close(lock_file)

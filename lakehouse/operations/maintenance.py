@@ -21,7 +21,7 @@ from lakehouse.log.effectivetable import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.positions import sync_table, table_location, tell_commits, told_by_commits
+from lakehouse.store.delta.positions import metadata_of_commits, sync_table, table_location, tell_commits
 from lakehouse.store.deltatables import TABLES, attach_tables, check_writers, table_name
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.internals.deltalog import add_statistics, live_files
@@ -210,7 +210,7 @@ def _space(session: SparkSession, name: str) -> tuple[Space, str]:
 
 def _carry_on(session: SparkSession, name: str) -> None:
     """Set the user metadata of this session's commits to the table's last position in the log."""
-    details = told_by_commits(session, name)
+    details = metadata_of_commits(session, name)
     if details:
         tell_commits(session, details)
 

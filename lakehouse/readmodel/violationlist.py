@@ -195,10 +195,10 @@ def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, on
         and (not only_messages or is_message(one["xid"]))
     ]
     causes = [one for one in findings if one["rule_id"] not in CONSEQUENCES]
-    return list(dict.fromkeys(_told_of(one) for one in sorted(causes or findings, key=_order)))
+    return list(dict.fromkeys(_commit_metadata(one) for one in sorted(causes or findings, key=_order)))
 
 
-def _told_of(finding: dict[str, Any]) -> str:
+def _commit_metadata(finding: dict[str, Any]) -> str:
     uri, rule_id = finding["document_uri"], finding["rule_id"]
     return (
         f"{xid_of_resource(finding['xid'])} was refused by {rule_id}: {finding['message']} ({uri}, {finding['pointer'] or '/'}). "

@@ -31,7 +31,7 @@ REPORTED_ONLY = (OWNER_CHANGED, REGAINED)  # they ask for nothing: what they are
 class Problem(NamedTuple):
     """Something wrong or worth reporting: where (JSON Pointer as written), the rule, how bad, what, how to fix it.
 
-    `kept` means an error that removes nothing: what is wrong was left out of the normal form, and its entity stays.
+    `keeps_entity` means an error that removes nothing: what is wrong was left out of the normal form, and its entity stays.
     """
 
     pointer: Pointer
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
     message: str
     hint: str
     raw: str | None = None
-    kept: bool = False
+    keeps_entity: bool = False
 
 
 class Finding(NamedTuple):

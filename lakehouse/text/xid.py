@@ -59,7 +59,7 @@ def xid_of_resource(xid: Xid) -> Xid:
     return Xid("/".join(xid.split("/")[:5]))
 
 
-def holder_of(xid: Xid) -> Xid:
+def parent_xid(xid: Xid) -> Xid:
     """Return the XID of what holds an entity; of a group and of the registry itself `/`."""
     return xid_of(*xid[1:].split("/")[:-2])
 

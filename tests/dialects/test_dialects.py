@@ -172,13 +172,13 @@ def test_a_normal_name_stays(row):
     assert read_.extensions == {}
     assert read_.spellings == {}
     if row["type"] == "computed":
-        assert row["name"] not in (read_.known.get(row["place"], {}) if row["place"] else read_.known)
+        assert row["name"] not in (read_.attributes.get(row["place"], {}) if row["place"] else read_.attributes)
     elif row["type"] == "entities":
         assert read_.children == {row["name"]: (row["name"], {})}
     elif row["name"] == "*":
-        assert read_.known[row["place"]] == value_for(row)
+        assert read_.attributes[row["place"]] == value_for(row)
     else:
-        assert member(read_.known, path) == value_for(row)
+        assert member(read_.attributes, path) == value_for(row)
 
 
 @pytest.mark.parametrize(("row", "word"), SPELLED)
@@ -213,7 +213,7 @@ def test_a_null_is_dropped_from_a_known_attribute(row):
         pytest.skip("names of a user")
     read_ = read_entity(row["entity"], written_as(row, row["name"], None), "", None)
     assert read_.problems == []
-    assert row["name"] not in (read_.known.get(row["place"].split("/")[0], {}) if row["place"] else read_.known)
+    assert row["name"] not in (read_.attributes.get(row["place"].split("/")[0], {}) if row["place"] else read_.attributes)
     assert read_.extensions == {}
 
 
@@ -282,7 +282,7 @@ def test_the_protocol_none_is_absent_and_recorded(text):
 )
 @pytest.mark.parametrize("entity", ["messagegroup", "endpoint", "message"])
 def test_the_old_format_is_the_protocol_when_it_names_one_and_else_the_envelope(entity, text, attribute):
-    assert read_entity(entity, {"format": text}, "", None).known == {attribute: text}
+    assert read_entity(entity, {"format": text}, "", None).attributes == {attribute: text}
 
 
 # Declarations are lifted by position (decision 11)

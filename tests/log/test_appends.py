@@ -7,7 +7,7 @@ from queries import executions
 
 from lakehouse.errors import CommitLost
 from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head
-from lakehouse.store.delta.positions import told_by_appends
+from lakehouse.store.delta.positions import metadata_of_appends
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.internals import deltalog
 from lakehouse.store.session import interpreted
@@ -34,7 +34,7 @@ def test_appends_follow_each_other(catalog, log):
     log("a")
     assert log("b") == read_head(catalog.spark)
     assert labels(catalog) == [("a", 1), ("b", 2)]
-    assert [told["ingest_id"] for told in told_by_appends(catalog.spark, "changes")] == ["run of b", "run of a"]
+    assert [told["ingest_id"] for told in metadata_of_appends(catalog.spark, "changes")] == ["run of b", "run of a"]
     history = catalog.spark.sql("DESCRIBE HISTORY xregistry.changes").orderBy("version").collect()
     assert [(row["operation"], row["operationParameters"].get("mode")) for row in history[1:]] == [("WRITE", "Append")] * 2
 

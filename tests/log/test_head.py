@@ -8,7 +8,7 @@ import pytest
 from histories import shop
 
 from lakehouse.log.commits import read_head
-from lakehouse.store.delta.positions import told_by_appends
+from lakehouse.store.delta.positions import metadata_of_appends
 from lakehouse.store.deltatables import table_name
 
 
@@ -34,7 +34,7 @@ def attached(past):
 
 def test_the_head_is_what_the_table_says(attached):
     spark = attached
-    assert next(told_by_appends(spark, "changes"))["snapshot_id"] == 3
+    assert next(metadata_of_appends(spark, "changes"))["snapshot_id"] == 3
     assert head(spark) == asked(spark)
 
 
@@ -51,14 +51,14 @@ def test_an_append_of_somebody_else_is_looked_at(attached, words):
 def test_a_log_of_an_older_release_is_asked(attached, monkeypatch):
     from lakehouse.log import commits
 
-    monkeypatch.setattr(commits, "told_by_appends", lambda *_: iter([{"snapshot_id": 3, "command": "ingest"}]))
+    monkeypatch.setattr(commits, "metadata_of_appends", lambda *_: iter([{"snapshot_id": 3, "command": "ingest"}]))
     assert head(attached) == asked(attached)
 
 
 @pytest.mark.slow
 def test_optimize_that_began_before_a_commit_tells_no_older_head(history):
     spark = history.spark
-    told = next(told_by_appends(spark, "changes")) if history.ingest() else {}
+    told = next(metadata_of_appends(spark, "changes")) if history.ingest() else {}
     history.write("a.json", shop("four", "m", "o"))
     history.ingest()
     spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))

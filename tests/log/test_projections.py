@@ -18,7 +18,7 @@ from lakehouse.log.projections import lagging, rebuild_table, roll_forward
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.store.delta import positions
-from lakehouse.store.delta.positions import recorded_position, told_by_commits
+from lakehouse.store.delta.positions import metadata_of_commits, recorded_position
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.merges import merge_rows
 from lakehouse.store.schema import MESSAGES, VERSIONS
@@ -159,8 +159,8 @@ def test_commits_of_others_that_change_no_row_are_passed_over(foreign):
         commit(words, f"ALTER TABLE xregistry.versions SET TBLPROPERTIES ('theirs' = '{number}')")
         assert recorded_position(spark, "versions") == 3, words
     commit("by hand", "OPTIMIZE xregistry.versions FULL", "OPTIMIZE xregistry.changes", "VACUUM xregistry.versions")
-    assert told_by_commits(spark, "versions") == {"snapshot_id": 3, "job": "project"}
-    assert told_by_commits(spark, "changes")["command"] == "ingest"
+    assert metadata_of_commits(spark, "versions") == {"snapshot_id": 3, "job": "project"}
+    assert metadata_of_commits(spark, "changes")["command"] == "ingest"
     assert lagging(spark, read_head(spark), settings=history.settings) == {}
 
 
@@ -169,7 +169,7 @@ def test_behind_a_commit_that_changed_rows_nothing_is_known(foreign):
     history, commit = foreign
     before = versions(history)
     commit("by hand", "DELETE FROM xregistry.versions WHERE snapshot_id = 3")
-    assert told_by_commits(history.spark, "versions") == {}
+    assert metadata_of_commits(history.spark, "versions") == {}
     assert roll_forward(history.spark, read_head(history.spark), settings=history.settings) == ["versions"]
     assert versions(history) == before
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.readwriter import DataFrameWriter
 
 from lakehouse.errors import CommitLost
-from lakehouse.log.commits import _TOLD_OF_HEAD, CommitInfo, _append
+from lakehouse.log.commits import _HEAD_MEMBERS, CommitInfo, _append
 from lakehouse.store.delta.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.schema import CHANGES
 
@@ -45,7 +45,7 @@ def test_a_commit_that_was_overtaken_is_lost_and_not_failed(spark, form, monkeyp
             raise thrown(spark, form, exception)
 
         monkeypatch.setattr(DataFrameWriter, "saveAsTable", fail)
-        return _append(spark, 1, nothing, dict.fromkeys(_TOLD_OF_HEAD), CommitInfo("i", "ingest", {}))
+        return _append(spark, 1, nothing, dict.fromkeys(_HEAD_MEMBERS), CommitInfo("i", "ingest", {}))
 
     with pytest.raises(CommitLost):
         committed(jvm.io.delta.exceptions.ConcurrentTransactionException("quicker"))

@@ -92,7 +92,7 @@ class Notes:
 
     def leave_out(self, pointer: Pointer, rule: str, message: str, hint: str) -> None:
         """Report an error that removes no entity: what is at the pointer is left out."""
-        self.converted.errors.append(Problem(pointer, rule, "error", message, hint, kept=True))
+        self.converted.errors.append(Problem(pointer, rule, "error", message, hint, keeps_entity=True))
 
     def report(self, pointer: Pointer, rule: str, severity: str, message: str, hint: str) -> None:
         """Report something that removes no entity."""

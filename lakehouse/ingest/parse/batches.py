@@ -24,7 +24,7 @@ BATCH_ROWS = 20_000
 BATCH_BYTES = 32 << 20
 
 
-_One = TypeVar("_One")
+_Row = TypeVar("_Row")
 
 
 class NotWritable(Exception):
@@ -77,8 +77,8 @@ class StageBatches:
 
     def add_facts(self, uri: str, registry: RegistryId, facts: dict[str, Any]) -> None:
         """Add the row of a document; what is empty is left out."""
-        kept = {key: value for key, value in facts.items() if value not in (None, {}, [])}
-        plain = {key: dict(value) if isinstance(value, Counter) else value for key, value in kept.items()}
+        present = {key: value for key, value in facts.items() if value not in (None, {}, [])}
+        plain = {key: dict(value) if isinstance(value, Counter) else value for key, value in present.items()}
         self.documents.append((uri, registry, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS).decode()))
 
     def add_finding(self, uri: str, registry: RegistryId, finding: Finding) -> str:
@@ -111,11 +111,11 @@ class StageBatches:
 
     def _built(self) -> Iterator[pa.RecordBatch]:
         is_small = self.bytes < BATCH_BYTES
-        for entities in _cut(self.entities, lambda one: 0 if is_small else _size(one[4])):
+        for entities in _cut(self.entities, lambda row: 0 if is_small else _size(row[4])):
             yield self._entity_batch(entities)
-        for findings in _cut(self.findings, lambda one: 0 if is_small else _length(one[3])):
+        for findings in _cut(self.findings, lambda row: 0 if is_small else _length(row[3])):
             yield self._finding_batch(findings)
-        for documents in _cut(self.documents, lambda one: len(one[2])):
+        for documents in _cut(self.documents, lambda row: len(row[2])):
             yield self._document_batch(documents)
 
     def _entity_batch(self, entities: list[tuple[str, bool, bool, str, NormalRow]]) -> pa.RecordBatch:
@@ -166,7 +166,7 @@ class StageBatches:
                 "document_uri": uris,
                 "registryid": registries,
                 "kind": kind,
-                "xid": [one or None for one in xid],
+                "xid": [text or None for text in xid],
                 "finding": pa.StructArray.from_arrays(
                     [pa.array(members[field.name], field.type) for field in struct], fields=list(struct)
                 ),
@@ -240,9 +240,9 @@ def _length(finding: Finding) -> int:
     return len(finding.raw or "") + len(finding.message)
 
 
-def _cut(rows: list[_One], size: Callable[[_One], int]) -> Iterator[list[_One]]:
+def _cut(rows: list[_Row], size: Callable[[_Row], int]) -> Iterator[list[_Row]]:
     """Cut rows into batches; one holds a row at least, however long."""
-    batch: list[_One] = []
+    batch: list[_Row] = []
     total = 0
     for row in rows:
         own = size(row)

@@ -75,13 +75,13 @@ class _Document:
     def read(self) -> Reading:
         for problem in self.emission.text_problems:
             if problem.severity != "error":
-                self.refusals.tell("", NO_XID, problem, "kept", None)
+                self.refusals.report("", NO_XID, problem, "kept", None)
         root = read_entity("registry", self.document, WHOLE, None, self.dialect)
         self._read_specversion(root)
-        self.reading.registryid = root.known.get("registryid")
+        self.reading.registryid = root.attributes.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
-        subject = Subject("registry", root.known, dialect=self.dialect, extensions=root.extensions)
+        subject = Subject("registry", root.attributes, dialect=self.dialect, extensions=root.extensions)
         problems = [
             *self.emission.text_errors(WHOLE, tuple(COLLECTIONS)),
             *self.emission.broken(subject, root, (WHOLE, written)),
@@ -95,11 +95,11 @@ class _Document:
 
     def _read_specversion(self, root: NormalEntity) -> None:
         """Set the root's specversion to that of the normal form (WIP-001); that of an unknown specification stays."""
-        declared = root.known.get("specversion", NORMAL)
+        declared = root.attributes.get("specversion", NORMAL)
         if declared in _OTHER_SPECVERSIONS:
             self.emission.respelled("registry", f"specversion {declared}", NORMAL)
             declared = NORMAL
-        root.known["specversion"] = declared
+        root.attributes["specversion"] = declared
 
     def _read_groups(self, key: str, groups: Any, collection: str) -> None:
         shape = _GROUPS[collection]
@@ -108,7 +108,7 @@ class _Document:
             problem = Problem(
                 here, shape.map_rule, "error", f"`{key}` is not a map", "Write a map keyed by id.", as_written(groups)
             )
-            self.refusals.tell("registry", REGISTRY, problem, "quarantined", None)
+            self.refusals.report("registry", REGISTRY, problem, "quarantined", None)
             return
         seen = self.seen.setdefault(collection, {})
         earlier = set(seen.values())
@@ -131,7 +131,7 @@ class _Document:
         key, members = read.children.get(shape.members, (shape.members, None))
         own = {name: value for name, value in written.items() if name != key}
         ident = last_id(xid)
-        subject = Subject(shape.entity, read.known, ident, dialect=self.dialect, extensions=read.extensions)
+        subject = Subject(shape.entity, read.attributes, ident, dialect=self.dialect, extensions=read.extensions)
         problems = [*ids, *self.emission.text_errors(here, (key,) if isinstance(members, dict) else ())]
         problems += self.emission.broken(subject, read, (here, written))
         if members is not None and not isinstance(members, dict):

@@ -65,14 +65,14 @@ def _deepest(pointer: Pointer, document: Any) -> Pointer:
 
 
 def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules: bool) -> Reading:
-    text_errors, kept = _inside(problems, converted)
+    text_errors, others = _inside(problems, converted)
     reading = read_document(converted.document, converted.errors + text_errors, dialect, rules=rules)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
-    reading.findings.extend(_kept("", NO_XID, problem) for problem in kept)
+    reading.findings.extend(_reported("", NO_XID, problem) for problem in others)
     for xid, problem in converted.reported:
         pointer = translated(problem.pointer, converted.pointers)
         kind = {0: "", 2: "group", 4: "message", 6: "version"}[xid.count("/")]
-        reading.findings.append(_kept(kind, xid, problem._replace(pointer=pointer)))
+        reading.findings.append(_reported(kind, xid, problem._replace(pointer=pointer)))
     reading.rows = [
         row._replace(raw=as_written(converted.written[row.xid]) if row.xid in converted.written else None) for row in reading.rows
     ]
@@ -89,9 +89,9 @@ def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem
     for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
         normals[at] = max(normals.get(at, WHOLE), normal, key=len)
     for problem in problems:
-        around = next((one for one in _upwards(problem.pointer) if one in normals), None)
-        if problem.severity == "error" and around is not None:
-            errors.append(problem._replace(pointer=Pointer(normals[around] + problem.pointer[len(around) :])))
+        enclosing = next((pointer for pointer in _upwards(problem.pointer) if pointer in normals), None)
+        if problem.severity == "error" and enclosing is not None:
+            errors.append(problem._replace(pointer=Pointer(normals[enclosing] + problem.pointer[len(enclosing) :])))
         else:
             rest.append(problem._replace(severity="warning") if problem.severity == "error" else problem)
     return errors, rest
@@ -105,7 +105,7 @@ def _upwards(pointer: Pointer) -> Iterator[Pointer]:
     yield WHOLE
 
 
-def _kept(kind: str, xid: Xid, problem: Problem) -> Finding:
+def _reported(kind: str, xid: Xid, problem: Problem) -> Finding:
     pointer, rule_id, severity, message, hint, raw, _ = problem
     return Finding(kind, xid, pointer, rule_id, severity, "kept", message, hint, raw)
 

@@ -37,7 +37,9 @@ class Emission:
         self.rules = rules
         self.text_problems = text_problems
         # Errors by pointer, so that those below one are adjacent: an entity reads its own.
-        self._text_errors = sorted((f"{one.pointer}/", n) for n, one in enumerate(text_problems) if one.severity == "error")
+        self._text_errors = sorted(
+            (f"{problem.pointer}/", n) for n, problem in enumerate(text_problems) if problem.severity == "error"
+        )
 
     def emit(
         self,
@@ -53,7 +55,7 @@ class Emission:
         """Emit an entity's row, or refuse it when there is an error; True when it was accepted."""
         if read.spellings:
             self.reading.spellings.update(read.spellings)
-        life, life_problems = take_life(read.known, below(here, "meta") if kind in VERSION_KIND else here)
+        life, life_problems = take_life(read.attributes, below(here, "meta") if kind in VERSION_KIND else here)
         every = [*problems, *read.problems, *life_problems]
         row = None
         if not has_error(every):
@@ -63,7 +65,9 @@ class Emission:
                 every.append(Problem(here, "MSG-104", "error", str(error), "Write a number that a double holds, or a string."))
         raw = as_written(written) if row is None else None
         for problem in every:
-            self.refusals.tell(kind, xid, problem, "kept" if row else "quarantined", raw if problem.severity == "error" else None)
+            self.refusals.report(
+                kind, xid, problem, "kept" if row else "quarantined", raw if problem.severity == "error" else None
+            )
         if row is None:
             self.refusals.reading.refuse(kind, xid)
             return False
@@ -77,7 +81,7 @@ class Emission:
         for path, rule_id, message, severity in check_entity(subject) if self.rules else ():
             if rule_id in PRESENCE and has_error(read.problems):
                 continue  # what is missing was rejected for its type, with a finding
-            if rule_id == NO_LABELS and any(problem.kept for problem in read.problems):
+            if rule_id == NO_LABELS and any(problem.keeps_entity for problem in read.problems):
                 continue
             rule = RULES[rule_id]
             where = locate(subject.entity, path, *written)
@@ -143,9 +147,9 @@ class Refusals:
     def refuse(self, kind: str, xid: Xid, problem: Problem, raw: str | None) -> None:
         """Refuse an entity for a problem, and keep its JSON."""
         self.reading.refuse(kind, xid)
-        self.tell(kind, xid, problem, "quarantined", raw)
+        self.report(kind, xid, problem, "quarantined", raw)
 
-    def tell(self, kind: str, xid: Xid, problem: Problem, action: str, raw: str | None) -> None:
+    def report(self, kind: str, xid: Xid, problem: Problem, action: str, raw: str | None) -> None:
         """Add a finding about an entity; raw: its JSON, if the problem has none."""
         pointer, rule_id, severity, message, hint, own_raw, _ = problem
         self.reading.findings.append(Finding(kind, xid, pointer, rule_id, severity, action, message, hint, own_raw or raw))
@@ -161,13 +165,13 @@ def dependent(here: Pointer, cause: str) -> Problem:
 
 def subject_of(entity: str, read: NormalEntity, name: str, group: NormalEntity, family: str | None, dialect: str) -> Subject:
     """Return what the rules about one entity check, with what its group supplies."""
-    own = family or family_of(group.known.get("protocol"))
-    return Subject(entity, read.known, name, own, group.known.get("envelope"), dialect, read.extensions)
+    own = family or family_of(group.attributes.get("protocol"))
+    return Subject(entity, read.attributes, name, own, group.attributes.get("envelope"), dialect, read.extensions)
 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
     """Return the members of `meta` of a message or schema."""
-    meta: dict[str, Any] = read_entity(entity, written, WHOLE, None).known.get("meta", {})
+    meta: dict[str, Any] = read_entity(entity, written, WHOLE, None).attributes.get("meta", {})
     return meta
 
 
@@ -178,9 +182,9 @@ def split_meta(meta: dict[str, Any] | None, entity: str) -> NormalEntity:
     """
     if not meta:
         return NormalEntity()
-    known = {key: meta[key] for key in _META if key in meta and (key, meta[key]) != ("readonly", False)}
+    attributes = {key: meta[key] for key in _META if key in meta and (key, meta[key]) != ("readonly", False)}
     rest = {key: value for key, value in meta.items() if key not in _META and key != f"{entity}id"}
-    return NormalEntity(known=known, extensions=rest)
+    return NormalEntity(attributes=attributes, extensions=rest)
 
 
 def id_syntax(text: str, rule: str, here: Pointer) -> list[Problem]:
@@ -192,13 +196,13 @@ def id_syntax(text: str, rule: str, here: Pointer) -> list[Problem]:
 def id_problems(key: str, read: NormalEntity, attribute: str, rule: str, here: Pointer, seen: dict[str, str]) -> list[Problem]:
     """Check an id: its syntax, that the attribute equals the key, that no neighbour differs in letter case only (decision 1)."""
     problems = id_syntax(key, rule, here)
-    declared = read.known.get(attribute, key)
+    declared = read.attributes.get(attribute, key)
     if declared != key:
         message = f"`{attribute}` is {declared!r}, and its key in the map is {key!r}"
         problems.append(
             Problem(Pointer(here + read.pointers.get(attribute, "/" + attribute)), rule, "error", message, "Make the two equal.")
         )
-    read.known.pop(attribute, None)
+    read.attributes.pop(attribute, None)
     other = seen.setdefault(key.lower(), key)
     if other != key:
         message = f"the ids {other!r} and {key!r} differ in letter case only"
@@ -208,4 +212,4 @@ def id_problems(key: str, read: NormalEntity, attribute: str, rule: str, here: P
 
 def has_error(problems: list[Problem]) -> bool:
     """Return whether one of the problems is an error that takes its entity out."""
-    return bool(problems) and any(problem.severity == "error" and not problem.kept for problem in problems)
+    return bool(problems) and any(problem.severity == "error" and not problem.keeps_entity for problem in problems)

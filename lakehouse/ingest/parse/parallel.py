@@ -99,21 +99,21 @@ def stage_large(documents: DataFrame, large: list[str], limits: ParseLimits, kee
     alone = [source for uri, source in sources.items() if uri not in outlines]
     if alone:
         rest = rest.select(*Source._fields).unionByName(_frame(spark, alone))
-    kept = [keep(parse_documents(rest, limits), "whole")]
+    frames = [keep(parse_documents(rest, limits), "whole")]
     if not outlines:
-        return kept[0]
+        return frames[0]
     shared = _read_shared(spark, [part for row in outlines.values() for part in _parts_of(row)], limits, keep, "")
-    kept.append(shared.rows)
+    frames.append(shared.rows)
     others = {uri: dialect for uri, dialect in shared.left.items() if dialect}
     failed = [uri for uri in shared.left if uri not in others]
     if others:
         parts = [part for uri, dialect in others.items() for part in _parts_of(outlines[uri], dialect)]
         again = _read_shared(spark, parts, limits, keep, "-of-dialect")
-        kept.append(again.rows)
+        frames.append(again.rows)
         failed += again.left
     if failed:
-        kept.append(keep(parse_documents(_frame(spark, [sources[uri] for uri in failed]), limits), "again"))
-    return reduce(DataFrame.unionByName, kept)
+        frames.append(keep(parse_documents(_frame(spark, [sources[uri] for uri in failed]), limits), "again"))
+    return reduce(DataFrame.unionByName, frames)
 
 
 class _Shared(NamedTuple):
@@ -144,7 +144,7 @@ def _read_shared(spark: SparkSession, parts: list[_PartRow], limits: ParseLimits
 def _frame(spark: SparkSession, sources: Iterable[Source]) -> DataFrame:
     """Return documents as a DataFrame with a task for each."""
     rows = list(sources)
-    return spark.createDataFrame([tuple(one) for one in rows], _SOURCE).repartition(max(len(rows), 1))
+    return spark.createDataFrame([tuple(source) for source in rows], _SOURCE).repartition(max(len(rows), 1))
 
 
 def _parts_of(row: Any, dialect: str | None = None) -> Iterator[_PartRow]:
@@ -153,8 +153,8 @@ def _parts_of(row: Any, dialect: str | None = None) -> Iterator[_PartRow]:
     outline = outline._replace(dialect=dialect or outline.dialect)
     shared = json.dumps(outline._replace(ranges=[]))
     yield row["document_uri"], shared, row["root"], None
-    for one in outline.ranges:
-        yield row["document_uri"], shared, None, json.dumps(one)
+    for part in outline.ranges:
+        yield row["document_uri"], shared, None, json.dumps(part)
 
 
 def outliner(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -201,7 +201,7 @@ def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Out
     again = sha256 == source.last_sha256 and not source.last_clean
     version = root.get("specversion")
     specversion = version if isinstance(version, str) else None
-    ranges = [(one.collection, one.start, one.end) for one in parts.ranges]
+    ranges = [(part.collection, part.start, part.end) for part in parts.ranges]
     made = Outline(source.size, sha256, source.registry is None, registry, again, dialect, specversion, ranges)
     return sha256, again, made, parts.root_text
 
@@ -263,9 +263,9 @@ def _add_part(stage: StageBatches, uri: str, outline: Outline, row: dict[str, An
         facts = {name: getattr(outline, name) for name in ("size", "sha256", "own_registry", "dialect", "specversion")}
         facts["root"] = readings[0].root
     else:
-        one = Range(*json.loads(row["range"]))
-        with closing(open_document(location, None, limits.unpacked, at=one.start)) as stream:
-            ((_, text),) = read_ranges(stream, [one], one.start)
+        part = Range(*json.loads(row["range"]))
+        with closing(open_document(location, None, limits.unpacked, at=part.start)) as stream:
+            ((_, text),) = read_ranges(stream, [part], part.start)
         readings = [read_part(text, dialect, whole, limits.depth)]
     total = Reading(marks=marks)
     findings = set()
@@ -296,7 +296,7 @@ def closer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator
             stage.add_facts(uri, registry, _added_up(parts, limits))
         for made in stage.batches():
             is_read = ["status" in json.loads(facts) for facts in made.column("facts").to_pylist()]
-            rows = pa.array(["document" if one else "left" for one in is_read], pa.string())
+            rows = pa.array(["document" if is_document else "left" for is_document in is_read], pa.string())
             yield made.set_column(0, "row", rows)
 
     return close

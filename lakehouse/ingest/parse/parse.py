@@ -511,8 +511,10 @@ class Parts:
         root = self.root
         whole = whole or Whole(self._messages.find)
         left = [key for key in root if key in COLLECTIONS and isinstance(root[key], dict) and root[key]]
-        inside = {key: [one for one in self.problems if one.pointer.startswith(pointer_of(key) + "/")] for key in left}
-        others = [one for one in self.problems if not any(one in row for row in inside.values())]
+        inside = {
+            key: [problem for problem in self.problems if problem.pointer.startswith(pointer_of(key) + "/")] for key in left
+        }
+        others = [problem for problem in self.problems if not any(problem in row for row in inside.values())]
         yield read_document({key: {} if key in left else root[key] for key in root}, others, dialect, whole=whole)
         order = list(root)
         for collection, text in self._texts():
@@ -611,8 +613,8 @@ class FilesBeside:
     def __init__(self, location: str, limits: ParseLimits) -> None:
         self._folder = location.rpartition("/")[0]
         self._limits = limits
-        around = [root.rstrip("/") for root in limits.roots if self._is_below(location, root.rstrip("/"))]
-        self._root = min(around, key=len) if around else self._folder
+        enclosing = [root.rstrip("/") for root in limits.roots if self._is_below(location, root.rstrip("/"))]
+        self._root = min(enclosing, key=len) if enclosing else self._folder
 
     def __call__(self, path: str) -> Any:
         """Read a file: the value of JSON or YAML, the text of anything else.

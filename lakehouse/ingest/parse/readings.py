@@ -112,14 +112,14 @@ class NormalRow(NamedTuple):
 Life = tuple[int | None, int | None, int | None]
 
 
-def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
+def take_life(attributes: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]]:
     """Take epoch and dates out of the known attributes; the problems are of dates that are none."""
     problems: list[Problem] = []
     moments: list[int | None] = []
-    if "createdat" not in known and "modifiedat" not in known:
-        return (known.pop("epoch", None), None, None), problems
+    if "createdat" not in attributes and "modifiedat" not in attributes:
+        return (attributes.pop("epoch", None), None, None), problems
     for name in ("createdat", "modifiedat"):
-        text = known.pop(name, None)
+        text = attributes.pop(name, None)
         moment = None
         if text is not None:
             try:
@@ -133,7 +133,7 @@ def take_life(known: dict[str, Any], here: Pointer) -> tuple[Life, list[Problem]
                     message = f"`{name}` {text!r} has no time zone and is taken as UTC"
                     problems.append(Problem(below(here, name), "MSG-047", "warning", message, "Add Z."))
         moments.append(moment)
-    return (known.pop("epoch", None), moments[0], moments[1]), problems
+    return (attributes.pop("epoch", None), moments[0], moments[1]), problems
 
 
 def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[str, Any] | None) -> NormalRow:
@@ -149,17 +149,17 @@ def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[
     Raises:
         OverflowError: a number is outside the doubles.
     """
-    known = {key: value for key, value in read.known.items() if key not in _NOT_IN_BODY}
+    members = {key: value for key, value in read.attributes.items() if key not in _NOT_IN_BODY}
     if read.extensions:
-        known["extensions"] = read.extensions
-    body = canonical(known)
+        members["extensions"] = read.extensions
+    body = canonical(members)
     text = decoded(body)
     raw = as_written(written) if written is not None else None
     is_version = kind in _VERSION_KINDS
-    attributes = flat_attributes_of(known, read.extensions) if is_version else None
-    isdefault = known.get("isdefault") if is_version else None
+    flat = flat_attributes_of(members, read.extensions) if is_version else None
+    isdefault = members.get("isdefault") if is_version else None
     # As if `isdefault` were the other way round.
     twin = None if isdefault is None else hashlib.sha256(with_isdefault(text, not isdefault).encode()).hexdigest()
-    default = known.get("defaultversionid") if kind in VERSION_KIND else None
+    default = members.get("defaultversionid") if kind in VERSION_KIND else None
     content_hash = hashlib.sha256(body).hexdigest()
-    return NormalRow(kind, xid, content_hash, *life, text, None if raw == text else raw, attributes, isdefault, twin, default)
+    return NormalRow(kind, xid, content_hash, *life, text, None if raw == text else raw, flat, isdefault, twin, default)

@@ -23,21 +23,21 @@ _CLAIM = ["document_uri", *KEY]
 _LATER = 1_000_000
 
 
-def existing_disputes(known: DataFrame, gone: DataFrame) -> DataFrame:
+def existing_disputes(existing_documents: DataFrame, gone: DataFrame) -> DataFrame:
     """Return the disputes of existing documents that are not settled.
 
     Args:
-        known: as from `baseline.current_documents`.
+        existing_documents: as from `baseline.current_documents`.
         gone: registryid, xid of documents that are not there any more.
 
     Returns:
         One row per document and entity: registryid, document_uri, last_sha256 (of the document) and the columns of
         `schema.DISPUTE`.
     """
-    there = known.join(gone, on=["registryid", "xid"], how="left_anti")
+    there = existing_documents.join(gone, on=["registryid", "xid"], how="left_anti")
     uri, last = F.col("xid").alias("document_uri"), F.col("facts.sha256").alias("last_sha256")
-    one = there.select("registryid", uri, last, F.explode("facts.disputes").alias("dispute"))
-    return one.select(*_DOCUMENT, "last_sha256", *(F.col(f"dispute.{name}").alias(name) for name in DISPUTE.names))
+    exploded = there.select("registryid", uri, last, F.explode("facts.disputes").alias("dispute"))
+    return exploded.select(*_DOCUMENT, "last_sha256", *(F.col(f"dispute.{name}").alias(name) for name in DISPUTE.names))
 
 
 def refused_in(details: DataFrame) -> DataFrame:
@@ -46,24 +46,24 @@ def refused_in(details: DataFrame) -> DataFrame:
     return details.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM).distinct()
 
 
-def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
+def standing(disputes: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
     """Return the disputes that remain, because the document was not or could not be read, or the entity was rejected in it.
 
     That it took an entity over, or got it back, is reported until the document changes, even if the change is rejected.
 
     Args:
-        said: as from `existing_disputes`.
+        disputes: as from `existing_disputes`.
         stage: columns `schema.STAGE`.
         refused: as from `refused_in`.
 
     Returns:
-        Rows of `said`, with is_read (the document was).
+        Rows of `disputes`, with is_read (the document was).
     """
     facts = [F.get_json_object("facts", f"$.{name}").alias(name) for name in ("status", "sha256")]
     read = stage.filter(F.col("row") == "document").select(*_DOCUMENT, *facts).filter("status <> 'unchanged'").distinct()
     is_changed = F.col("status").isNotNull() & ~F.col("sha256").eqNullSafe(F.col("last_sha256"))
-    is_told = F.coalesce(F.col("rule_id").isin(*REPORTED_ONLY), F.lit(False))
-    both = said.join(read, on=_DOCUMENT, how="left").filter(~(is_told & is_changed))
+    is_report = F.coalesce(F.col("rule_id").isin(*REPORTED_ONLY), F.lit(False))
+    both = disputes.join(read, on=_DOCUMENT, how="left").filter(~(is_report & is_changed))
     unread = both.filter(F.col("status").isNull() | (F.col("status") == "rejected"))
     # What was refused before, and is refused no more, is not there any more; what is refused now is reported again.
     broken = both.filter("status <> 'rejected' AND content_hash IS NOT NULL")
@@ -71,18 +71,18 @@ def standing(said: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame
     return unread.unionByName(broken).select(*_NAMES, F.col("status").isNotNull().alias("is_read"))
 
 
-def with_standing(said: DataFrame, stands: DataFrame) -> DataFrame:
+def with_standing(disputes: DataFrame, stands: DataFrame) -> DataFrame:
     """Add to each dispute whether it remains.
 
     Args:
-        said: as from `existing_disputes`.
+        disputes: as from `existing_disputes`.
         stands: as from `standing`.
 
     Returns:
-        Rows of `said`, with the column `stands`.
+        Rows of `disputes`, with the column `stands`.
     """
     now = stands.select(*_CLAIM, F.lit(True).alias("stands"))
-    return said.join(now, on=_CLAIM, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
+    return disputes.join(now, on=_CLAIM, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
 
 
 def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
@@ -99,18 +99,18 @@ def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
     return F.broadcast(other), reduce(Column.__and__, same) & below
 
 
-def disputes_after(compared: DataFrame, stands: DataFrame | None, refused: DataFrame | None) -> DataFrame:
+def disputes_after(reconciled: DataFrame, stands: DataFrame | None, refused: DataFrame | None) -> DataFrame:
     """Return the disputes of documents after a plan; of unread documents only those that the plan adds.
 
     Args:
-        compared: as from `compare.compare`.
+        reconciled: as from `compare.compare`.
         stands: as from `standing`; None: no document had any.
         refused: entities that were refused in documents that do not own them: document_uri, KEY; None: none were.
 
     Returns:
         One row per document and entity: registryid, document_uri and the columns of `schema.DISPUTE`.
     """
-    own = compared.select(*KEY, F.posexplode("disputes").alias("_nth", "one")).select(*KEY, "one.*", "_nth")
+    own = reconciled.select(*KEY, F.posexplode("disputes").alias("_nth", "dispute")).select(*KEY, "dispute.*", "_nth")
     parts = [own.select(*_NAMES, "_nth")]
     # What the plan says of a document that could not be read goes before what was said earlier.
     if stands is not None:
@@ -135,9 +135,9 @@ def by_document(disputes: DataFrame) -> DataFrame:
         One row per document: registryid, xid (its URI), disputes (array of `schema.DISPUTE`, sorted; NULL: none), settled (array
         of the same: what it waits with no more).
     """
-    one = F.struct(*(F.col(name) for name in DISPUTE.names))
+    dispute = F.struct(*(F.col(name) for name in DISPUTE.names))
     is_settled = F.coalesce(F.col("rule_id") == SETTLED, F.lit(False))
-    listed = {"disputes": F.collect_list(F.when(~is_settled, one)), "settled": F.collect_list(F.when(is_settled, one))}
+    listed = {"disputes": F.collect_list(F.when(~is_settled, dispute)), "settled": F.collect_list(F.when(is_settled, dispute))}
     grouped = disputes.groupBy("registryid", F.col("document_uri").alias("xid"))
     both = grouped.agg(*(rows.alias(name) for name, rows in listed.items()))
     return both.withColumn("disputes", F.when(F.size("disputes") > 0, F.array_sort("disputes")))
@@ -156,12 +156,12 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
     none = F.array().cast(f"array<{DISPUTE.simpleString()}>")
     details = F.coalesce(more, none)
 
-    def is_kept(old: Column) -> Column:
+    def is_untouched(old: Column) -> Column:
         return ~F.exists(F.concat(details, settled), lambda new: (new["kind"] == old["kind"]) & (new["xid"] == old["xid"]))
 
     before = F.coalesce(facts["disputes"], none)
-    after = F.concat(F.filter(before, is_kept), details)
-    ended = F.filter(before, lambda old: ~is_kept(old) & F.coalesce(old["rule_id"].isin(*REPORTED_ONLY), F.lit(False)))
+    after = F.concat(F.filter(before, is_untouched), details)
+    ended = F.filter(before, lambda old: ~is_untouched(old) & F.coalesce(old["rule_id"].isin(*REPORTED_ONLY), F.lit(False)))
     findings = F.array_except(
         F.coalesce(facts["findings"], no_uris()), F.transform(ended, lambda old: taking_id(registryid, uri, old))
     )
@@ -170,17 +170,17 @@ def added_to(registryid: Column, uri: Column, facts: Column, more: Column, settl
     )
 
 
-def find_refusals(compared: DataFrame, stage: DataFrame) -> DataFrame:
+def find_refusals(reconciled: DataFrame, stage: DataFrame) -> DataFrame:
     """Return the findings of what was rejected or got another owner since documents disagree, each with both documents.
 
     Args:
-        compared: as from `compare.compare`.
+        reconciled: as from `compare.compare`.
         stage: columns `schema.STAGE`.
 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`.
     """
-    rows = compared.select(*KEY, F.explode("reports").alias("finding"))
+    rows = reconciled.select(*KEY, F.explode("reports").alias("finding"))
     texts = stage.filter(F.col("row") == "entity").select(*KEY, "document_uri", F.coalesce("raw", "body").alias("_raw"))
     with_text = rows.withColumn("document_uri", F.col("finding.document_uri")).join(texts, on=[*KEY, "document_uri"], how="left")
     pointer = F.lit("")

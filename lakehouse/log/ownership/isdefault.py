@@ -16,37 +16,37 @@ from lakehouse.store.xids import id_in, message_of
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
 
 
-def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> DataFrame:
+def with_defaults(reconciled: DataFrame, state: DataFrame, log: DataFrame) -> DataFrame:
     """Make `isdefault` of Versions what the published message or schema says.
 
     Args:
-        compared: as from `owners.with_verdict`.
+        reconciled: as from `owners.with_verdict`.
         state: as from `baseline.read_state`.
         log: rows of `changes` up to the head.
 
     Returns:
-        `compared`, with rows for published Versions that only change their `isdefault` (op update; epoch and dates stay, and
+        `reconciled`, with rows for published Versions that only change their `isdefault` (op update; epoch and dates stay, and
         document_uri is NULL: their text is the stored one), and flipped (`isdefault` is not as the text says). The default
         Version of a message that stays is not deleted.
     """
     version_kind = F.create_map(*(F.lit(part) for pair in VERSION_KIND.items() for part in pair))
     is_version = F.col("kind").isin(*VERSION_KIND.values())
-    known = compared.withColumns(
+    by_resource = reconciled.withColumns(
         {
             "version_kind": F.when(is_version, F.col("kind")).otherwise(version_kind[F.col("kind")]),
             "resource_xid": message_of("xid"),
             "was_compared": F.lit(True),
         }
     )
-    touched = known.filter(F.col("version_kind").isNotNull()).select(*_OF_RESOURCE).distinct()
+    touched = by_resource.filter(F.col("version_kind").isNotNull()).select(*_OF_RESOURCE).distinct()
     stored = state.withColumn("version_kind", F.coalesce(version_kind[F.col("kind")], "kind"))
     stored = stored.withColumn("resource_xid", message_of("xid")).join(touched, on=_OF_RESOURCE, how="left_semi")
-    others = stored.join(compared.select(*KEY), on=KEY, how="left_anti")
+    others = stored.join(reconciled.select(*KEY), on=KEY, how="left_anti")
     named = F.when(F.coalesce(F.col("op") != "delete", F.lit(True)), F.col("defaultversionid")).alias("default")
     is_resource = F.col("kind").isin(*VERSION_KIND)
-    defaults = known.filter(is_resource).select(*_OF_RESOURCE, named)
+    defaults = by_resource.filter(is_resource).select(*_OF_RESOURCE, named)
     defaults = defaults.unionByName(others.filter(is_resource).select(*_OF_RESOURCE, F.col("defaultversionid").alias("default")))
-    every = known.unionByName(others.filter(is_version).transform(as_compared), allowMissingColumns=True)
+    every = by_resource.unionByName(others.filter(is_version).transform(as_unchanged), allowMissingColumns=True)
     judged = every.join(defaults.withColumn("has_resource", F.lit(True)), on=_OF_RESOURCE, how="left")
     wanted = F.coalesce(id_in("xid") == F.col("default"), F.lit(False))
     differs = is_version & F.col("has_resource") & (F.col("isdefault") != wanted)
@@ -64,7 +64,7 @@ def with_defaults(compared: DataFrame, state: DataFrame, log: DataFrame) -> Data
         .withColumn("op", op)
         .filter(F.col("was_compared") | F.col("flipped"))
     )
-    return _with_hashes(settled, log).select(*compared.columns, "flipped")
+    return _with_hashes(settled, log).select(*reconciled.columns, "flipped")
 
 
 def may_move_default() -> Column:
@@ -78,12 +78,12 @@ def may_move_default() -> Column:
     return (is_version & (comes_or_goes | flag_differs)) | (is_resource & (comes_or_goes | name_differs))
 
 
-def as_compared(stored: DataFrame) -> DataFrame:
+def as_unchanged(stored: DataFrame) -> DataFrame:
     """Return published entities that no document was read for as rows of a comparison that changes nothing."""
     names = ("content_hash", "modifiedat", "document_uris", "isdefault", "defaultversionid")
     same = {f"stored_{name}": F.col(name) for name in names}
     same |= {name: F.array() for name in ("agreed", "displaced", "reports", "disputes")}
-    same |= {name: F.lit(False) for name in ("is_single_insert", "is_suspect", "is_told")}
+    same |= {name: F.lit(False) for name in ("is_single_insert", "is_suspect", "is_reported")}
     return stored.withColumns(same | {"stored_in": F.col("snapshot_id"), "was_compared": F.lit(False)}).drop("snapshot_id")
 
 

@@ -33,7 +33,7 @@ from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.schema import DISPUTE
 from lakehouse.store.xids import message_of, version_xid
 
-SAID = ("document_uri", "content_hash", "twin_hash", *LIFE, "again", "isdefault", "defaultversionid")
+CLAIM_COLUMNS = ("document_uri", "content_hash", "twin_hash", *LIFE, "again", "isdefault", "defaultversionid")
 _DATES = ("createdat", "modifiedat")
 _OF_DISPUTE = [name for name in DISPUTE.names if name not in KEY]
 
@@ -51,8 +51,8 @@ def _flags(*names: str) -> list[StructField]:
 
 
 _URIS = ArrayType(StringType())
-_SAID_BEFORE = StructType([*_texts("document_uri", *_OF_DISPUTE), *_flags("holds")])
-_KEPT = StructType(_texts("document_uri", *_OF_DISPUTE))
+_DISPUTE_BEFORE = StructType([*_texts("document_uri", *_OF_DISPUTE), *_flags("holds")])
+_DISPUTE_AFTER = StructType(_texts("document_uri", *_OF_DISPUTE))
 _REPORT = StructType(_texts("document_uri", "rule_id", "severity", "action", "message"))
 _AGREED = StructType(_texts("document_uri"))
 # What `compare.compare` returns of an entity, but for `flipped`.
@@ -67,8 +67,8 @@ VERDICT = StructType(
         StructField("agreed", ArrayType(_AGREED)),
         StructField("displaced", _URIS),
         StructField("reports", ArrayType(_REPORT)),
-        StructField("disputes", ArrayType(_KEPT)),
-        *_flags("is_single_insert", "is_suspect", "is_told"),
+        StructField("disputes", ArrayType(_DISPUTE_AFTER)),
+        *_flags("is_single_insert", "is_suspect", "is_reported"),
         *_longs("declared_epoch", "declared_modifiedat"),
         *_texts("stored_content_hash"),
         *_longs("stored_modifiedat"),
@@ -86,10 +86,10 @@ def claims_of(stage: DataFrame) -> DataFrame:
         stage: columns `schema.STAGE`.
 
     Returns:
-        One row per entity: KEY, claims (array of structs `SAID`, sorted by document_uri).
+        One row per entity: KEY, claims (array of structs `CLAIM_COLUMNS`, sorted by document_uri).
     """
-    one = F.struct(*((F.unix_micros(name).alias(name) if name in _DATES else F.col(name)) for name in SAID))
-    return stage.filter(F.col("row") == "entity").groupBy(*KEY).agg(F.sort_array(F.collect_list(one)).alias("claims"))
+    claim = F.struct(*((F.unix_micros(name).alias(name) if name in _DATES else F.col(name)) for name in CLAIM_COLUMNS))
+    return stage.filter(F.col("row") == "entity").groupBy(*KEY).agg(F.sort_array(F.collect_list(claim)).alias("claims"))
 
 
 def gathered(
@@ -97,7 +97,7 @@ def gathered(
     dropped: DataFrame,
     state: DataFrame,
     deleted: DataFrame,
-    said: DataFrame | None,
+    disputes: DataFrame | None,
     protected: DataFrame | None,
 ) -> DataFrame:
     """Return one row with all facts for each staged or dropped entity.
@@ -107,26 +107,26 @@ def gathered(
         dropped: entities that documents say no more; columns KEY, dropped (the documents, sorted).
         state: as from `baseline.read_state`.
         deleted: rows of the log with op delete.
-        said: as from `disputes.with_standing`; None: no document has a dispute.
+        disputes: as from `disputes.with_standing`; None: no document has a dispute.
         protected: with `prune`, entities that a known document still says; columns KEY. None: there are none.
 
     Returns:
-        One row per entity: KEY, claims, dropped, stored (struct; NULL: it is not published), deleted_epoch, said (array of
-        disputes), is_declared. Claims and arrays may be NULL.
+        One row per entity: KEY, claims, dropped, stored (struct; NULL: it is not published), deleted_epoch, disputes_before
+        (array), is_declared. Claims and arrays may be NULL.
     """
     columns = [F.unix_micros(name).alias(name) if name in _DATES else F.col(name) for name in Published._fields]
     stored = state.select(*KEY, F.struct(*columns).alias("stored"))
     before = deleted.groupBy(*KEY).agg(F.max("epoch").alias("deleted_epoch"))
     both = claims.join(dropped, on=KEY, how="full").join(stored, on=KEY, how="left").join(before, on=KEY, how="left")
-    if said is None:
-        both = both.withColumn("said", F.lit(None).cast(ArrayType(_SAID_BEFORE)))
+    if disputes is None:
+        both = both.withColumn("disputes_before", F.lit(None).cast(ArrayType(_DISPUTE_BEFORE)))
     else:
-        one = F.struct("document_uri", *_OF_DISPUTE, F.col("stands").alias("holds"))
-        both = both.join(said.groupBy(*KEY).agg(F.collect_list(one).alias("said")), on=KEY, how="left")
+        dispute = F.struct("document_uri", *_OF_DISPUTE, F.col("stands").alias("holds"))
+        both = both.join(disputes.groupBy(*KEY).agg(F.collect_list(dispute).alias("disputes_before")), on=KEY, how="left")
     if protected is None:
         return both.withColumn("is_declared", F.lit(False))
-    kept = protected.select(*KEY).distinct().withColumn("is_declared", F.lit(True))
-    return both.join(kept, on=KEY, how="left").withColumn("is_declared", F.coalesce("is_declared", F.lit(False)))
+    declared = protected.select(*KEY).distinct().withColumn("is_declared", F.lit(True))
+    return both.join(declared, on=KEY, how="left").withColumn("is_declared", F.coalesce("is_declared", F.lit(False)))
 
 
 def with_verdict(entities: DataFrame, *, policy: Policy, now: int, declared: DataFrame | None = None) -> DataFrame:
@@ -146,7 +146,7 @@ def with_verdict(entities: DataFrame, *, policy: Policy, now: int, declared: Dat
         return _dated(entities.join(looked_up, on=KEY).mapInArrow(partial(_decide, policy, now), VERDICT))
     # What is new, and said by one document alone, needs no decision: a first load is little else.
     is_plain = F.coalesce(
-        F.col("stored").isNull() & (F.size("claims") == 1) & F.col("said").isNull() & F.col("deleted_epoch").isNull(),
+        F.col("stored").isNull() & (F.size("claims") == 1) & F.col("disputes_before").isNull() & F.col("deleted_epoch").isNull(),
         F.lit(False),
     )
     others = entities.filter(~is_plain).mapInArrow(partial(_decide, policy, now), VERDICT)
@@ -159,7 +159,7 @@ def _dated(decided: DataFrame) -> DataFrame:
 
 def _inserted(entities: DataFrame, now: int) -> DataFrame:
     claim = F.get("claims", F.lit(0))
-    values = {name: claim[name] for name in (*SAID, *LIFE) if name in VERDICT.names} | {
+    values = {name: claim[name] for name in (*CLAIM_COLUMNS, *LIFE) if name in VERDICT.names} | {
         **{name: F.col(name) for name in KEY},
         "op": F.lit("insert"),
         **{f"declared_{name}": claim[name] for name in ("epoch", "modifiedat")},
@@ -169,7 +169,7 @@ def _inserted(entities: DataFrame, now: int) -> DataFrame:
         "agreed": F.array(F.struct(claim["document_uri"].alias("document_uri"))),
         **{name: F.array() for name in ("displaced", "reports", "disputes")},
         "is_single_insert": F.lit(True),
-        **{name: F.lit(False) for name in ("is_suspect", "is_told")},
+        **{name: F.lit(False) for name in ("is_suspect", "is_reported")},
     }
     return entities.select(*(values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in VERDICT))
 
@@ -177,16 +177,16 @@ def _inserted(entities: DataFrame, now: int) -> DataFrame:
 def _decide(policy: Policy, now: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(VERDICT)
     for batch in batches:
-        rows = [_row(one, _verdict(one, policy, now)) for one in batch.to_pylist()]
+        rows = [_row(entity, _verdict(entity, policy, now)) for entity in batch.to_pylist()]
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 def _verdict(row: dict[str, Any], policy: Policy, now: int) -> Verdict:
     stored = row["stored"]
-    one = verdict(
+    outcome = verdict(
         [Claim(**claim) for claim in row["claims"] or ()],
         None if stored is None else Published(**stored | {"document_uris": tuple(stored["document_uris"] or ())}),
-        [Dispute(**said) for said in row["said"] or ()],
+        [Dispute(**dispute) for dispute in row["disputes_before"] or ()],
         policy=policy,
         now=now,
         dropped=row["dropped"] or (),
@@ -195,8 +195,8 @@ def _verdict(row: dict[str, Any], policy: Policy, now: int) -> Verdict:
         deleted_epoch=row["deleted_epoch"],
     )
     if "has_epoch" not in row:
-        return one
-    return without_stale(one, has_epoch=bool(row["has_epoch"]), has_modifiedat=bool(row["has_modifiedat"]))
+        return outcome
+    return without_stale(outcome, has_epoch=bool(row["has_epoch"]), has_modifiedat=bool(row["has_modifiedat"]))
 
 
 _SAME = (
@@ -213,24 +213,24 @@ _STORED: dict[str, Callable[[Published], Any]] = {
 }
 
 
-def _row(entity: dict[str, Any], one: Verdict) -> dict[str, Any]:
+def _row(entity: dict[str, Any], outcome: Verdict) -> dict[str, Any]:
     """Return a verdict as a row of `VERDICT`."""
-    is_registry, stored = entity["kind"] == "registry", one.stored
+    is_registry, stored = entity["kind"] == "registry", outcome.stored
     return (
         {name: entity[name] for name in KEY}
-        | {name: getattr(one, name) for name in _SAME}
+        | {name: getattr(outcome, name) for name in _SAME}
         | {name: None if stored is None else of(stored) for name, of in _STORED.items()}
         | {
-            "agreed": [{"document_uri": claim.document_uri} for claim in one.agreed],
-            "reports": [report._asdict() for report in reports(one, is_registry=is_registry)],
-            "disputes": [_as_dispute(kept) for kept in disputes_after(one, is_registry=is_registry)],
-            "is_told": is_reported(one),
+            "agreed": [{"document_uri": claim.document_uri} for claim in outcome.agreed],
+            "reports": [report._asdict() for report in reports(outcome, is_registry=is_registry)],
+            "disputes": [_as_dispute(dispute) for dispute in disputes_after(outcome, is_registry=is_registry)],
+            "is_reported": is_reported(outcome),
         }
     )
 
 
-def _as_dispute(one: Dispute) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in ("document_uri", *_OF_DISPUTE)}
+def _as_dispute(dispute: Dispute) -> dict[str, Any]:
+    return {name: getattr(dispute, name) for name in ("document_uri", *_OF_DISPUTE)}
 
 
 _RESOURCES = ("message", "schema")
@@ -261,10 +261,10 @@ def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:
     A message's epoch is in its `meta`, the epoch of its default Version at the Version or at the message itself. Where a
     message has no `versions`, its text is with its only Version. The same goes for schemas.
     """
-    holder = message_of("xid")  # the message of a Version, else the entity itself
-    wanted = entities.select("registryid", holder.alias("holder")).distinct()
-    about = log.filter(~F.col("kind").isin("snapshot", "label", "document")).withColumn("holder", holder)
-    about = about.join(F.broadcast(wanted), on=["registryid", "holder"], how="left_semi")
+    resource_xid = message_of("xid")  # the message of a Version, else the entity itself
+    wanted = entities.select("registryid", resource_xid.alias("resource")).distinct()
+    about = log.filter(~F.col("kind").isin("snapshot", "label", "document")).withColumn("resource", resource_xid)
+    about = about.join(F.broadcast(wanted), on=["registryid", "resource"], how="left_semi")
     newest_first = Window.partitionBy(*KEY).orderBy(F.desc("snapshot_id"))
     texts = about.withColumn("nth", F.row_number().over(newest_first)).filter("nth = 1").select(
         *KEY,

@@ -254,7 +254,7 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: 
     _number(db, last)
     _replace(db, last)
     new = db.execute("SELECT registryid, kind, xid FROM log WHERE id > ?", (last,))
-    held = ((registryid, words.holder_of(kind, xid)) for registryid, kind, xid in new)
+    held = ((registryid, words.parent_xid(kind, xid)) for registryid, kind, xid in new)
     return {(registryid, *holder) for registryid, holder in held if holder is not None}
 
 

@@ -48,7 +48,7 @@ class Words(NamedTuple):
     names: str | None = None
 
 
-def holder_of(kind: str, xid: Xid) -> tuple[str, Xid] | None:
+def parent_xid(kind: str, xid: Xid) -> tuple[str, Xid] | None:
     """Return kind and XID under which what an entity says is found; None: under none."""
     if kind in KINDS:
         return kind, xid

@@ -32,7 +32,7 @@ from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import hash_of, read_canonical
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.problems import Finding
-from lakehouse.text.xid import holder_of, last_id, xid_of_resource, xid_of_version
+from lakehouse.text.xid import last_id, parent_xid, xid_of_resource, xid_of_version
 
 _SYNTAX_OF_IDS = frozenset(("MSG-002", "MSG-020", "MSG-037", "MSG-038", "END-033"))
 _DEPENDENT = "MSG-115"
@@ -212,7 +212,7 @@ def _document(
         collection, groupid = xid[1:].split("/")
         document.setdefault(collection, {})[groupid] = dict(attributes)
     for resource_state in resource_states:
-        parent = holder_of(resource_state.xid)
+        parent = parent_xid(resource_state.xid)
         collection, groupid, members, resourceid = resource_state.xid[1:].split("/")
         groups_of_type = document.setdefault(collection, {})
         if groupid not in groups_of_type:
@@ -263,7 +263,7 @@ def _discriminators(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, d
     body = read_canonical(default.body)
     attributes = {name: body[name] for name in ("protocol", "basemessage") if isinstance(body.get(name), str)}
     if "protocol" not in attributes and "basemessage" not in attributes:
-        group = overlay.row(registryid, holder_of(xid))
+        group = overlay.row(registryid, parent_xid(xid))
         protocol = None if group is None else read_canonical(group.body).get("protocol")
         if protocol:
             attributes["protocol"] = protocol
@@ -360,7 +360,7 @@ class _Settling:
             self.overlay.delete(self.registryid, child.xid)
         if self.overlay.row(self.registryid, xid) is not None:
             self.overlay.delete(self.registryid, xid)
-            self.grown.add(holder_of(xid))
+            self.grown.add(parent_xid(xid))
 
     # Groups and the registry
 
@@ -407,7 +407,7 @@ class _Settling:
                 made = made._replace(epoch=max(made.epoch, self._epoch_of_target(row) + 1))
             self.overlay.put(self.registryid, made)
         if row is None:
-            self.grown.add(holder_of(resource_state.xid))
+            self.grown.add(parent_xid(resource_state.xid))
 
     def _epoch_of_target(self, row: OverlayRow) -> int:
         """Return the epoch of what a Resource stood for until now; 0: it stood for nothing."""

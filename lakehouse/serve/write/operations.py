@@ -26,7 +26,7 @@ from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, 
 from lakehouse.serve.write.writerequest import Json, WriteRequest, check_text, object_of
 from lakehouse.text.jsontext import read_canonical, same, without
 from lakehouse.text.names import REGISTRY, Xid
-from lakehouse.text.xid import holder_of, last_id, xid_of, xid_of_version
+from lakehouse.text.xid import last_id, parent_xid, xid_of, xid_of_version
 
 _PREFIX = "xregistry-"
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -401,7 +401,7 @@ def _tree_of_path(context: WriteContext) -> ResourceState:
 def _delete_members(context: WriteContext) -> None:
     """Delete the members of a collection that the body names; without a body, all of them (spec.md, Deleting Entities)."""
     parts, path = context.write_request.parts, context.write_request.path
-    parent = holder_of(Xid(path + "/x"))
+    parent = parent_xid(Xid(path + "/x"))
     if len(parts) > 1 and context.row(parent) is None:
         raise ProblemFound("not_found", parent)
     resource_state = _tree_of_path(context) if len(parts) == 5 else None
@@ -456,7 +456,7 @@ def _leaves_out(context: WriteContext, xid: Xid) -> bool:
 def _members_of(context: WriteContext, path: str) -> list[OverlayRow]:
     """List the members of a collection."""
     collection = path.rsplit("/", 1)[1]
-    rows = context.overlay.children(context.registryid, holder_of(Xid(path + "/x")))
+    rows = context.overlay.children(context.registryid, parent_xid(Xid(path + "/x")))
     return [row for row in rows if row.xid.split("/")[-2] == collection]
 
 

@@ -13,7 +13,7 @@ from lakehouse.readmodel.lookups import Spellings
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import holder_of
+from lakehouse.text.xid import parent_xid
 
 Key = tuple[RegistryId, Xid]  # registryid, xid
 
@@ -108,7 +108,7 @@ class CatalogOverlay:
 
     def former(self, registryid: RegistryId, prefix: str) -> set[Xid]:
         """List the XIDs right below a collection that there are, or have ever been."""
-        result = {xid for xid in self._below.get((registryid, holder_of(Xid(prefix + "x"))), ()) if xid.startswith(prefix)}
+        result = {xid for xid in self._below.get((registryid, parent_xid(Xid(prefix + "x"))), ()) if xid.startswith(prefix)}
         if self.view is not None:
             rows = self.view.db.execute(
                 "SELECT DISTINCT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND snapshot_id <= ?",
@@ -150,7 +150,7 @@ class CatalogOverlay:
             raise LakehouseError("a batch of requests writes too much.")
         self._journal.append((key, key in self._written, self._written.get(key)))
         self._written[key] = row
-        self._below[key[0], holder_of(key[1])].add(key[1])
+        self._below[key[0], parent_xid(key[1])].add(key[1])
         self._alike[key[0], key[1].lower()].add(key[1])
 
     def _stored(self, registryid: RegistryId, xid: Xid) -> OverlayRow | None:

@@ -19,7 +19,7 @@ from lakehouse.serve.write.writerequest import Json, JsonWithText
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds
-from lakehouse.text.xid import holder_of, last_id, xid_of_version
+from lakehouse.text.xid import last_id, parent_xid, xid_of_version
 
 _DOCUMENTS = ("schema", "schemabase64", "schemaurl")
 # What only the server says, and a client may send back: it is passed over.
@@ -311,7 +311,7 @@ def read_tree(overlay: CatalogOverlay, registryid: RegistryId, xid: Xid, dialect
     former = frozenset(version_xid.rsplit("/", 1)[1] for version_xid in overlay.former(registryid, f"{xid}/versions/"))
     if row is None and not rows:
         return ResourceState(xid, dialect, True, {}, {}, {}, None, former=former)
-    group = overlay.row(registryid, holder_of(xid))
+    group = overlay.row(registryid, parent_xid(xid))
     protocol = None if group is None else read_canonical(group.body).get("protocol")
     stored = None if row is None else row.as_stored(registryid)
     shown = make_resource(xid, stored, [version_row.as_stored(registryid) for version_row in rows.values()], protocol, dialect)

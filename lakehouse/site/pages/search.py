@@ -18,7 +18,7 @@ from lakehouse.readmodel.file.words import (
     KINDS,
     Words,
     declared_in,
-    holder_of,
+    parent_xid,
     payload_fields,
     words_of_body,
     words_of_message,
@@ -202,7 +202,7 @@ def past_entities(page_context: PageContext) -> dict[Key, PastEntity | None]:
         differ = {
             (registry, *message_key)
             for registry, kind, xid in view.may_differ(view.at(view.head))
-            if (message_key := holder_of(kind, xid))
+            if (message_key := parent_xid(kind, xid))
         }
         schemas = [(registryid, xid) for registryid, kind, xid in differ if kind == "schema"]
         differ |= {

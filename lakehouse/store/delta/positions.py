@@ -48,7 +48,7 @@ def tell_commits(session: SparkSession, details: dict[str, Any]) -> None:
     session.conf.set(_METADATA, json.dumps(details))
 
 
-def told_by_commits(spark: SparkSession, name: str) -> dict[str, Any]:
+def metadata_of_commits(spark: SparkSession, name: str) -> dict[str, Any]:
     """Read what this product's newest commit to a table says of itself; nothing if that is no longer the table's position.
 
     Commits of others are passed over when they changed no row. Behind one that did, nothing is known.
@@ -59,7 +59,7 @@ def told_by_commits(spark: SparkSession, name: str) -> dict[str, Any]:
     return {}
 
 
-def told_by_appends(spark: SparkSession, name: str) -> Iterator[dict[str, Any]]:
+def metadata_of_appends(spark: SparkSession, name: str) -> Iterator[dict[str, Any]]:
     """Read what this product's commits say that changed rows of a table, newest first, as far back as nobody else changed any.
 
     What OPTIMIZE says is passed over: it repeats what stood there when it began.
@@ -112,7 +112,7 @@ def _told(spark: SparkSession, name: str) -> Iterator[_Commit]:
 
 def recorded_position(spark: SparkSession, name: str) -> int:
     """Return the snapshot up to which a table was written, by the user metadata of its commits; 0 if they have none."""
-    details = told_by_commits(spark, name)
+    details = metadata_of_commits(spark, name)
     return int(details["snapshot_id"]) if details.get("job") in _PROJECTING else 0
 
 
