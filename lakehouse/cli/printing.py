@@ -293,7 +293,7 @@ def _as_text(value: Any) -> str | None:
 
 def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
     """Print what an export wrote."""
-    from lakehouse.export.losses import told_losses
+    from lakehouse.export.losses import losses_as_text
 
     if exported.get("added"):
         counts = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in exported["added"].items())
@@ -302,7 +302,7 @@ def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
         click.echo(f"Added, since what was selected needs it: {counts} ({printable(listed)}).", err=on_stderr)
     if exported.get("lost"):
         click.echo(f"Left out, since {exported['dialect']} cannot express it: {exported['lost']}", err=on_stderr)
-        for line in told_losses(exported["losses"]):
+        for line in losses_as_text(exported["losses"]):
             click.echo(f"  {one_line(line)}", err=on_stderr)
     entities = ", ".join(f"{count} {name}" for name, count in exported["entities"].items())
     if not on_stderr:

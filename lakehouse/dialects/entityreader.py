@@ -212,7 +212,7 @@ class EntityReader(_Findings):
                 if member.place:
                     moved.append(member)
                 else:
-                    self._add_known(member.attribute, member.where[1:], member.value)
+                    self._add_attribute(member.attribute, member.where[1:], member.value)
         for member in moved:
             self._put(member)
 
@@ -224,9 +224,9 @@ class EntityReader(_Findings):
             if checked is None or value is None or self.coerce(checked, value, pointer_of(key)) is not None:
                 self.entity.extensions[key] = value
         elif key == "format" and attribute.name in ("envelope", "protocol"):
-            self._add_known(targets["envelope" if family_of(value) not in FAMILIES else "protocol"], key, value)
+            self._add_attribute(targets["envelope" if family_of(value) not in FAMILIES else "protocol"], key, value)
         else:
-            self._add_known(attribute, key, value)
+            self._add_attribute(attribute, key, value)
 
     def _put(self, member: _Moved) -> None:
         """Move a member to its place, unless the place has its own."""
@@ -248,7 +248,7 @@ class EntityReader(_Findings):
             message = f"`{attribute.name}` is given here and in `{place}` with another value, which is taken"
             self.warn(where, attribute.rule, message, "Keep the one in its place.")
 
-    def _add_known(self, attribute: Attribute, key: str, value: Any) -> None:
+    def _add_attribute(self, attribute: Attribute, key: str, value: Any) -> None:
         name = attribute.name
         if value is None or attribute.type == "computed":
             return

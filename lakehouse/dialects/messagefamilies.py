@@ -62,16 +62,16 @@ class Messages:
 
     def __init__(self, parts: Callable[[], Iterable[Any]]) -> None:
         self._parts = parts
-        self._known: dict[Xid, dict[str, Any]] | None = None
+        self._members: dict[Xid, dict[str, Any]] | None = None
 
     def find(self, xid: Xid) -> dict[str, Any] | None:
         """Return the members of a message that name its protocol; None when there is no such message."""
-        if self._known is None:
-            self._known = {}
+        if self._members is None:
+            self._members = {}
             for part in self._parts():
                 for name, members in protocol_members(part).items():
-                    self._known.setdefault(name, members)
-        return self._known.get(xid)
+                    self._members.setdefault(name, members)
+        return self._members.get(xid)
 
 
 def _naming_members(message: dict[str, Any]) -> dict[str, Any]:

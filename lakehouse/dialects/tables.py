@@ -226,7 +226,7 @@ def listed_options(family: str) -> tuple[str, ...]:
 def exclusive_options(family: str | None) -> tuple[tuple[str, str, str], ...]:
     """Return the pairs of options of a protocol that take each other's place, with the rule that both together violate."""
     pairs = (words.split("|") for words in PROTOCOLS[family].exclusive.split()) if family in PROTOCOLS else ()
-    return tuple((one, other, rule) for one, other, rule in pairs)
+    return tuple((option, other, rule) for option, other, rule in pairs)
 
 
 def separator_of(family: str | None, option: str) -> str:

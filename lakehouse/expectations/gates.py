@@ -40,7 +40,7 @@ from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_known_empty
 from lakehouse.store.schema import ENTITY_TABLES, Table
 
-_MAX_TOLD = 10
+_MOST_DETAILS = 10
 
 
 def read_gates(settings: Settings) -> list[Suite]:
@@ -82,15 +82,15 @@ def validate_candidate(
     counts = _published_errors(plan)
     errors = [rule for rule in rules if rule.severity == "error"]
     results = [validate_counts(specification(errors, counts), counts)] if counts else []
-    failed = [(result.suite, one) for result in results for one in result.failed("error")]
+    failed = [(result.suite, outcome) for result in results for outcome in result.failed("error")]
     house = _validate_tables(spark, plan, stage, gates)
     failed += _made_worse(spark, plan, house)
     results += house
     if failed:
-        details = [_told(suite, one) for suite, one in failed]
+        details = [_failure_message(suite, outcome) for suite, outcome in failed]
         what = f"What would have become snapshot {plan.head.snapshot_id + 1}"
         pages = write_pages(spark, docs, what, results, f"{FOLDER}/candidate") if docs else None
-        raise CandidateRefused(details[:_MAX_TOLD], len(details), pages)
+        raise CandidateRefused(details[:_MOST_DETAILS], len(details), pages)
 
 
 def _published_errors(plan: Plan) -> list[Count]:
@@ -99,11 +99,11 @@ def _published_errors(plan: Plan) -> list[Count]:
         published = plan.entities.filter(F.col("document_uri").isNotNull()).select(*KEY, "document_uri")
         return count_findings(only_published(plan.findings, published))
     results = Counter(
-        one["finding"]["rule_id"]
-        for one in plan.decided.findings
-        if one["finding"]["severity"] == "error"
-        and one["finding"]["action"] == "quarantined"
-        and (one["document_uri"], one["registryid"], one["kind"], one["xid"]) in plan.decided.written
+        finding["finding"]["rule_id"]
+        for finding in plan.decided.findings
+        if finding["finding"]["severity"] == "error"
+        and finding["finding"]["action"] == "quarantined"
+        and (finding["document_uri"], finding["registryid"], finding["kind"], finding["xid"]) in plan.decided.written
     )
     return sorted(Count(rule_id, "error", n) for rule_id, n in results.items())
 
@@ -162,11 +162,11 @@ def _made_worse(spark: SparkSession, plan: Plan, results: list[SuiteResult]) -> 
     that get another owner alone, or whose epoch counts what came into them. What is not about rows cannot be compared: it stops
     nothing where it does not hold now.
     """
-    failed = [(result.suite, one) for result in results for one in result.failed("error")]
+    failed = [(result.suite, outcome) for result in results for outcome in result.failed("error")]
     if not failed or not plan.head.tables:
         return failed
     suites = [
-        result.suite._replace(expectations=tuple(one.expectation for one in result.failed("error")))
+        result.suite._replace(expectations=tuple(outcome.expectation for outcome in result.failed("error")))
         for result in results
         if result.failed("error")
     ]
@@ -174,20 +174,22 @@ def _made_worse(spark: SparkSession, plan: Plan, results: list[SuiteResult]) -> 
     now = _outcomes(_validate_with(spark, {name: open_table(spark, name) for name in changed}, suites))
     is_written = (F.col("op") == "delete") | ~F.col("content_hash").eqNullSafe(F.col("stored_content_hash"))
     written = plan.entities.filter(is_written)
-    without = _outcomes(_validate_with(spark, {name: _left_alone(spark, written, one) for name, one in changed.items()}, suites))
+    without = _outcomes(
+        _validate_with(spark, {name: _left_alone(spark, written, table) for name, table in changed.items()}, suites)
+    )
 
-    def is_worse(suite: Suite, one: Outcome) -> bool:
-        key = suite.name, one.expectation.name
-        if one.error or now[key].success:
+    def is_worse(suite: Suite, outcome: Outcome) -> bool:
+        key = suite.name, outcome.expectation.name
+        if outcome.error or now[key].success:
             return True
         others = [row.unexpected for row in (now[key], without[key])]
-        return one.unexpected is not None and any(number is not None and one.unexpected > number for number in others)
+        return outcome.unexpected is not None and any(number is not None and outcome.unexpected > number for number in others)
 
-    return [(suite, one) for suite, one in failed if is_worse(suite, one)]
+    return [(suite, outcome) for suite, outcome in failed if is_worse(suite, outcome)]
 
 
 def _outcomes(results: list[SuiteResult]) -> dict[tuple[str, str], Outcome]:
-    return {(result.suite.name, one.expectation.name): one for result in results for one in result.outcomes}
+    return {(result.suite.name, outcome.expectation.name): outcome for result in results for outcome in result.outcomes}
 
 
 def _changed_tables(plan: Plan) -> dict[str, Table]:
@@ -207,7 +209,7 @@ def read_rows(spark: SparkSession, suite: Suite) -> DataFrame:
         raise SettingsError(f"suite {suite.name}: its rows cannot be read: {details}") from error
 
 
-def _told(suite: Suite, outcome: Outcome) -> str:
-    one = outcome.expectation
+def _failure_message(suite: Suite, outcome: Outcome) -> str:
+    expectation = outcome.expectation
     how = outcome.error or (f"{outcome.unexpected} break it" if outcome.unexpected is not None else f"found {outcome.observed}")
-    return f"{suite.name}: {one.name}: {how}. {one.description}".strip()
+    return f"{suite.name}: {expectation.name}: {how}. {expectation.description}".strip()

@@ -91,7 +91,7 @@ class SuiteResult(NamedTuple):
     def failed(self, *severities: str) -> list[Outcome]:
         """Return the expectations that failed, of some severities or of all."""
         chosen = severities or SEVERITIES
-        return [one for one in self.outcomes if not one.success and one.expectation.severity in chosen]
+        return [outcome for outcome in self.outcomes if not outcome.success and outcome.expectation.severity in chosen]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -110,12 +110,12 @@ def specification(rules: Iterable[RuleExpectation], counts: Iterable[Count]) -> 
     A finding of another severity than its rule's, or of no known rule, has its own expectation: nothing is left out.
     """
     declared = {(rule.id, rule.severity): _rule_expectation(rule) for rule in rules}
-    texts = {one.name: one.description for one in declared.values()}
+    texts = {expectation.name: expectation.description for expectation in declared.values()}
     for count in counts:
         if (count.rule_id, count.severity) not in declared:
             name = f"{count.rule_id} ({count.severity})" if count.rule_id in texts else count.rule_id
             text = texts.get(count.rule_id, "A finding of a rule that this version does not list")
-            config = _none_found(_column(count))
+            config = _no_findings(_column(count))
             meta = {"requirement": count.rule_id}
             declared[count.rule_id, count.severity] = Expectation(name, count.severity, text, True, config, meta)
     return Suite(SPECIFICATION, "", None, tuple(declared.values()))
@@ -123,10 +123,12 @@ def specification(rules: Iterable[RuleExpectation], counts: Iterable[Count]) -> 
 
 def validate_counts(suite: Suite, counts: Iterable[Count]) -> SuiteResult:
     """Run the suite `specification` over one row of counts; a rule without a finding has none."""
-    row = dict.fromkeys((one.config["kwargs"]["column"] for one in suite.expectations), 0)
+    row = dict.fromkeys((expectation.config["kwargs"]["column"] for expectation in suite.expectations), 0)
     row |= {_column(count): count.n for count in counts if _column(count) in row}
     result = _validate(suite, importlib.import_module("pandas").DataFrame([row]), "pandas")
-    return result._replace(outcomes=tuple(one._replace(unexpected=int(row[_column_of(one)])) for one in result.outcomes))
+    return result._replace(
+        outcomes=tuple(outcome._replace(unexpected=int(row[_column_of(outcome)])) for outcome in result.outcomes)
+    )
 
 
 def validate_rows(suite: Suite, rows: DataFrame) -> SuiteResult:
@@ -153,11 +155,11 @@ def check_expectations(suite: Suite) -> None:
 
 def _rule_expectation(rule: RuleExpectation) -> Expectation:
     meta = {"requirement": rule.id, "table": rule.table, "section": rule.section, "hint": rule.hint}
-    config = _none_found(f"{rule.id} {rule.severity}")
+    config = _no_findings(f"{rule.id} {rule.severity}")
     return Expectation(rule.id, rule.severity, rule.text, rule.severity == "error", config, meta)
 
 
-def _none_found(column: str) -> dict[str, Any]:
+def _no_findings(column: str) -> dict[str, Any]:
     return {"type": "expect_column_max_to_be_between", "kwargs": {"column": column, "max_value": 0}}
 
 
@@ -184,22 +186,27 @@ def _validate(suite: Suite, rows: Any, engine: str) -> SuiteResult:
             source.get_execution_engine().spark = rows.sparkSession
         batch = source.add_dataframe_asset(suite.name).add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows})
         done = batch.validate(built, result_format=_NO_VALUES)
-    by_name = {one.expectation_config.meta["name"]: one for one in done.results}
-    return SuiteResult(suite, tuple(_outcome(one, by_name[one.name]) for one in suite.expectations))
+    by_name = {result.expectation_config.meta["name"]: result for result in done.results}
+    return SuiteResult(suite, tuple(_outcome(expectation, by_name[expectation.name]) for expectation in suite.expectations))
 
 
 def _build(gx: Any, suite: Suite) -> Any:
     # One by one: the constructor of a suite leaves out what it does not know, with a line in the log.
     configuration = importlib.import_module("great_expectations.expectations.expectation_configuration")
     expectations = []
-    for one in suite.expectations:
-        meta = {"name": one.name, "severity": one.severity, "description": one.description, **one.meta}
+    for expectation in suite.expectations:
+        meta = {
+            "name": expectation.name,
+            "severity": expectation.severity,
+            "description": expectation.description,
+            **expectation.meta,
+        }
         try:
-            config = configuration.ExpectationConfiguration(**one.config, meta=meta)
+            config = configuration.ExpectationConfiguration(**expectation.config, meta=meta)
             expectations.append(config.to_domain_obj())
         except Exception as error:
             details = " ".join(str(error).split())
-            raise SettingsError(f"suite {suite.name}: expectation {one.name} cannot be understood: {details}") from error
+            raise SettingsError(f"suite {suite.name}: expectation {expectation.name} cannot be understood: {details}") from error
     return gx.ExpectationSuite(name=suite.name, expectations=expectations)
 
 
@@ -209,15 +216,15 @@ def _outcome(expectation: Expectation, done: Any) -> Outcome:
     unexpected, observed = result.get("unexpected_count"), result.get("observed_value")
     if expectation.config["type"] == "unexpected_rows_expectation":
         unexpected = observed
-    is_told = isinstance(observed, int | float | date) and not isinstance(observed, bool)
+    is_shown = isinstance(observed, int | float | date) and not isinstance(observed, bool)
     details = observed.isoformat(" ", "seconds") if isinstance(observed, datetime) else str(observed)
     number = int(unexpected) if isinstance(unexpected, int | float) else None
-    return Outcome(expectation, bool(done.success), number, details if is_told else "", _raised(done.exception_info or {}))
+    return Outcome(expectation, bool(done.success), number, details if is_shown else "", _raised(done.exception_info or {}))
 
 
 def _raised(info: dict[str, Any]) -> str:
     """Return the first error message, which is at the top or below the id of a metric."""
-    details = [one for one in (info, *info.values()) if isinstance(one, dict) and one.get("raised_exception")]
+    details = [part for part in (info, *info.values()) if isinstance(part, dict) and part.get("raised_exception")]
     return str(details[0].get("exception_message") or "it raised an error").strip() if details else ""
 
 
@@ -292,11 +299,11 @@ def render_pages(what: str, results: list[SuiteResult], at: datetime) -> dict[st
     common = {"about": about, "severities": SEVERITIES}
     rendered = {"index.html": pages.get_template("index.html").render(common, results=results)}
     for result in results:
-        held = [one for one in result.outcomes if one.success]
-        page = pages.get_template("suite.html").render(common, result=result, failed=_worst_first(result), held=held)
+        passed = [outcome for outcome in result.outcomes if outcome.success]
+        page = pages.get_template("suite.html").render(common, result=result, failed=_worst_first(result), passed=passed)
         rendered[f"suites/{result.suite.name}.html"] = page
     return rendered
 
 
 def _worst_first(result: SuiteResult) -> list[Outcome]:
-    return [one for severity in SEVERITIES for one in result.failed(severity)]
+    return [outcome for severity in SEVERITIES for outcome in result.failed(severity)]

@@ -60,13 +60,13 @@ class Suite(NamedTuple):
     @property
     def words(self) -> set[str]:
         """Return all words in the suite: it reads no table whose name is not among them."""
-        configs = [one.config for one in self.expectations]
+        configs = [expectation.config for expectation in self.expectations]
         return {word.lower() for word in re.findall(r"\w+", json.dumps([self.table, self.query, configs]))}
 
     @property
     def gate(self) -> Suite:
         """Return the suite with only those expectations that stop an ingest."""
-        return self._replace(expectations=tuple(one for one in self.expectations if one.gates))
+        return self._replace(expectations=tuple(expectation for expectation in self.expectations if expectation.gates))
 
 
 class _ExpectationMeta(BaseModel):
@@ -164,8 +164,8 @@ def _read_suite(file: Traversable | Path) -> tuple[Suite, bool]:
         raise SettingsError(f"{file}: the suite's name is {text.name!r}. A suite is called like its file.")
     if text.name == SPECIFICATION:
         raise SettingsError(f"{file}: the suite {SPECIFICATION} is made from the rules. Give yours another name.")
-    expectations = [_expectation(one) for one in text.expectations]
-    names = [one.name for one in expectations]
+    expectations = [_expectation(expectation) for expectation in text.expectations]
+    names = [expectation.name for expectation in expectations]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SettingsError(f"{file}: two expectations are called {twice[0]!r}. Give each its own `name` in its `meta`.")
@@ -183,6 +183,6 @@ def _expectation(text: _ExpectationText) -> Expectation:
 
 
 def _added(shipped: Suite, own: Suite) -> Suite:
-    names = {one.name for one in own.expectations}
-    kept = tuple(one for one in shipped.expectations if one.name not in names)
-    return own._replace(query=own.query or shipped.query, expectations=kept + own.expectations)
+    names = {expectation.name for expectation in own.expectations}
+    others = tuple(expectation for expectation in shipped.expectations if expectation.name not in names)
+    return own._replace(query=own.query or shipped.query, expectations=others + own.expectations)

@@ -85,19 +85,19 @@ class Validation:
             "suites": {
                 result.suite.name: {"expectations": len(result.outcomes), "failed": result.counts} for result in self.results
             },
-            "rules": [{**one.found._asdict(), "examples": one.examples} for one in self.broken],
+            "rules": [{**broken.found._asdict(), "examples": broken.examples} for broken in self.broken],
             "failed": [
                 {
                     "suite": result.suite.name,
-                    "name": one.expectation.name,
-                    "severity": one.expectation.severity,
-                    "description": one.expectation.description,
-                    "unexpected": one.unexpected,
-                    "observed": one.observed or None,
-                    "error": one.error or None,
+                    "name": outcome.expectation.name,
+                    "severity": outcome.expectation.severity,
+                    "description": outcome.expectation.description,
+                    "unexpected": outcome.unexpected,
+                    "observed": outcome.observed or None,
+                    "error": outcome.error or None,
                 }
                 for result in self.results
-                for one in result.failed()
+                for outcome in result.failed()
             ],
             "recorded": self.recorded,
             "skipped": self.skipped,

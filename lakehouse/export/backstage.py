@@ -74,14 +74,14 @@ def _entity(name: str, api: _Api, registry: dict[str, Any], perspective: Perspec
     metadata |= {"title": api.entity["name"]} if api.entity.get("name") else {}
     metadata |= {"description": api.entity["description"]} if api.entity.get("description") else {}
     own = _labels(api.entity)
-    others = {key: one for key, one in own.items() if key not in (*OWNER, *_LIFECYCLE, *_SYSTEM)}
-    tags = sorted({key.lower() for key, one in others.items() if not one and _fits(_TAG, key.lower())})
+    others = {key: value for key, value in own.items() if key not in (*OWNER, *_LIFECYCLE, *_SYSTEM)}
+    tags = sorted({key.lower() for key, value in others.items() if not value and _fits(_TAG, key.lower())})
     metadata |= {"tags": tags} if tags else {}
-    texts = {key: one for key, one in others.items() if one and _fits(_NAME, key) and _fits(_NAME, one)}
+    texts = {key: value for key, value in others.items() if value and _fits(_NAME, key) and _fits(_NAME, value)}
     metadata |= {"labels": texts} if texts else {}
     if api.entity.get("documentation"):
         metadata["links"] = [{"url": api.entity["documentation"], "title": "Documentation"}]
-    is_old = bool(api.entity.get("deprecated")) or all(one.get("deprecated") for one in api.endpoints.values() or [{}])
+    is_old = bool(api.entity.get("deprecated")) or all(endpoint.get("deprecated") for endpoint in api.endpoints.values() or [{}])
     spec = {
         "type": "asyncapi",
         "lifecycle": first_of(labels, _LIFECYCLE) or ("deprecated" if is_old else "production"),
@@ -126,7 +126,10 @@ def first_of(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
 def _labels(*entities: dict[str, Any]) -> dict[str, str]:
     """Return the labels of entities; of one that several have, that of the first."""
     return {
-        key: one for entity in reversed(entities) for key, one in (entity.get("labels") or {}).items() if isinstance(one, str)
+        key: value
+        for entity in reversed(entities)
+        for key, value in (entity.get("labels") or {}).items()
+        if isinstance(value, str)
     }
 
 

@@ -93,16 +93,16 @@ def writer(style: WriteStyle) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (Stored(*row) for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-        held: list[bytes] = []
+        lines: list[bytes] = []
         size = 0
         for line in write_lines(rows, style):
-            held.append(line)
+            lines.append(line)
             size += len(line)
             if size >= _BATCH_BYTES:
-                yield _batch(held)
-                held, size = [], 0
-        if held:
-            yield _batch(held)
+                yield _batch(lines)
+                lines, size = [], 0
+        if lines:
+            yield _batch(lines)
 
     return write
 
@@ -111,38 +111,38 @@ def write_lines(rows: Iterable[Stored], style: WriteStyle) -> Iterator[bytes]:
     """Write rows as lines, the trailer last."""
     trailer = Trailer()
     losses = Losses(style.examples)
-    known = layout_of(style.dialect).collections
+    collections = layout_of(style.dialect).collections
     run: ByteRun | None = None
-    held: bytes | None = None  # the last line: a comma follows if there is another group
+    last_line: bytes | None = None  # the last line: a comma follows if there is another group
     offset = 0
     for (registryid, collection, groupid), members in groupby(rows, key=_group_of):
         if not collection:
             trailer.roots.extend(members)
             continue
         xid = xid_of(collection, groupid)
-        if collection not in known:
+        if collection not in collections:
             _lose_group(registryid, xid, members, style, losses)
             if trailer.partly[-1:] != [registryid]:
                 trailer.partly.append(registryid)
             continue
-        if run and held and not style.by_group and (run.registryid, run.collection) == (registryid, collection):
-            held += b","
+        if run and last_line and not style.by_group and (run.registryid, run.collection) == (registryid, collection):
+            last_line += b","
         else:
-            offset += 0 if held is None else len(held) + 1
-            if run and held:
+            offset += 0 if last_line is None else len(last_line) + 1
+            if run and last_line:
                 run.length = offset - run.offset - 1
-                yield held
-            held = None
+                yield last_line
+            last_line = None
             run = ByteRun(registryid, collection, groupid if style.by_group else "", offset)
             trailer.runs.append(run)
         for line in _group_lines(xid, members, style, run, losses):
-            if held is not None:
-                yield held
-                offset += len(held) + 1
-            held = line
-    if run and held:
-        run.length = offset + len(held) - run.offset
-        yield held
+            if last_line is not None:
+                yield last_line
+                offset += len(last_line) + 1
+            last_line = line
+    if run and last_line:
+        run.length = offset + len(last_line) - run.offset
+        yield last_line
     trailer.lost = losses.by_rule
     yield trailer.text()
 

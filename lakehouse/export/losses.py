@@ -31,7 +31,7 @@ class Losses:
     @property
     def count(self) -> int:
         """Return the number of losses."""
-        return sum(int(one["count"]) for one in self.by_rule.values())
+        return sum(int(loss["count"]) for loss in self.by_rule.values())
 
     def add(self, registryid: RegistryId, xid: Xid, losses: Iterable[Loss]) -> None:
         """Take what was lost of an entity into account."""
@@ -41,28 +41,28 @@ class Losses:
 
     def merge(self, details: dict[str, dict[str, Any]]) -> None:
         """Take what was counted elsewhere into account: the `by_rule` of that."""
-        for rule_id, one in details.items():
-            self._add(rule_id, one["count"], one["examples"])
+        for rule_id, loss in details.items():
+            self._add(rule_id, loss["count"], loss["examples"])
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return a JSON value: a count and examples by rule."""
-        return [{"rule_id": rule_id} | one for rule_id, one in sorted(self.by_rule.items())]
+        return [{"rule_id": rule_id} | loss for rule_id, loss in sorted(self.by_rule.items())]
 
     def _add(self, rule_id: str, count: int, examples: list[dict[str, str]]) -> None:
-        one = self.by_rule.setdefault(rule_id, {"count": 0, "examples": []})
-        one["count"] += count
-        one["examples"] += examples[: max(0, self.limit - len(one["examples"]))]
+        loss = self.by_rule.setdefault(rule_id, {"count": 0, "examples": []})
+        loss["count"] += count
+        loss["examples"] += examples[: max(0, self.limit - len(loss["examples"]))]
 
 
-def told_losses(losses: list[dict[str, Any]]) -> list[str]:
+def losses_as_text(losses: list[dict[str, Any]]) -> list[str]:
     """Return the losses as text, a line each, in the order of `Losses.as_json`."""
     lines = []
-    several = len({example["registryid"] for one in losses for example in one["examples"]}) > 1
-    for one in losses:
-        for example in one["examples"]:
+    several = len({example["registryid"] for loss in losses for example in loss["examples"]}) > 1
+    for loss in losses:
+        for example in loss["examples"]:
             where = example["xid"] + (f" {example['pointer']}" if example["pointer"] else "")
             registry = f"  (registry {example['registryid']})" if several else ""
-            lines.append(f"{one['rule_id']}  {where}: {example['message']}{registry}")
-        if one["count"] > len(one["examples"]):
-            lines.append(f"{one['rule_id']}  ... and {one['count'] - len(one['examples'])} more")
+            lines.append(f"{loss['rule_id']}  {where}: {example['message']}{registry}")
+        if loss["count"] > len(loss["examples"]):
+            lines.append(f"{loss['rule_id']}  ... and {loss['count'] - len(loss['examples'])} more")
     return lines

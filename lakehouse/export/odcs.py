@@ -33,20 +33,20 @@ def write_contracts(registry: dict[str, Any]) -> dict[Xid, dict[str, Any]]:
     contracts: dict[Xid, dict[str, Any]] = {}
     identities: set[tuple[str, str]] = set()
     for collection in ("messagegroups", "endpoints"):
-        for holderid, holder in registry.get(collection, {}).items():
-            for messageid, message in holder.get("messages", {}).items():
+        for parentid, parent in registry.get(collection, {}).items():
+            for messageid, message in parent.get("messages", {}).items():
                 identity = (messageid, identity_of(message))
                 if collection == "messagegroups" or identity not in identities:
                     identities.add(identity)
-                    xid = xid_of(collection, holderid, "messages", messageid)
-                    contracts[xid] = _contract(registry, xid, holder, message)
+                    xid = xid_of(collection, parentid, "messages", messageid)
+                    contracts[xid] = _contract(registry, xid, parent, message)
     return contracts
 
 
-def _contract(registry: dict[str, Any], xid: Xid, holder: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
-    holderid, messageid = xid.split("/")[2], xid.rpartition("/")[2]
-    labels = (holder.get("labels") or {}) | (message.get("labels") or {})
-    is_old = message.get("deprecated") or (message.get("meta") or {}).get("deprecated") or holder.get("deprecated")
+def _contract(registry: dict[str, Any], xid: Xid, parent: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
+    parentid, messageid = xid.split("/")[2], xid.rpartition("/")[2]
+    labels = (parent.get("labels") or {}) | (message.get("labels") or {})
+    is_old = message.get("deprecated") or (message.get("meta") or {}).get("deprecated") or parent.get("deprecated")
     schema_format, schema, reference = _schema(registry, message)
     endpoints = _endpoints(registry, xid, message)
     contract = {
@@ -57,32 +57,34 @@ def _contract(registry: dict[str, Any], xid: Xid, holder: dict[str, Any], messag
         "version": str(message.get("versionid") or "1"),
         "status": labels.get("status") or ("deprecated" if is_old else "active"),
         "domain": labels.get("domain"),
-        "dataProduct": holder.get("name") or holderid,
+        "dataProduct": parent.get("name") or parentid,
         "description": {"purpose": message["description"]} if message.get("description") else None,
-        "authoritativeDefinitions": _links(message, holder),
+        "authoritativeDefinitions": _links(message, parent),
         "tags": sorted(name for name, value in labels.items() if not value),
         "servers": list(_servers(endpoints, schema_format)),
-        "schema": [_object(messageid, message, holder, endpoints, schema_format, schema, reference)],
+        "schema": [_object(messageid, message, parent, endpoints, schema_format, schema, reference)],
         "team": {"name": first_of(labels, OWNER)} if first_of(labels, OWNER) else None,
-        "customProperties": _custom(xid, message, holder, schema_format, reference, labels),
+        "customProperties": _custom(xid, message, parent, schema_format, reference, labels),
     }
-    return {name: one for name, one in contract.items() if one not in (None, [], {})}
+    return {name: value for name, value in contract.items() if value not in (None, [], {})}
 
 
 def _links(*entities: dict[str, Any]) -> list[dict[str, str]]:
-    urls = dict.fromkeys(one["documentation"] for one in entities if one.get("documentation"))
+    urls = dict.fromkeys(entity["documentation"] for entity in entities if entity.get("documentation"))
     return [{"url": url, "type": "documentation"} for url in urls]
 
 
 def _endpoints(registry: dict[str, Any], xid: Xid, message: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the endpoints that carry a message, by their ids."""
-    holder, _, messageid = xid.partition("/messages/")
+    parent, _, messageid = xid.partition("/messages/")
     identity = identity_of(message)
     return {
-        endpointid: one
-        for endpointid, one in registry.get("endpoints", {}).items()
-        if holder in (one.get("messagegroups") or ())
-        or any((key, identity_of(held)) == (messageid, identity) for key, held in one.get("messages", {}).items())
+        endpointid: endpoint
+        for endpointid, endpoint in registry.get("endpoints", {}).items()
+        if parent in (endpoint.get("messagegroups") or ())
+        or any(
+            (key, identity_of(own_message)) == (messageid, identity) for key, own_message in endpoint.get("messages", {}).items()
+        )
     }
 
 
@@ -93,21 +95,23 @@ def _schema(registry: dict[str, Any], message: dict[str, Any]) -> tuple[str, Any
         return str(message.get("dataschemaformat") or "JSONSchema/draft-07"), message.get("dataschema"), None
     for place in schema_places(reference):
         _, _, group, _, schemaid = place.schema.split("/")
-        held = registry.get("schemagroups", {}).get(group, {}).get("schemas", {}).get(schemaid)
-        if held is not None:
-            versionid = place.version.rpartition("/")[2] if place.version else held.get("versionid")
-            body = held.get("versions", {}).get(versionid, held)
+        stored_schema = registry.get("schemagroups", {}).get(group, {}).get("schemas", {}).get(schemaid)
+        if stored_schema is not None:
+            versionid = place.version.rpartition("/")[2] if place.version else stored_schema.get("versionid")
+            body = stored_schema.get("versions", {}).get(versionid, stored_schema)
             return str(body.get("format") or message.get("dataschemaformat") or ""), body.get("schema"), reference
     return str(message.get("dataschemaformat") or ""), None, reference
 
 
 def _object(
-    messageid: str, message: dict[str, Any], holder: dict[str, Any], endpoints: dict[str, dict[str, Any]], schema_format: str,
+    messageid: str, message: dict[str, Any], parent: dict[str, Any], endpoints: dict[str, dict[str, Any]], schema_format: str,
     schema: Any, reference: str | None,
 ) -> dict[str, Any]:  # fmt: skip
-    protocol = message.get("protocol") or holder.get("protocol")
+    protocol = message.get("protocol") or parent.get("protocol")
     address = address_of(message, family_of(protocol))
-    address = address or next((text for one in endpoints.values() if (text := endpoint_address(one, one.get("protocol")))), None)
+    address = address or next(
+        (text for endpoint in endpoints.values() if (text := endpoint_address(endpoint, endpoint.get("protocol")))), None
+    )
     places = schema_places(reference) if reference else []
     made = {
         "name": messageid,
@@ -117,22 +121,22 @@ def _object(
         "description": message.get("description"),
         "properties": None if schema is None else properties_of(schema_format, schema, _type_name(places)),
     }
-    return {name: one for name, one in made.items() if one not in (None, [])}
+    return {name: value for name, value in made.items() if value not in (None, [])}
 
 
 def _type_name(places: list[Any]) -> str | None:
-    return next((one.type_name or one.place for one in places if one.type_name or one.place), None)
+    return next((place.type_name or place.place for place in places if place.type_name or place.place), None)
 
 
 def _servers(endpoints: dict[str, dict[str, Any]], schema_format: str) -> Iterator[dict[str, Any]]:
     form = _FORMATS.get(schema_format.partition("/")[0].lower())
-    for endpointid, one in endpoints.items():
-        family = family_of(one.get("protocol"))
-        addresses = (one.get("protocoloptions") or {}).get("endpoints") or []
+    for endpointid, endpoint in endpoints.items():
+        family = family_of(endpoint.get("protocol"))
+        addresses = (endpoint.get("protocoloptions") or {}).get("endpoints") or []
         uris = [address["uri"] for address in addresses if isinstance(address, dict) and isinstance(address.get("uri"), str)]
         for nth, uri in enumerate(uris, 1):
             server = {"server": endpointid if nth == 1 else f"{endpointid}-{nth}"}
-            about = {"description": one["description"]} if one.get("description") else {}
+            about = {"description": endpoint["description"]} if endpoint.get("description") else {}
             host = _HOST.match(uri)
             if family == "KAFKA" and host is not None:
                 yield server | {"type": "kafka", "host": host[1]} | ({"format": form} if form else {}) | about
@@ -143,13 +147,13 @@ def _servers(endpoints: dict[str, dict[str, Any]], schema_format: str) -> Iterat
 
 
 def _custom(
-    xid: Xid, message: dict[str, Any], holder: dict[str, Any], schema_format: str, reference: str | None, labels: dict[str, str]
+    xid: Xid, message: dict[str, Any], parent: dict[str, Any], schema_format: str, reference: str | None, labels: dict[str, str]
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return what a contract has no member for."""
     metadata = message.get("envelopemetadata") or {}
     values = {
         "xid": xid,
-        "protocol": message.get("protocol") or holder.get("protocol"),
+        "protocol": message.get("protocol") or parent.get("protocol"),
         "envelope": message.get("envelope"),
         "contentType": message.get("datacontenttype"),
         "schemaFormat": message.get("dataschemaformat") or schema_format,

@@ -56,12 +56,12 @@ def properties_of(schema_format: str, schema: Any, type_name: str | None = None)
 def _property(name: str, logical: str, physical: str, **members: Any) -> Property:
     """Return a property; members that are None or empty are left out."""
     every = {"name": name, "logicalType": logical, "physicalType": physical} | members
-    return {key: one for key, one in every.items() if one is not None and one not in ("", [], {}, False)}
+    return {key: value for key, value in every.items() if value is not None and value not in ("", [], {}, False)}
 
 
-def _as_item(one: Property) -> Property:
+def _as_item(property_: Property) -> Property:
     """Return a property as what an array or a map holds, which has no name."""
-    return {key: member for key, member in one.items() if key not in ("name", "required")}
+    return {key: member for key, member in property_.items() if key not in ("name", "required")}
 
 
 def _map(value: Property) -> dict[str, Any]:
@@ -96,16 +96,16 @@ class _JsonSchema:
     @staticmethod
     def _kinds(merged: dict[str, Any]) -> list[str]:
         """Return the types that values may have; empty: any."""
-        kinds = [str(one) for one in _listed(merged.get("type")) if one != "null"]
+        kinds = [str(value) for value in _listed(merged.get("type")) if value != "null"]
         values = [merged["const"]] if "const" in merged else _listed(merged.get("enum"))
         kinds = kinds or [name for word, name in (("properties", "object"), ("items", "array")) if merged.get(word)]
-        return kinds or list(dict.fromkeys(_PYTHON[type(one)] for one in values if type(one) in _PYTHON))
+        return kinds or list(dict.fromkeys(_PYTHON[type(value)] for value in values if type(value) in _PYTHON))
 
     def _inner(self, merged: dict[str, Any], logical: str | None, within: frozenset[str]) -> dict[str, Any]:
         if logical == "object":
             must = _listed(merged.get("required"))
             fields = _object(merged).items()
-            return {"properties": [self.read(name, one, required=name in must, within=within) for name, one in fields]}
+            return {"properties": [self.read(name, field, required=name in must, within=within) for name, field in fields]}
         if logical == "map":
             return {"map": _map(self.read("value", merged["additionalProperties"], within=within))}
         if logical == "array" and isinstance(merged.get("items"), dict):
@@ -117,20 +117,20 @@ class _JsonSchema:
         if not isinstance(schema, dict):
             return {}, within
         reference = schema.get("$ref")
-        merged = {name: one for name, one in schema.items() if name not in ("$ref", "allOf")}
+        merged = {name: member for name, member in schema.items() if name not in ("$ref", "allOf")}
         parts: list[Any] = list(_listed(schema.get("allOf")))
         if isinstance(reference, str) and reference not in within:
             within |= {reference}
             target = self._following.target(self._following.root, reference)
             parts.insert(0, target.value if target else None)
         for part in parts:
-            one, within = self._merged(part, within)
-            required = [*_listed(one.get("required")), *_listed(merged.get("required"))]
-            merged = one | merged | {"properties": _object(one) | _object(merged), "required": required}
-        branches = [self._merged(one, within)[0] for word in ("oneOf", "anyOf") for one in _listed(merged.get(word))]
-        kinds = list(dict.fromkeys(kind for one in branches for kind in self._kinds(one)))
-        fields = {name: one for branch in branches for name, one in _object(branch).items()} | _object(merged)
-        merged = {word: one for word, one in merged.items() if word not in ("oneOf", "anyOf")} | {"properties": fields}
+            part_schema, within = self._merged(part, within)
+            required = [*_listed(part_schema.get("required")), *_listed(merged.get("required"))]
+            merged = part_schema | merged | {"properties": _object(part_schema) | _object(merged), "required": required}
+        branches = [self._merged(branch, within)[0] for word in ("oneOf", "anyOf") for branch in _listed(merged.get(word))]
+        kinds = list(dict.fromkeys(kind for branch in branches for kind in self._kinds(branch)))
+        fields = {name: field for branch in branches for name, field in _object(branch).items()} | _object(merged)
+        merged = {word: member for word, member in merged.items() if word not in ("oneOf", "anyOf")} | {"properties": fields}
         return ({"type": kinds} if kinds else {}) | merged, within
 
 
@@ -143,11 +143,11 @@ def _logical(kinds: list[str]) -> str:
 
 def _texts(schema: dict[str, Any]) -> dict[str, Any]:
     values = [schema["const"]] if "const" in schema else schema.get("enum")
-    values = [one for one in _listed(values) if not isinstance(one, dict | list)]
+    values = [value for value in _listed(values) if not isinstance(value, dict | list)]
     description = schema.get("description")
     return {
         "description": description if isinstance(description, str) else None,
-        "enum": [{"value": one} for one in values],
+        "enum": [{"value": value} for value in values],
         "examples": list(_listed(schema.get("examples"))),
     }
 
@@ -172,10 +172,10 @@ class _Avro:
 
     def read(self, name: str, schema: Any, space: str, within: frozenset[str] = frozenset(), **members: Any) -> Property:
         """Return the property of a type; within: names of records that it is in."""
-        branches = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
+        branches = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
         if len(branches) != 1:
-            kinds = [one if isinstance(one, str) else one["type"] for one in branches]
-            return _property(name, _logical([_AVRO.get(one, "object") for one in kinds]), " or ".join(kinds), **members)
+            kinds = [branch if isinstance(branch, str) else branch["type"] for branch in branches]
+            return _property(name, _logical([_AVRO.get(branch, "object") for branch in kinds]), " or ".join(kinds), **members)
         part = self._named.get(full_name(branches[0], space)) if isinstance(branches[0], str) else branches[0]
         part = {"type": branches[0]} if part is None else part
         kind = part["type"]
@@ -193,18 +193,21 @@ class _Avro:
         if kind == "map":
             members["map"] = _map(self.read("value", part["values"], space, within))
         if kind == "enum":
-            members["enum"] = [{"value": one} for one in part["symbols"]]
+            members["enum"] = [{"value": symbol} for symbol in part["symbols"]]
         written = str(part.get("logicalType") or "")
-        logical = next((one for prefix, one in _AVRO_LOGICAL.items() if written.startswith(prefix)), _AVRO.get(kind, "object"))
+        logical = next(
+            (logical_type for prefix, logical_type in _AVRO_LOGICAL.items() if written.startswith(prefix)),
+            _AVRO.get(kind, "object"),
+        )
         return _property(name, logical, written or kind, **members)
 
     def _record(self, part: dict[str, Any], space: str, within: frozenset[str]) -> dict[str, Any]:
         fields = []
-        for one in part["fields"]:
-            kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
-            required = "null" not in kinds and "default" not in one
-            about = {"description": one["doc"]} if isinstance(one.get("doc"), str) else {}
-            fields.append(self.read(one["name"], one["type"], space, within, required=required, **about))
+        for field in part["fields"]:
+            kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+            required = "null" not in kinds and "default" not in field
+            about = {"description": field["doc"]} if isinstance(field.get("doc"), str) else {}
+            fields.append(self.read(field["name"], field["type"], space, within, required=required, **about))
         return {"properties": fields}
 
 
@@ -213,9 +216,9 @@ def _avro_fields(schema: Any, type_name: str | None) -> list[Property]:
     document = orjson.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"') else schema
     if isinstance(document, list):  # several types, of which one is meant: the last that is named so, else the last
         reader = _Avro()
-        made = [reader.read(PAYLOAD, one, "") for one in document]
+        made = [reader.read(PAYLOAD, type_schema, "") for type_schema in document]
         wanted = (type_name or "").rpartition(".")[2]
-        names = [one.get("name") if isinstance(one, dict) else one for one in document]
+        names = [type_schema.get("name") if isinstance(type_schema, dict) else type_schema for type_schema in document]
         return _fields(made[names.index(wanted)] if wanted in names else made[-1])
     return _fields(_Avro().read(PAYLOAD, document, ""))
 
@@ -230,8 +233,8 @@ def _proto_fields(schema: Any, type_name: str | None) -> list[Property]:
 
 
 def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[Property]:
-    def value(one: ProtoField) -> Property:
-        kind = file.resolve(one.type, name)
+    def value(field: ProtoField) -> Property:
+        kind = file.resolve(field.type, name)
         members: dict[str, Any] = {}
         logical = _PROTO.get(kind, "object")
         if re.fullmatch(r"s?(?:u?int|fixed)(?:32|64)", kind):
@@ -241,15 +244,15 @@ def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[P
             members["enum"] = [{"value": label} for labels in file.enums[kind].values.values() for label in labels]
         if kind in file.messages:
             members["properties"] = [] if kind in within else _proto_message(file, kind, within | {kind})
-        return _property(one.name, logical, kind, required=one.label == "required", **members)
+        return _property(field.name, logical, kind, required=field.label == "required", **members)
 
     fields = []
-    for one in file.messages[name].fields.values():
-        made = value(one)
-        if one.key:
-            made = _property(one.name, "map", "map", map=_map(made))
-        elif one.label == "repeated":
-            made = _property(one.name, "array", "repeated", items=_as_item(made))
+    for field in file.messages[name].fields.values():
+        made = value(field)
+        if field.key:
+            made = _property(field.name, "map", "map", map=_map(made))
+        elif field.label == "repeated":
+            made = _property(field.name, "array", "repeated", items=_as_item(made))
         fields.append(made)
     return fields
 

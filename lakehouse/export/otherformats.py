@@ -54,7 +54,7 @@ def _backstage(registry: dict[str, Any], style: WriteStyle) -> TextFiles:
 
 def _odcs(registry: dict[str, Any], style: WriteStyle) -> TextFiles:
     contracts = write_contracts(registry)
-    return TextFiles({xid.replace("/messages/", "/").lstrip("/"): as_yaml(one) for xid, one in contracts.items()}, [])
+    return TextFiles({xid.replace("/messages/", "/").lstrip("/"): as_yaml(contract) for xid, contract in contracts.items()}, [])
 
 
 def _perspective(style: WriteStyle) -> Perspective:
@@ -77,7 +77,9 @@ def write_sources(spark: SparkSession) -> tuple[dict[str, Any], dict[str, int]]:
     rows = columns_of_all.orderBy("table_type", "table_name", "position").collect()
     tables, counts = [], {"tables": 0, "views": 0}
     for (kind, name), columns in groupby(rows, key=lambda row: (row["table_type"], row["table_name"])):
-        described = [{"name": one["column_name"], "data_type": one["type"], "description": one["comment"]} for one in columns]
+        described = [
+            {"name": column["column_name"], "data_type": column["type"], "description": column["comment"]} for column in columns
+        ]
         counts[f"{kind}s"] += 1
         tables.append({"name": name, "description": _about(f"{kind}s", name), "columns": described})
     return {"version": 2, "sources": [{"name": SCHEMA, "schema": SCHEMA, "description": _ABOUT, "tables": tables}]}, counts

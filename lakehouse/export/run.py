@@ -24,7 +24,7 @@ from lakehouse.dialects.tables import DBT, DIALECTS, NORMAL, WHOLE_DIALECTS, Los
 from lakehouse.dialects.writing import layout_of, to_dialect
 from lakehouse.errors import LossyExport
 from lakehouse.export.lines import LINES, TRAILER_DIGITS, ByteRun, Trailer, writer
-from lakehouse.export.losses import Losses, told_losses
+from lakehouse.export.losses import Losses, losses_as_text
 from lakehouse.export.otherformats import FORMATS, write_sources
 from lakehouse.export.selection import ExportChoice, Selection, choose_registry, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
@@ -91,7 +91,7 @@ class Exported:
     groups: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLLECTIONS, 0))
     members: dict[str, int] = field(default_factory=lambda: {"messages": 0, "schemas": 0})
     added: dict[str, int] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    added_first: list[str] = field(default_factory=list)
     dialect: str = NORMAL
     losses: Losses = field(default_factory=Losses)
 
@@ -103,7 +103,7 @@ class Exported:
             "bytes": self.size,
             "registries": self.registries,
             "entities": self.groups | self.members,
-            **({"added": self.added, "added_first": self.told} if self.told else {}),
+            **({"added": self.added, "added_first": self.added_first} if self.added_first else {}),
             **({"dialect": self.dialect} if self.dialect != NORMAL else {}),
             **({"lost": self.losses.count, "losses": self.losses.as_json()} if self.losses.count else {}),
         }
@@ -139,7 +139,7 @@ def export(spark: SparkSession, settings: Settings, request: ExportRequest) -> E
         else:
             _write_parts(rows, cores(spark), count, request.style, target)
             exported = _join(target, _Parts(target, request.style.examples), request)
-        exported.added, exported.told = selection.added, selection.told
+        exported.added, exported.added_first = selection.added, selection.added_first
         target.publish()
     return exported
 
@@ -159,7 +159,7 @@ def sorted_rows(log: DataFrame, partitions: int, *, with_raw: bool) -> DataFrame
         with_raw: keep all of `raw`, and not only where it shows how a date was written.
 
     Returns:
-        Columns of `Stored`, leaves where the log has them; dates in microseconds.
+        Columns of `Stored`, flat_attributes where the log has them; dates in microseconds.
     """
     keyed = log.withColumns({"group_xid": group_of("xid"), "path": F.translate("xid", "/", "\u0001")})
     dated = F.col("raw").contains('createdat"') | F.col("raw").contains('modifiedat"')
@@ -189,7 +189,7 @@ def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
         flat: one row per message; registryid, xid, version_xid, attributes.
 
     Returns:
-        `log` with `leaves`, which are NULL but for messages' Versions; of these there is one for each message.
+        `log` with `flat_attributes`, which are NULL but for messages' Versions; of these there is one for each message.
     """
     columns = [name for name in log.columns if name not in ("registryid", "kind", "xid")]
     definitions = flat.select("registryid", F.col("xid").alias("message_xid"), F.col("version_xid").alias("xid"), "attributes")
@@ -200,7 +200,7 @@ def with_flat_versions(log: DataFrame, flat: DataFrame) -> DataFrame:
         "kind",
         version_xid("message_xid", versionid).alias("xid"),
         *columns,
-        F.col("attributes").alias("leaves"),
+        F.col("attributes").alias("flat_attributes"),
     )
     return log.filter(F.col("kind") != "version").unionByName(effective, allowMissingColumns=True)
 
@@ -250,7 +250,9 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Expor
     """
     names = rows.columns
     results = [stored_row(row, names) for row in sorted_rows(rows, 1, with_raw=False).collect()]
-    registries = {registryid: list(held) for registryid, held in groupby(results, key=lambda row: row.registryid)}
+    registries = {
+        registryid: list(rows_of_registry) for registryid, rows_of_registry in groupby(results, key=lambda row: row.registryid)
+    }
     exported = Exported(request.out, registries=sorted(registries), dialect=request.style.dialect)
     losses = exported.losses = Losses(request.style.examples)
     several = current_rows(log.filter(F.col("kind") == "version")).groupBy("registryid", message_of("xid").alias("xid")).count()
@@ -260,17 +262,17 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Expor
         losses.add(row["registryid"], row["xid"], [lost])
     form = FORMATS[request.style.dialect]
     texts: dict[str, bytes] = {}
-    for registryid, held in registries.items():
-        written = form.write(whole_registry(registryid, held), request.style)
+    for registryid, rows_of_registry in registries.items():
+        written = form.write(whole_registry(registryid, rows_of_registry), request.style)
         for xid, loss in written.losses:
             losses.add(registryid, xid, [loss])
         for name, text in written.files.items():
             folder = f"{registryid}/" if len(registries) > 1 else ""
             texts[_file_name(f"{folder}{name}" if name else registryid, form.suffix)] = text
     if losses.count and not request.lossy:
-        raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
+        raise LossyExport(request.style.dialect, losses.count, losses_as_text(losses.as_json()))
     _write_texts(target, texts, exported)
-    for kind, xid in ((one.kind, one.xid) for one in results):
+    for kind, xid in ((row.kind, row.xid) for row in results):
         if kind in ("group", "endpoint"):
             exported.groups[xid.split("/")[1]] += 1
         elif kind in ("message", "schema"):
@@ -323,15 +325,15 @@ def _join(target: Target, parts: _Parts, request: ExportRequest) -> Exported:
     heads = {registryid: _head(registryid, parts, request.style, losses) for registryid in parts.registries}
     losses.merge(parts.lost)
     if losses.count and not request.lossy:
-        raise LossyExport(request.style.dialect, losses.count, told_losses(losses.as_json()))
+        raise LossyExport(request.style.dialect, losses.count, losses_as_text(losses.as_json()))
     named = [
-        (head, *one)
+        (head, *file_parts)
         for registryid, head in heads.items()
-        for one in _files(registryid, parts.runs.get(registryid, []), request.style, several=len(heads) > 1)
+        for file_parts in _files(registryid, parts.runs.get(registryid, []), request.style, several=len(heads) > 1)
     ]
 
-    def write(one: tuple[bytes, str, list[tuple[str, ByteRun]]]) -> int:
-        head, name, runs = one
+    def write(file_parts: tuple[bytes, str, list[tuple[str, ByteRun]]]) -> int:
+        head, name, runs = file_parts
         with target.file(name) as file:
             _write_document(file, head, runs, request.style)
         return file.size

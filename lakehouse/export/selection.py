@@ -20,7 +20,7 @@ from lakehouse.store.xids import group_of, message_of, named_entities, spelled_x
 from lakehouse.text.documentnames import is_document
 from lakehouse.text.names import RegistryId, Xid
 
-MAX_TOLD = 20
+MOST_PROBLEMS = 20
 _UNITS = ("group", "endpoint", "message", "schema")
 _REFERENCES = {
     "message": ("$.xref",),
@@ -37,12 +37,12 @@ class Selection:
     Attributes:
         log: the rows of it, with the root and the groups that hold it.
         added: how many units were added, by kind.
-        told: XIDs of the first ones.
+        added_first: XIDs of the first ones.
     """
 
     log: DataFrame
     added: dict[str, int] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    added_first: list[str] = field(default_factory=list)
 
 
 def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
@@ -58,9 +58,9 @@ def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
     state = current_rows(log).select("kind", "xid", "body").localCheckpoint()
     units = state.filter(F.col("kind").isin(*_UNITS)).select("kind", "xid").localCheckpoint()
     edges = edges_of(state).join(units.select(F.col("xid").alias("target")), on="target", how="left_semi").localCheckpoint()
-    asked = units.filter(F.col("xid").isin(*xids)).select("xid")
-    _check_known(asked, xids)
-    chosen = asked.localCheckpoint()
+    named = units.filter(F.col("xid").isin(*xids)).select("xid")
+    _check_in_registry(named, xids)
+    chosen = named.localCheckpoint()
     frontier = chosen
     while not frontier.isEmpty():
         reached = edges.join(frontier.select(F.col("xid").alias("source")), on="source", how="left_semi")
@@ -70,11 +70,11 @@ def select_units(log: DataFrame, xids: list[Xid]) -> Selection:
     own = F.col("xid").isin(*xids) | group_of("xid").isin(*xids)
     added = units.join(chosen, on="xid", how="left_semi").filter(~own).localCheckpoint()
     counts = {row["kind"]: row["count"] for row in added.groupBy("kind").count().orderBy("kind").collect()}
-    details = [row["xid"] for row in added.orderBy("xid").limit(MAX_TOLD).collect()]
-    holders = chosen.select(group_of("xid").alias("xid"))
-    wanted = chosen.unionByName(holders).distinct().withColumnRenamed("xid", "unit")
-    kept = log.withColumn("unit", message_of("xid")).join(wanted, on="unit", how="left_semi").drop("unit")
-    return Selection(kept.unionByName(log.filter(F.col("kind") == "registry")), counts, details)
+    details = [row["xid"] for row in added.orderBy("xid").limit(MOST_PROBLEMS).collect()]
+    groups = chosen.select(group_of("xid").alias("xid"))
+    wanted = chosen.unionByName(groups).distinct().withColumnRenamed("xid", "unit")
+    selected = log.withColumn("unit", message_of("xid")).join(wanted, on="unit", how="left_semi").drop("unit")
+    return Selection(selected.unionByName(log.filter(F.col("kind") == "registry")), counts, details)
 
 
 def current_rows(log: DataFrame) -> DataFrame:
@@ -95,7 +95,7 @@ def edges_of(state: DataFrame) -> DataFrame:
         may be read in two ways both are given.
     """
     members = state.filter(F.col("kind").isin("message", "schema"))
-    held = members.select(group_of("xid").alias("source"), F.col("xid").alias("target"))
+    members_of_groups = members.select(group_of("xid").alias("source"), F.col("xid").alias("target"))
     named = [
         state.filter(F.col("kind") == kind).select(
             message_of("xid").alias("source"), F.get_json_object("body", path).alias("written")
@@ -108,15 +108,15 @@ def edges_of(state: DataFrame) -> DataFrame:
     named.append(endpoints.select(message_of("xid").alias("source"), F.explode(groups).alias("written")))
     readings = F.transform(named_entities(spelled_xid("written")), message_of)
     referred = reduce(DataFrame.unionByName, named).select("source", F.explode(readings).alias("target"))
-    return held.unionByName(referred).distinct()
+    return members_of_groups.unionByName(referred).distinct()
 
 
-def _check_known(asked: DataFrame, xids: list[Xid]) -> None:
-    result = {row["xid"] for row in asked.collect()}
+def _check_in_registry(named: DataFrame, xids: list[Xid]) -> None:
+    result = {row["xid"] for row in named.collect()}
     refuse_unknown([xid for xid in xids if xid not in result])
 
 
-_MAX_TOLD = 20
+_MOST_DETAILS = 20
 
 
 class ExportChoice(NamedTuple):
@@ -127,13 +127,13 @@ class ExportChoice(NamedTuple):
 
 
 def choose_registry(
-    known: Iterable[RegistryId], asked: RegistryId | None, out: str, *, to_folder: bool, is_selected: bool
+    registryids: Iterable[RegistryId], registryid: RegistryId | None, out: str, *, to_folder: bool, is_selected: bool
 ) -> ExportChoice:
     """Choose what is exported. Several registries need a folder: a target that is not named like a document becomes one.
 
     Args:
-        known: registries of the catalog.
-        asked: the one that was named.
+        registryids: registries of the catalog.
+        registryid: the one that was named.
         out: the target.
         to_folder: the target was named as a folder.
         is_selected: only some entities are exported, which are those of one registry.
@@ -141,14 +141,14 @@ def choose_registry(
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
-    there = sorted(known)
-    message = ", ".join(there[:_MAX_TOLD]) + (" ..." if len(there) > _MAX_TOLD else "")
+    there = sorted(registryids)
+    message = ", ".join(there[:_MOST_DETAILS]) + (" ..." if len(there) > _MOST_DETAILS else "")
     if not there:
         raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
-    if asked is not None:
-        if asked not in there:
-            raise NothingToExport(f"there is nothing in a registry {asked!r}. The catalog holds {message}.")
-        return ExportChoice(asked, to_folder)
+    if registryid is not None:
+        if registryid not in there:
+            raise NothingToExport(f"there is nothing in a registry {registryid!r}. The catalog holds {message}.")
+        return ExportChoice(registryid, to_folder)
     if len(there) == 1:
         return ExportChoice(there[0], to_folder)
     if is_selected or (not to_folder and is_document(out)):

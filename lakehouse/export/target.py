@@ -42,7 +42,7 @@ class Target:
         self.suffix = suffix
         self._streams: dict[int, tuple[str, Any]] = {}  # by thread, since several files may be written at once: a part, opened
         wanted = absolute_location(location).rstrip("/")
-        with self._told():
+        with self._raising_target_errors():
             # A local file gets no checksum file next to it.
             self._fs = filesystem_of(spark, wanted, checksums=False, on_client=True)
             self._path = self._fs.qualified(wanted)
@@ -62,7 +62,7 @@ class Target:
         Raises:
             TargetError: it cannot, or a folder is there and not empty, or what it holds is not an export.
         """
-        with self._told():
+        with self._raising_target_errors():
             result = self._fs.entry(self._path)
             if result is not None:
                 is_folder = result.is_folder
@@ -86,7 +86,7 @@ class Target:
 
     def write_part(self, lines: Iterable[str]) -> None:
         """Write the only part, as Spark would: each line ends with a newline."""
-        with self._told():
+        with self._raising_target_errors():
             stream = self._fs.create(f"{self._parts}/part-0")
             try:
                 for line in lines:
@@ -96,7 +96,7 @@ class Target:
 
     def parts(self) -> list[str]:
         """Return the names of the parts that Spark wrote, in order."""
-        names = [_name(one.uri) for one in self._fs.members(self._parts)]
+        names = [_name(entry.uri) for entry in self._fs.members(self._parts)]
         return sorted(name for name in names if name.startswith("part-"))
 
     def last_line(self, part: str, digits: int) -> bytes:
@@ -111,7 +111,7 @@ class Target:
     def file(self, name: str) -> Iterator[TargetFile]:
         """Open a file to write: of a folder the one with this name."""
         growing = f"{self._growing}/{name}" if self.is_folder else self._growing
-        with self._told():
+        with self._raising_target_errors():
             stream = self._fs.create(growing)
         try:
             yield TargetFile(self, stream)
@@ -120,7 +120,7 @@ class Target:
 
     def publish(self) -> None:
         """Rename the complete target to its final name."""
-        with self._told():
+        with self._raising_target_errors():
             aside = self.is_folder and self._fs.exists(self._path)
             if aside:
                 self._rename(self._path, self._earlier, "the earlier export could not be moved aside")
@@ -146,7 +146,7 @@ class Target:
             source = self._fs.open(f"{self._parts}/{part}")
             self._streams[thread] = (part, source)
         source.seek(offset)
-        with self._told():
+        with self._raising_target_errors():
             self._fs.copy(source, length, into)
 
     def _rename(self, source: str, target: str, problem: str) -> None:
@@ -160,12 +160,12 @@ class Target:
 
     def _check_that_only_exports_go(self) -> None:
         """Check that a folder has only files that an export wrote: a wrong name must not delete others."""
-        for name in (_name(one.uri) for one in self._fs.files_below(self._path)):
+        for name in (_name(entry.uri) for entry in self._fs.files_below(self._path)):
             if not name.endswith(self.suffix):
                 raise TargetError(self.location, f"the folder holds {name}, which no export wrote. Name another one.")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _raising_target_errors(self) -> Iterator[None]:
         try:
             yield
         except TargetError:

@@ -36,7 +36,7 @@ class Stored(NamedTuple):
     modifiedat: int | None
     body: JsonText
     raw: JsonText | None
-    leaves: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
+    flat_attributes: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
     is_held: bool = False  # by documents, so that no client changes it
 
 
@@ -66,9 +66,9 @@ def registry_view(registryid: RegistryId, row: Stored | None, lived: tuple[int, 
         urls: how entities are addressed.
     """
     row = row or Stored(registryid, "registry", REGISTRY, 1, *lived, JsonText("{}"), None)
-    known = _attributes(row.body)
-    head = {"specversion": known.pop("specversion", NORMAL), "registryid": registryid, "self": urls.of(), "xid": "/"}
-    return head | _life(row, (row,)) | known
+    attributes = _attributes(row.body)
+    head = {"specversion": attributes.pop("specversion", NORMAL), "registryid": registryid, "self": urls.of(), "xid": "/"}
+    return head | _life(row, (row,)) | attributes
 
 
 def group_view(xid: Xid, row: Stored | None, urls: Urls) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def resource_view(
     singular = tokens[2][:-1]
     ids = {f"{singular}id": tokens[3]}
     own = {} if row is None else _attributes(row.body)
-    if versions and versions[0].leaves is not None:  # flattened: it has one definition, whatever it stands for
+    if versions and versions[0].flat_attributes is not None:  # flattened: it has one definition, whatever it stands for
         own = {name: value for name, value in own.items() if name != "xref"} | {"defaultversionid": last_id(versions[0].xid)}
     texts = (*versions, row) if row else versions
     here = urls.below(xid)
@@ -154,10 +154,10 @@ def as_bytes(view: dict[str, Any]) -> bytes:
     return in_order(view)
 
 
-def nested(leaves: Iterable[tuple[Pointer, JsonText]]) -> dict[str, Any]:
-    """Turn leaves (JSON Pointer, JSON text) back into the object that they came from."""
+def nested(flat_attributes: Iterable[tuple[Pointer, JsonText]]) -> dict[str, Any]:
+    """Turn flat attributes (JSON Pointer, JSON text) back into the object that they came from."""
     root: dict[str, Any] = {}
-    for pointer, text in sorted(leaves):
+    for pointer, text in sorted(flat_attributes):
         *parents, last = (token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/"))
         place = root
         for token in parents:
@@ -168,23 +168,23 @@ def nested(leaves: Iterable[tuple[Pointer, JsonText]]) -> dict[str, Any]:
 
 def _attributes(body: JsonText) -> dict[str, Any]:
     """Return the attributes of a body, with the unknown ones last."""
-    known: dict[str, Any] = read_canonical(body)
-    unknown: dict[str, Any] = known.pop("extensions", {})
-    return known | unknown
+    attributes: dict[str, Any] = read_canonical(body)
+    unknown: dict[str, Any] = attributes.pop("extensions", {})
+    return attributes | unknown
 
 
 def _version(row: Stored, resource: Stored | None) -> dict[str, Any]:
-    if row.leaves is None:
+    if row.flat_attributes is None:
         attributes = _attributes(row.body)
     else:
-        attributes = {"ancestor": last_id(row.xid), "isdefault": True} | nested(row.leaves)
+        attributes = {"ancestor": last_id(row.xid), "isdefault": True} | nested(row.flat_attributes)
     return _life(row, (row,) if resource is None else (row, resource)) | attributes
 
 
 def _life(row: Stored, written_in: Iterable[Stored]) -> dict[str, Any]:
     """Return epoch and dates; a date as it was written, unless that was without a time zone (decision 10)."""
     life: dict[str, Any] = {} if row.epoch is None else {"epoch": row.epoch}
-    written_in = [one for one in written_in if one.raw is not None]
+    written_in = [row_with_raw for row_with_raw in written_in if row_with_raw.raw is not None]
     for name, moment in zip(_DATES, (row.createdat, row.modifiedat), strict=True):
         if moment is not None:
             life[name] = _spelled(name, moment, written_in) if written_in else _text(moment)
@@ -196,8 +196,8 @@ def _spelled(name: str, moment: int, written_in: Iterable[Stored]) -> str:
         if row.raw is not None and f'{name}"' in row.raw:
             written = orjson.loads(row.raw)
             meta = written.get("meta")
-            for holder in (written, meta if isinstance(meta, dict) else {}):
-                text = holder.get(name)
+            for members in (written, meta if isinstance(meta, dict) else {}):
+                text = members.get(name)
                 if isinstance(text, str) and _means(text) == (moment, True):
                     return text
     return _text(moment)

@@ -177,8 +177,8 @@ def whole_registry(registryid: RegistryId, rows: Iterable[Stored]) -> dict[str, 
     root = next((row for row in stored if row.kind == "registry"), None)
     document = registry_view(registryid, root, (0, 0), urls)
     others = (row for row in stored if row.kind != "registry")
-    for xid, held in groupby(others, key=lambda row: xid_of_resource(row.xid)):
-        versions = list(held)
+    for xid, rows_of_resource in groupby(others, key=lambda row: xid_of_resource(row.xid)):
+        versions = list(rows_of_resource)
         tokens = xid[1:].split("/")
         collection, groupid = tokens[0], tokens[1]
         groups = document.setdefault(collection, {})
@@ -195,5 +195,5 @@ def whole_registry(registryid: RegistryId, rows: Iterable[Stored]) -> dict[str, 
 def stored_row(row: Any, names: Iterable[str]) -> Stored:
     """Return a row that Spark collected as a row of the log; `names`: the columns that it may have."""
     values = {name: row[name] for name in Stored._fields if name in names and name in row}
-    leaves = values.get("leaves")
-    return Stored(**values | ({"leaves": list(leaves.items())} if isinstance(leaves, dict) else {}))
+    flat_attributes = values.get("flat_attributes")
+    return Stored(**values | ({"flat_attributes": list(flat_attributes.items())} if isinstance(flat_attributes, dict) else {}))

@@ -97,8 +97,8 @@ def backup(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
         parts.append(name)
         rows += copy.count()
     # Findings are recorded before the commit that they belong to: those of the snapshots above are all there now.
-    known = _read(spark, place, findings, VIOLATIONS).select("violation_id")
-    new = spark.table(table_name("violations")).join(known, on="violation_id", how="left_anti")
+    backed_up = _read(spark, place, findings, VIOLATIONS).select("violation_id")
+    new = spark.table(table_name("violations")).join(backed_up, on="violation_id", how="left_anti")
     if new.take(1):
         name = f"violations-{head.snapshot_id:09}-{uuid.uuid4().hex[:8]}"
         new.select(*VIOLATIONS.names).write.parquet(f"{place}/parts/{name}")
@@ -185,7 +185,11 @@ def parse_manifest(text: str, path: str) -> Manifest | None:
         if type(details[name]) is not type(value) or (isinstance(value, int) and details[name] < 0):
             wrong = f"`{name}` is {json.dumps(details[name])[:100]}"
     for name, pattern in (("parts", _PART), ("findings", _FINDINGS)) if not wrong else ():
-        odd = [one for one in details[name] if not (isinstance(one, str) and pattern.fullmatch(one))]
+        odd = [
+            name_of_part
+            for name_of_part in details[name]
+            if not (isinstance(name_of_part, str) and pattern.fullmatch(name_of_part))
+        ]
         wrong = wrong or (f"`{name}` holds {json.dumps(odd[0])[:100]}, which names no part of a backup" if odd else "")
     if wrong:
         raise BackupError(
@@ -214,7 +218,7 @@ def _check_parts(spark: SparkSession, place: str, names: list[str]) -> None:
         if not list_folder(spark, f"{place}/parts/{name}"):
             raise BackupError(f"{place} does not hold {name}, which its manifest names. Restore another backup.")
         local = local_path(f"{place}/parts/{name}")
-        linked = next((one for one in [local.parent, local, *local.rglob("*")] if one.is_symlink()), None) if local else None
+        linked = next((path for path in [local.parent, local, *local.rglob("*")] if path.is_symlink()), None) if local else None
         if linked is not None:
             raise BackupError(f"{linked} is a link; a backup holds its files itself. Copy them there, or restore another one.")
 

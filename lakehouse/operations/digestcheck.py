@@ -15,7 +15,7 @@ from lakehouse.log.commits import chained_digest
 from lakehouse.log.head import LOGGED
 from lakehouse.store.schema import TABLE_OF_KIND
 
-MAX_TOLD = 20
+MOST_PROBLEMS = 20
 
 
 class Link(NamedTuple):
@@ -56,7 +56,7 @@ def check_chain(rows: DataFrame, before: Link, *, deep: bool = False) -> tuple[L
         except (ValueError, KeyError, TypeError):
             problems.append(f"the facts or labels of snapshot {snapshot_id} cannot be read")
             link = Link(snapshot_id, "")
-    return link, problems[:MAX_TOLD]
+    return link, problems[:MOST_PROBLEMS]
 
 
 def _problems(snapshot_id: int, body: dict[str, Any], here: dict[str, Any], before: Link) -> list[str]:

@@ -148,7 +148,7 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
     aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     names = [*(table.name for table in ENTITY_TABLES), effectivetable.NAME]
     for name in names:
-        log_is_broken = any(one.state == "error" for one in _check_log_folder(spark, name))
+        log_is_broken = any(diagnosis.state == "error" for diagnosis in _check_log_folder(spark, name))
         if log_is_broken or _problem_of_opening(spark, settings, name):
             move_folder(spark, table_location(spark, name), f"{aside}-{name}")
             forget_table(spark, name)
@@ -163,8 +163,10 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
 
 def _with_log_first(results: list[Diagnosis]) -> list[Diagnosis]:
     """Where the log itself is broken, tables made again from it would be too: only a backup helps."""
-    is_broken = any(one.state == "error" and (one.table == "changes" or one.mend == _RESTORE) for one in results)
-    return [replace(one, mend=_RESTORE) if is_broken and one.mend == _REBUILD else one for one in results]
+    is_broken = any(
+        diagnosis.state == "error" and (diagnosis.table == "changes" or diagnosis.mend == _RESTORE) for diagnosis in results
+    )
+    return [replace(diagnosis, mend=_RESTORE) if is_broken and diagnosis.mend == _REBUILD else diagnosis for diagnosis in results]
 
 
 def _check_environment(spark: SparkSession, settings: Settings) -> list[Diagnosis]:
@@ -260,15 +262,17 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
 
 def _check_defaults(spark: SparkSession, resource: Table, versions: Table) -> Diagnosis:
     """Check that each message or schema has one default Version, the one that it names (decision 7)."""
-    holder = f"{resource.kind}_xid"
-    marked = F.filter(F.collect_list(F.struct("versionid", "isdefault")), lambda one: one["isdefault"])
+    resource_column = f"{resource.kind}_xid"
+    marked = F.filter(F.collect_list(F.struct("versionid", "isdefault")), lambda version: version["isdefault"])
     try:
-        has = spark.table(table_name(versions.name)).groupBy("registryid", holder).agg(marked["versionid"].alias("marked"))
+        has = (
+            spark.table(table_name(versions.name)).groupBy("registryid", resource_column).agg(marked["versionid"].alias("marked"))
+        )
         named = spark.table(table_name(resource.name)).filter(F.col("xref").isNull())
-        named = named.select("registryid", F.col("xid").alias(holder), "defaultversionid")
-        both = named.join(has, on=["registryid", holder], how="left")
+        named = named.select("registryid", F.col("xid").alias(resource_column), "defaultversionid")
+        both = named.join(has, on=["registryid", resource_column], how="left")
         wrong = both.filter(~F.col("marked").eqNullSafe(F.array("defaultversionid")))
-        details = wrong.agg(F.count("*").alias("n"), F.min(holder).alias("first")).collect()[0]
+        details = wrong.agg(F.count("*").alias("n"), F.min(resource_column).alias("first")).collect()[0]
     except _SPARK_FAULTS as error:
         return Diagnosis("default Versions", versions.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
     if not details["n"]:

@@ -90,7 +90,7 @@ class Maintained:
     def as_json(self) -> dict[str, Any]:
         """Return all results as one JSON value."""
         return {
-            "tables": [asdict(one) | {"seconds": round(one.seconds, 3)} for one in self.tables],
+            "tables": [asdict(table) | {"seconds": round(table.seconds, 3)} for table in self.tables],
             "stages": self.stages,
             "dry_run": self.dry_run,
             "seconds": round(self.seconds, 3),

@@ -150,6 +150,6 @@ def _parts(folder: Path, commits: list[Path]) -> Iterator[Path]:
 
 def _sync_if_there(path: Path) -> None:
     """Sync a file, and the checksum that Hadoop keeps of it; not one that is gone: whatever removed it has replaced it."""
-    for one in (path, path.with_name(f".{path.name}.crc")):
+    for file in (path, path.with_name(f".{path.name}.crc")):
         with contextlib.suppress(FileNotFoundError):
-            sync(one)
+            sync(file)

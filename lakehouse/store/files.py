@@ -42,7 +42,7 @@ def remove_folder(spark: SparkSession, location: str) -> None:
 
 def list_folder(spark: SparkSession, location: str) -> list[tuple[str, int, float]]:
     """List a folder: path, size in bytes and time of change of each member; nothing when there is no folder."""
-    return [(one.uri, one.size, one.modified) for one in filesystem_of(spark, location).members(location)]
+    return [(entry.uri, entry.size, entry.modified) for entry in filesystem_of(spark, location).members(location)]
 
 
 def folder_size(spark: SparkSession, location: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from lakehouse.store.internals.plans import hand_over, held_rows, map_few, on_driver
+from lakehouse.store.internals.plans import driver_rows, hand_over, map_few, on_driver
 from lakehouse.store.session import is_interpreted
 
 __all__ = [
@@ -44,13 +44,13 @@ def no_rows(session: SparkSession, schema: StructType | str) -> DataFrame:
 
 def is_local(frame: DataFrame) -> bool:
     """Return whether the driver has the rows of a DataFrame, which are few."""
-    return held_rows(frame) is not None
+    return driver_rows(frame) is not None
 
 
 def is_empty(frame: DataFrame) -> bool:
     """Return whether a DataFrame has no rows; for rows in the driver without a query."""
-    held = held_rows(frame)
-    return frame.isEmpty() if held is None else held.is_empty()
+    rows = driver_rows(frame)
+    return frame.isEmpty() if rows is None else rows.is_empty()
 
 
 def is_known_empty(frame: DataFrame) -> bool:
@@ -58,21 +58,23 @@ def is_known_empty(frame: DataFrame) -> bool:
 
     Where work is small nothing is asked first: a query more costs as much as what it might save.
     """
-    held = held_rows(frame)
-    if held is None:
+    rows = driver_rows(frame)
+    if rows is None:
         return not is_interpreted(frame.sparkSession) and frame.isEmpty()
-    return held.is_empty()
+    return rows.is_empty()
 
 
 def count_if(frame: DataFrame, conditions: dict[str, Column]) -> dict[str, int]:
     """Count the rows that meet each condition, by its name; of rows that the driver holds without a query."""
-    if held_rows(frame) is None:
-        counted = frame.select(*(F.count_if(one).alias(name) for name, one in conditions.items())).collect()[0].asDict()
+    if driver_rows(frame) is None:
+        counted = (
+            frame.select(*(F.count_if(condition).alias(name) for name, condition in conditions.items())).collect()[0].asDict()
+        )
         return {name: int(counted[name]) for name in conditions}
     return {name: count(frame.filter(condition)) for name, condition in conditions.items()}
 
 
 def count(frame: DataFrame) -> int:
     """Count the rows of a frame; of those that the driver holds without a query."""
-    held = held_rows(frame)
-    return frame.count() if held is None else held.count()
+    rows = driver_rows(frame)
+    return frame.count() if rows is None else rows.count()

@@ -101,8 +101,8 @@ def _replaced(session: SparkSession, files: Files, source: DataFrame) -> DataFra
     if not files.locations:
         return new
     keys = F.broadcast(source.select("registryid", "xid"))
-    kept = read_files(session, files).join(keys, on=["registryid", "xid"], how="left_anti")
-    return kept.select(*files.columns.names).unionByName(new).coalesce(1)
+    remaining = read_files(session, files).join(keys, on=["registryid", "xid"], how="left_anti")
+    return remaining.select(*files.columns.names).unionByName(new).coalesce(1)
 
 
 def _merge(session: SparkSession, name: str, columns: Collection[str], source: DataFrame, ends: Ends | None) -> None:

@@ -82,16 +82,16 @@ def migrate(spark: SparkSession, target: int, tables: tuple[str, ...], steps: li
     return ran
 
 
-def check_not_newer(version: int, known: int) -> None:
+def check_not_newer(version: int, supported: int) -> None:
     """Refuse tables that are ahead of what is known.
 
     Raises:
         WarehouseTooNew: they are.
     """
-    if version > known:
+    if version > supported:
         raise WarehouseTooNew(
             f"the warehouse has tables of version {version}, and this product works with "
-            f"version {known}. Install a newer release."
+            f"version {supported}. Install a newer release."
         )
 
 

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.internals.guards import LOG_STORE, provide_log_store
-from lakehouse.store.internals.jvm import given_conf, is_connect, launch_session, name_classes, uses_internals
+from lakehouse.store.internals.jvm import is_connect, launch_session, name_classes, submitted_conf, uses_internals
 
 JAVA_VERSIONS = (17, 21)
 _LOOPBACK = "127.0.0.1"
@@ -45,8 +45,8 @@ def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSessio
         LakehouseError: Delta's jars cannot be resolved, or the JVM does not start.
     """
     # PySpark also logs each failed query as JSON; the error is reported once.
-    for told_twice in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(told_twice).setLevel(logging.CRITICAL)
+    for logger_name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(logger_name).setLevel(logging.CRITICAL)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -155,11 +155,11 @@ def resolve_delta_jars(settings: Settings) -> list[str]:
 
 
 def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
-    given = given_conf()
-    builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
+    submitted_settings = submitted_conf()
+    builder = SparkSession.builder.appName(submitted_settings.get("spark.app.name", app_name))
     wanted = _packaged_conf() | settings.spark
-    for key, value in (_warehouse_conf(settings, wanted | given) | wanted).items():
-        if key not in given:
+    for key, value in (_warehouse_conf(settings, wanted | submitted_settings) | wanted).items():
+        if key not in submitted_settings:
             builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -220,8 +220,8 @@ def _java_version(java: str) -> int | None:
         text = release.read_text(encoding="utf-8", errors="replace")
         match = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
     else:
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-        match = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+        match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(match.group(1)) if match else None
 
 

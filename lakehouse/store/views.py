@@ -170,8 +170,8 @@ def with_read(names: Iterable[str], *, stored: bool = True) -> list[str]:
 
 def tables_read_by(names: Iterable[str], *, stored: bool = True) -> list[str]:
     """Return the tables that views read; `stored` as for `views`."""
-    known = _as_created(stored)
-    read = (table for name in names for table in known[name].reads if table not in known)
+    by_name = _as_created(stored)
+    read = (table for name in names for table in by_name[name].reads if table not in by_name)
     return list(dict.fromkeys(read))
 
 
@@ -189,9 +189,9 @@ def create_views(
     """
     session = open_sibling(spark, schema)
     session.conf.set(*ALL_STEPS)
-    known = _as_created(stored, max_depth=settings.max_chain_depth)
-    for name in _with_read(known if names is None else names, known, ()):
-        create_view(session, schema, name, known[name].statement)
+    by_name = _as_created(stored, max_depth=settings.max_chain_depth)
+    for name in _with_read(by_name if names is None else names, by_name, ()):
+        create_view(session, schema, name, by_name[name].statement)
 
 
 def view_statements(settings: Settings) -> list[str]:
@@ -236,9 +236,9 @@ def session_with_views(
     session.conf.set(*ALL_STEPS)
     for name, rows in stand_ins.items():
         hand_over(rows, session).createOrReplaceTempView(name)
-    known = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # stand-ins are not stored
-    for name in _with_read(set(names) - set(stand_ins), known, stand_ins):
-        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", known[name].statement))
+    by_name = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # stand-ins are not stored
+    for name in _with_read(set(names) - set(stand_ins), by_name, stand_ins):
+        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", by_name[name].statement))
     return session
 
 
@@ -257,37 +257,37 @@ def read_view(
         they were not counted.
     """
     session = session_with_views(spark, settings, schema, stand_ins, [])
-    known = views(False, _depth_of(settings), MOST_BASES if based is None else sees(based))
-    return session.sql(_in_one(name, known, stand_ins))
+    by_name = views(False, _depth_of(settings), MOST_BASES if based is None else sees(based))
+    return session.sql(_as_one_query(name, by_name, stand_ins))
 
 
 @cache
 def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth: int = MOST_BASES) -> dict[str, ViewFile]:
     """Return `views` as they are created: those that compute flattening contain the views that they read, but no stand-ins."""
-    known = views(stored, max_depth)
-    head, _ = _BODY.split(known[_COMPUTED].statement, 1)
-    statement = f"{head}AS\n{_in_one(_COMPUTED, known, stand_ins)}"
-    steps = _with_read([_COMPUTED], known, stand_ins)
-    read = dict.fromkeys(name for step in steps for name in known[step].reads if name not in steps)
-    return known | {_COMPUTED: ViewFile(_COMPUTED, tuple(read), statement)}
+    by_name = views(stored, max_depth)
+    head, _ = _BODY.split(by_name[_COMPUTED].statement, 1)
+    statement = f"{head}AS\n{_as_one_query(_COMPUTED, by_name, stand_ins)}"
+    steps = _with_read([_COMPUTED], by_name, stand_ins)
+    read = dict.fromkeys(name for step in steps for name in by_name[step].reads if name not in steps)
+    return by_name | {_COMPUTED: ViewFile(_COMPUTED, tuple(read), statement)}
 
 
-def _in_one(name: str, known: dict[str, ViewFile], stand_ins: Iterable[str]) -> str:
+def _as_one_query(name: str, by_name: dict[str, ViewFile], stand_ins: Iterable[str]) -> str:
     """Return the query of a view with the views that it reads as CTEs: Spark then analyses each only once."""
     steps = []
-    for one in _with_read([name], known, stand_ins):
-        head, body = _BODY.split(known[one].statement, 1)
-        steps.append(f"{one} ({', '.join(_COLUMN.findall(head))}) AS (\n{body}\n)")
+    for step in _with_read([name], by_name, stand_ins):
+        head, body = _BODY.split(by_name[step].statement, 1)
+        steps.append(f"{step} ({', '.join(_COLUMN.findall(head))}) AS (\n{body}\n)")
     return f"WITH {', '.join(steps)}\nSELECT * FROM {name}"
 
 
-def _with_read(names: Iterable[str], known: dict[str, ViewFile], stand_ins: Iterable[str]) -> list[str]:
+def _with_read(names: Iterable[str], by_name: dict[str, ViewFile], stand_ins: Iterable[str]) -> list[str]:
     """Return views and those that they read, without following views that have a stand-in."""
-    wanted, behind = set(names), set(known) - set(stand_ins)
-    for name in reversed(known):
+    wanted, behind = set(names), set(by_name) - set(stand_ins)
+    for name in reversed(by_name):
         if name in wanted:
-            wanted.update(behind.intersection(known[name].reads))
-    return [name for name in known if name in wanted]
+            wanted.update(behind.intersection(by_name[name].reads))
+    return [name for name in by_name if name in wanted]
 
 
 def _depth_of(settings: Settings | None) -> int:

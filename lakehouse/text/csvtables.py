@@ -31,7 +31,7 @@ def read_rows(package: str, name: str, row: type[Row]) -> list[Row]:
     """
     fields: tuple[str, ...] = getattr(row, "_fields", ())
     rows = read_table(package, name)
-    for number, one in enumerate(rows, 2):
-        if tuple(one) != fields or None in one.values():
-            raise ValueError(f"{package}: data/{name}.csv, row {number}: the cells are not those of {', '.join(fields)}: {one}")
-    return [row(*one.values()) for one in rows]
+    for number, cells in enumerate(rows, 2):
+        if tuple(cells) != fields or None in cells.values():
+            raise ValueError(f"{package}: data/{name}.csv, row {number}: the cells are not those of {', '.join(fields)}: {cells}")
+    return [row(*cells.values()) for cells in rows]

@@ -28,9 +28,9 @@ def documents_of(text: str, uris: Iterable[str]) -> list[str]:
     Returns:
         URIs as stored, sorted, each once.
     """
-    known, wanted = set(uris), _spellings(text)
+    existing, wanted = set(uris), _spellings(text)
     end = "/" + os.path.normpath(text)
-    results = [uri for uri in known if _plain(uri) in wanted] or [uri for uri in known if uri.endswith(("/" + text, end))]
+    results = [uri for uri in existing if _plain(uri) in wanted] or [uri for uri in existing if uri.endswith(("/" + text, end))]
     return sorted(results)
 
 

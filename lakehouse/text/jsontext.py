@@ -180,9 +180,9 @@ def in_order(value: Any) -> bytes:
         return orjson.dumps(_with_big_integers(value), default=_double)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Return whether two values are equal, however their numbers are spelled (`jiter.LosslessFloat` compares by identity)."""
-    return _comparable(one) == _comparable(other)
+    return _comparable(value) == _comparable(other)
 
 
 def object_at(value: Any, name: str) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def object_at(value: Any, name: str) -> dict[str, Any]:
 
 def objects_at(value: Any, name: str) -> dict[str, dict[str, Any]]:
     """Return the members of a member that are objects, by their names."""
-    return {key: one for key, one in object_at(value, name).items() if isinstance(one, dict)}
+    return {key: member for key, member in object_at(value, name).items() if isinstance(member, dict)}
 
 
 def text_at(value: Any, name: str) -> str | None:
@@ -354,11 +354,11 @@ def _read_with_duplicates(text: bytes, max_depth: int) -> Any:
     except RecursionError as error:
         raise too_deep(max_depth) from error
     except (ValueError, TypeError) as error:
-        raise _refused(text, _told_with_place(text, error), max_depth) from error
+        raise _refused(text, _error_with_place(text, error), max_depth) from error
     return value
 
 
-def _told_with_place(text: bytes, error: Exception) -> Exception:
+def _error_with_place(text: bytes, error: Exception) -> Exception:
     """Return jiter's error for a text with duplicate keys: `json` does not give a position with each of its errors."""
     try:
         jiter.from_json(text, allow_inf_nan=False, float_mode="lossless-float")
@@ -370,7 +370,7 @@ def _told_with_place(text: bytes, error: Exception) -> Exception:
 def _duplicates(value: Any, pointer: Pointer) -> Iterator[Problem]:
     if isinstance(value, Duplicated):
         for key, values in value.twice.items():
-            differs = len({_comparable(one) for one in values}) > 1
+            differs = len({_comparable(value) for value in values}) > 1
             message = "different values" if differs else "the same value"
             yield Problem(
                 below(pointer, key),
@@ -409,8 +409,8 @@ def members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from value.items()
         return
     for key, first in value.items():
-        for one in value.twice.get(key, [first]):
-            yield key, one
+        for member in value.twice.get(key, [first]):
+            yield key, member
 
 
 def object_of(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -80,5 +80,5 @@ def violation_id_column(
     """Return the id of findings, as `violation_id`, computed of columns or their names; NULL counts as an empty text."""
     from pyspark.sql import functions as F  # noqa: PLC0415 - reading documents needs no Spark
 
-    parts = (F.coalesce(one, F.lit("")) for one in (registryid, document_uri, rule_id, xid, pointer, message, action))
+    parts = (F.coalesce(column, F.lit("")) for column in (registryid, document_uri, rule_id, xid, pointer, message, action))
     return F.substring(F.sha2(F.concat_ws("\0", *parts), 256), 1, 32)

@@ -97,7 +97,7 @@ def redact(document: Any, text: bytes | None = None) -> list[Problem]:
     walk = _Walk(_may_name_secrets(lower), [replace for is_there, replace in _TELLING if lower is None or is_there(lower)])
     if isinstance(document, dict | list) and (walk.named or walk.telling):
         walk.members(document, _ValuePlace.ELSEWHERE)
-    return walk.found
+    return walk.problems
 
 
 def _may_name_secrets(lower: bytes | None) -> bool:
@@ -116,17 +116,17 @@ class _Walk:
         self.named = named
         self.telling = telling
         self.path: list[str | int] = []
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
 
-    def members(self, holder: Any, place: _ValuePlace) -> None:
+    def members(self, parent: Any, place: _ValuePlace) -> None:
         """Check the members of an object or array."""
-        is_object = isinstance(holder, dict)
+        is_object = isinstance(parent, dict)
         names = _NAMES.get(place) if self.named and is_object else None
-        if names is not None and isinstance(holder.get("name"), str) and names.fullmatch(holder["name"]):
-            self._replace(holder, "value", _is_credential)
+        if names is not None and isinstance(parent.get("name"), str) and names.fullmatch(parent["name"]):
+            self._replace(parent, "value", _is_credential)
         # A value may be replaced on the way: that changes no key.
-        for key, member in holder.items() if is_object else enumerate(holder):
-            if names is not None and names.fullmatch(str(key)) and self._replaces_named(holder, str(key), member, place):
+        for key, member in parent.items() if is_object else enumerate(parent):
+            if names is not None and names.fullmatch(str(key)) and self._replaces_named(parent, str(key), member, place):
                 continue
             if isinstance(member, dict | list):
                 self.path.append(key)
@@ -137,7 +137,7 @@ class _Walk:
                 for replace in self.telling:
                     clean = replace(clean)
                 if clean != member:
-                    holder[key] = clean
+                    parent[key] = clean
                     self._tell(key)
 
     def _below(self, key: str | int, place: _ValuePlace) -> _ValuePlace:
@@ -158,33 +158,35 @@ class _Walk:
             return _ValuePlace.ENDPOINT_AUTHORIZATION if place is _ValuePlace.ENDPOINT else _ValuePlace.OPTIONS_AUTHORIZATION
         return place
 
-    def _replaces_named(self, holder: dict[str, Any], key: str, member: Any, place: _ValuePlace) -> bool:
+    def _replaces_named(self, parent: dict[str, Any], key: str, member: Any, place: _ValuePlace) -> bool:
         """Replace a member whose name is a secret's, or its `value`; True when nothing of it is left."""
         is_authorization = _AUTHORIZATION.fullmatch(key) is not None
         if place is _ValuePlace.ENDPOINT_AUTHORIZATION or (place is _ValuePlace.ENDPOINT and is_authorization):
             # 1.0-rc4 has a list of objects; what is secret in them is looked for below.
-            is_declared = isinstance(member, dict) or (isinstance(member, list) and all(isinstance(one, dict) for one in member))
-            return not (is_authorization and is_declared) and self._replace(holder, key, _is_no_placeholder)
+            is_declared = isinstance(member, dict) or (
+                isinstance(member, list) and all(isinstance(item, dict) for item in member)
+            )
+            return not (is_authorization and is_declared) and self._replace(parent, key, _is_no_placeholder)
         if isinstance(member, dict | list):
             self.path.append(key)
             for inner in ["value"] if isinstance(member, dict) else range(len(member)):
                 self._replace(member, inner, _is_credential)
             self.path.pop()
             return False
-        return self._replace(holder, key, _is_credential)
+        return self._replace(parent, key, _is_credential)
 
-    def _replace(self, holder: Any, key: str | int, is_secret: Callable[[Any], bool]) -> bool:
-        value = holder.get(key) if isinstance(holder, dict) else holder[key]
+    def _replace(self, parent: Any, key: str | int, is_secret: Callable[[Any], bool]) -> bool:
+        value = parent.get(key) if isinstance(parent, dict) else parent[key]
         if value == REDACTED or not is_secret(value):
             return False
-        holder[key] = REDACTED
+        parent[key] = REDACTED
         self._tell(key)
         return True
 
     def _tell(self, key: str | int) -> None:
         message = "a secret was replaced before storing"
         pointer = pointer_of(*map(str, self.path), str(key))
-        self.found.append(Problem(pointer, CREDENTIAL, "error", message, "Keep credentials out of registry documents."))
+        self.problems.append(Problem(pointer, CREDENTIAL, "error", message, "Keep credentials out of registry documents."))
 
 
 def _is_no_placeholder(value: Any) -> bool:

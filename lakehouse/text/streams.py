@@ -160,32 +160,32 @@ class _Cutter:
 
     def feed(self, chunk: bytes) -> Iterator[DocumentPart]:
         text = self.carried + chunk
-        kept = text.rstrip(b"\\")
-        self.carried = text[len(kept) :]
-        if not kept:
+        complete = text.rstrip(b"\\")
+        self.carried = text[len(complete) :]
+        if not complete:
             return
         begin, before_it = 0, self.fed
-        self.fed += len(kept)
-        before, brackets = self.depth, self._brackets(kept)
+        self.fed += len(complete)
+        before, brackets = self.depth, self._brackets(complete)
         for position, depth in brackets:
             opens = depth > before
             if depth < 0 or (before == 0 and self.closed):
-                raise NotJson(f"not JSON: `{chr(kept[position])}` closes or follows what is complete")
-            if opens and depth == _GROUP_DEPTH - 1 and kept[position] == ord("{"):
-                self._enter(kept[begin : position + 1])
+                raise NotJson(f"not JSON: `{chr(complete[position])}` closes or follows what is complete")
+            if opens and depth == _GROUP_DEPTH - 1 and complete[position] == ord("{"):
+                self._enter(complete[begin : position + 1])
                 begin = position + 1
             elif not opens and depth == _GROUP_DEPTH - 1 and self.collection is not None:
                 if len(self.pending) + position + 1 - begin >= self.part_size:
-                    self.pending += kept[begin : position + 1]
+                    self.pending += complete[begin : position + 1]
                     begin = position + 1
                     yield self._cut(before_it + begin)
             elif not opens and depth == _GROUP_DEPTH - 2 and self.collection is not None:
-                self.pending += kept[begin:position]
+                self.pending += complete[begin:position]
                 begin = position
                 yield from self._leave(before_it + begin)
             self.closed = self.closed or depth == 0
             before = min(depth, _GROUP_DEPTH)
-        self.pending += kept[begin:]
+        self.pending += complete[begin:]
 
     def finish(self) -> Iterator[DocumentPart]:
         if self.depth or self.in_string or self.carried:
@@ -223,11 +223,11 @@ class _Cutter:
         self.pending = b""
         if self.cut_before:
             if not text.startswith(b","):
-                raise NotJson(f"not JSON: a comma is missing between two members of `{_told(self.collection)}`")
+                raise NotJson(f"not JSON: a comma is missing between two members of `{_collection_name(self.collection)}`")
             text = text[1:]
         opens, self.cut_before = not self.cut_before, True
         assert self.collection is not None
-        return DocumentPart(_told(self.collection), part_of(self.collection, text), end - len(text), end, opens)
+        return DocumentPart(_collection_name(self.collection), part_of(self.collection, text), end - len(text), end, opens)
 
     def _leave(self, end: int) -> Iterator[DocumentPart]:
         """End a member of the root: what remains of it is a part, or stays with the root if nothing was cut out."""
@@ -236,7 +236,7 @@ class _Cutter:
             self.pending = b""
         elif self.pending.strip():
             if not self.pending.strip().startswith(b",") or not self.pending.strip()[1:].strip():
-                raise NotJson(f"not JSON: a comma is missing or too many in `{_told(self.collection)}`")
+                raise NotJson(f"not JSON: a comma is missing or too many in `{_collection_name(self.collection)}`")
             yield self._cut(end)
         self.pending = b""
         self.collection = None
@@ -247,7 +247,7 @@ def part_of(collection: bytes, groups: bytes) -> bytes:
     return b'{"' + collection + b'":{' + groups + b"}}"
 
 
-def _told(collection: bytes | None) -> str:
+def _collection_name(collection: bytes | None) -> str:
     return (collection or b"").decode("utf-8", errors="replace")
 
 

@@ -78,8 +78,10 @@ def _is_above_level_1(expression: str) -> bool:
     except ValueError:  # a prefix that is not a number
         return False
     return any(
-        one.operator is not Operator.default or len(one.variables) > 1 or any(any(how.values()) for _, how in one.variables)
-        for one in results
+        variable.operator is not Operator.default
+        or len(variable.variables) > 1
+        or any(any(how.values()) for _, how in variable.variables)
+        for variable in results
     )
 
 

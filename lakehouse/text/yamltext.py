@@ -68,7 +68,7 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     except UnicodeDecodeError as error:
         raise not_utf8(text, error) from error
     except yaml.MarkedYAMLError as error:
-        raise NotJson(f"not YAML: {_told(error)}", _MEND) from error
+        raise NotJson(f"not YAML: {_error_message(error)}", _MEND) from error
     except ReaderError as error:
         before = text.decode("utf-8-sig")[: error.position]
         place = f" (line {before.count(_LINE) + 1}, column {len(before) - before.rfind(_LINE)})"
@@ -137,7 +137,7 @@ def _refused(what: str, mark: yaml.Mark) -> NotJson:
     return NotJson(f"not YAML: {what}{_place(mark)}", _MEND)
 
 
-def _told(error: yaml.MarkedYAMLError) -> str:
+def _error_message(error: yaml.MarkedYAMLError) -> str:
     """Return reason and position of a parser's error, without the text that PyYAML quotes: it may be part of a secret."""
     parts = ((error.problem, error.problem_mark), (error.context, error.context_mark))
     return blank_text(", ".join(f"{_QUOTED.sub('…', what)}{_place(mark)}" for what, mark in parts if what))

@@ -16,7 +16,7 @@ from lakehouse.dialects.detection import DRAFT, not_a_registry
 from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.dialects.writing import to_dialect
 from lakehouse.export.lines import Trailer, write_lines
-from lakehouse.export.losses import Losses, told_losses
+from lakehouse.export.losses import Losses, losses_as_text
 from lakehouse.export.view import Stored, Urls, registry_view
 from lakehouse.export.writers import WriteStyle
 from lakehouse.ingest.parse.parse import read_as
@@ -182,7 +182,7 @@ def test_losses_are_counted_and_a_few_are_told_of_each_rule():
             "message": "0.5-wip has no `deprecated` of a messagegroup",
         }
     ]
-    assert told_losses(told)[-1] == "WIP-021  ... and 5 more"
+    assert losses_as_text(told)[-1] == "WIP-021  ... and 5 more"
 
 
 def test_what_the_default_version_loses_is_told_once_though_its_message_shows_it():

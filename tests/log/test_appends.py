@@ -56,14 +56,14 @@ def test_a_small_append_is_one_query(catalog):
 
 
 def test_of_two_that_meet_the_second_is_refused(catalog, log, monkeypatch):
-    genuine = deltalog._known
+    genuine = deltalog._transaction_action
 
     def overtaken(*args):
-        monkeypatch.setattr(deltalog, "_known", genuine)
+        monkeypatch.setattr(deltalog, "_transaction_action", genuine)
         log("theirs")
         return genuine(*args)
 
-    monkeypatch.setattr(deltalog, "_known", overtaken)
+    monkeypatch.setattr(deltalog, "_transaction_action", overtaken)
     with interpreted(catalog.spark, True), pytest.raises(CommitLost):
         commit_label(catalog.spark, read_head(catalog.spark), Label("ours", 1), CommitInfo("run of ours", "label", {}))
     assert labels(catalog) == [("theirs", 1)]

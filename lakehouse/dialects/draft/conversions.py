@@ -230,7 +230,9 @@ def _binary(draft: Draft, row: dict[str, str], argument: str, value: Any, versio
     return _bare(str, "base64 text")(draft, row, "binary", value, version, pointer)
 
 
-def _one_of(draft: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], pointer: Pointer) -> Any:
+def _allowed_value(
+    draft: Draft, row: dict[str, str], argument: str, value: Any, version: dict[str, Any], pointer: Pointer
+) -> Any:
     allowed = argument.removeprefix("of ")
     if not isinstance(value, str) or not re.fullmatch(allowed, value):
         names = allowed.replace("|", ", ").replace("\\", "")
@@ -321,7 +323,7 @@ MEMBERS: dict[str, _Member] = {
     "boolean": _bare(bool, "true or false"),
     "integer": _bare(int, "an integer"),
     "binary": _binary,
-    "one": _one_of,
+    "one": _allowed_value,
     "runtime": _runtime,
     "dataschema": _dataschema,
 }

@@ -28,7 +28,16 @@ COMPUTED |= {
     "version_uri",
 }
 _OWN = {row["path"] for level in ("group", "definition", "version") for row in rows(level)}
-_KNOWN = {"name", "deprecated", "basemessage", "envelope", "envelopeoptions", "protocol", "datacontenttype", "dataschemaxid"}
+_NOT_IN_DRAFT = {
+    "name",
+    "deprecated",
+    "basemessage",
+    "envelope",
+    "envelopeoptions",
+    "protocol",
+    "datacontenttype",
+    "dataschemaxid",
+}
 
 
 class AttributeWriter:
@@ -66,7 +75,7 @@ class AttributeWriter:
                     self.lose(where, "a version of the draft never changes", "CAT-080")
             elif key in by_normal:
                 written[by_normal[key]] = value
-            elif key in _KNOWN or key in _OWN:
+            elif key in _NOT_IN_DRAFT or key in _OWN:
                 self.lose(where, f"the draft has no `{key}`", "CAT-057")
             else:
                 written[key] = value

@@ -39,7 +39,7 @@ def is_conflict(error: BaseException) -> bool:
     if isinstance(error, CONFLICTS):
         return True
     if isinstance(error, Py4JJavaError):
-        return any(f"io.delta.exceptions.{one.__name__}" in str(error) for one in CONFLICTS)
+        return any(f"io.delta.exceptions.{exception.__name__}" in str(error) for exception in CONFLICTS)
     cause = getattr(error, "_cause", None) if isinstance(error, PySparkException) else None
     return cause is not None and is_conflict(cause)
 

@@ -38,7 +38,7 @@ class _Commit(NamedTuple):
 
     version: int
     made_at: datetime | None
-    told: dict[str, Any]
+    metadata: dict[str, Any]
     changes_rows: bool
     removes_files: bool
 
@@ -53,9 +53,9 @@ def metadata_of_commits(spark: SparkSession, name: str) -> dict[str, Any]:
 
     Commits of others are passed over when they changed no row. Behind one that did, nothing is known.
     """
-    for commit in _told(spark, name):
-        if commit.told or commit.changes_rows:
-            return commit.told
+    for commit in _newest_commits(spark, name):
+        if commit.metadata or commit.changes_rows:
+            return commit.metadata
     return {}
 
 
@@ -64,11 +64,11 @@ def metadata_of_appends(spark: SparkSession, name: str) -> Iterator[dict[str, An
 
     What OPTIMIZE says is passed over: it repeats what stood there when it began.
     """
-    for commit in _told(spark, name):
+    for commit in _newest_commits(spark, name):
         if commit.changes_rows:
-            if not commit.told:
+            if not commit.metadata:
                 return
-            yield commit.told
+            yield commit.metadata
 
 
 def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | None:
@@ -77,12 +77,12 @@ def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | N
     Returns:
         The newest of them; None when there is none, or Delta's history has none.
     """
-    kept = _RETENTION.match(table_property(spark, name, "delta.deletedFileRetentionDuration") or "7 days")
-    oldest = datetime.now(timezone.utc) - timedelta(**{f"{kept[2].lower()}s": int(kept[1])} if kept else {})
+    retention = _RETENTION.match(table_property(spark, name, "delta.deletedFileRetentionDuration") or "7 days")
+    oldest = datetime.now(timezone.utc) - timedelta(**{f"{retention[2].lower()}s": int(retention[1])} if retention else {})
     later = None  # where the table stood after the commit that is looked at
-    for commit in _told(spark, name):
+    for commit in _newest_commits(spark, name):
         if commit.changes_rows:
-            position = commit.told.get("snapshot_id") if commit.told.get("job") in _PROJECTING else None
+            position = commit.metadata.get("snapshot_id") if commit.metadata.get("job") in _PROJECTING else None
             if position is None or (later is not None and position > later):
                 return None  # somebody else's rows, or a log that was set back
             if first <= position <= last:
@@ -95,7 +95,7 @@ def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | N
     return None
 
 
-def _told(spark: SparkSession, name: str) -> Iterator[_Commit]:
+def _newest_commits(spark: SparkSession, name: str) -> Iterator[_Commit]:
     """Read what the newest commits say, newest first."""
     for path in islice(_commits(spark, name), _MOST_COMMITS):
         try:

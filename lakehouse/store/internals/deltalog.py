@@ -39,8 +39,8 @@ def table_property(spark: SparkSession, location: str, key: str) -> str | None:
     """Return a property of a table; None: it has none of that name."""
     newest = newest_version(spark, location)
     if newest is None:
-        held = _detail(spark, location).select("properties").collect()[0][0]
-        return None if key not in held else str(held[key])
+        properties = _detail(spark, location).select("properties").collect()[0][0]
+        return None if key not in properties else str(properties[key])
     result = newest.metadata().configuration().get(key)
     return str(result.get()) if result.isDefined() else None
 
@@ -113,9 +113,9 @@ def last_transaction_of(version: Any, application: str) -> int:
         details.isDefined() and details.get().setTransactions().isDefined()
     ):  # else Delta computes all that is known of the version
         every = _members(details.get().setTransactions().get())
-        return next((int(one.version()) for one in every if one.appId() == application), 0)
-    known = version.transactions().get(application)
-    return int(known.get()) if known.isDefined() else 0
+        return next((int(transaction.version()) for transaction in every if transaction.appId() == application), 0)
+    recorded = version.transactions().get(application)
+    return int(recorded.get()) if recorded.isDefined() else 0
 
 
 def live_files(spark: SparkSession, location: str) -> DataFrame:
@@ -187,7 +187,7 @@ def _actions(spark: SparkSession, location: str) -> DataFrame:
     What a checkpoint holds has the version of the commit before those that follow it.
     """
     folder = f"{location}/_delta_log"
-    uris = [one.uri for one in filesystem_of(spark, folder).members(folder)]
+    uris = [entry.uri for entry in filesystem_of(spark, folder).members(folder)]
     parts = {uri: int(match[1]) for uri in uris if (match := _CHECKPOINT.search(uri))}
     start = max(parts.values(), default=-1)
     commits = [uri for uri in uris if (match := _COMMIT.search(uri)) and int(match[1]) > start]
@@ -223,7 +223,9 @@ def append(session: SparkSession, version: Any, rows: DataFrame, application: st
         return
     with _begun(session, version, application) as transaction:
         actions = transaction.writeFiles(rows._jdf)
-        transaction.commit(actions.appended(_known(session, application, number)), _write(session, "Append", message))
+        transaction.commit(
+            actions.appended(_transaction_action(session, application, number)), _write(session, "Append", message)
+        )
 
 
 def rewrite(session: SparkSession, files: Files, rows: DataFrame, application: str, number: int) -> None:
@@ -249,7 +251,7 @@ def rewrite(session: SparkSession, files: Files, rows: DataFrame, application: s
         actions = transaction.writeFiles(rows._jdf)
         for file in files.added():
             actions = actions.appended(file.remove())
-        transaction.commit(actions.appended(_known(session, application, number)), _write(session, "Overwrite"))
+        transaction.commit(actions.appended(_transaction_action(session, application, number)), _write(session, "Overwrite"))
 
 
 @contextmanager
@@ -262,7 +264,7 @@ def _begun(session: SparkSession, version: Any, application: str) -> Iterator[An
         yield transaction
 
 
-def _known(session: SparkSession, application: str, number: int) -> Any:
+def _transaction_action(session: SparkSession, application: str, number: int) -> Any:
     """Return Delta's action that records the transaction in the table."""
     now = java_class(session._jvm, "scala.Option").apply(time.time_ns() // 1_000_000)
     return java_class(session._jvm, f"{_DELTA}.actions.SetTransaction")(application, number, now)

@@ -38,9 +38,9 @@ def guard_new_sessions(spark: SparkSession, allowed: int, reading: bool, setting
     extensions = session._jsparkSession.extensions()
     key = extensions.hashCode()
     if key not in _guards:
-        held = session.sparkContext._gateway.jvm.java.util.HashMap(dict(fixed))
+        fixed_settings = session.sparkContext._gateway.jvm.java.util.HashMap(dict(fixed))
         check = _made(spark, "ReadOnly", settings)
-        parser = _made(spark, "OwnSettings", settings, held)
+        parser = _made(spark, "OwnSettings", settings, fixed_settings)
         extensions.injectCheckRule(check)
         extensions.injectParser(parser)
         _guards[key] = check, parser

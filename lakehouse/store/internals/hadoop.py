@@ -222,7 +222,7 @@ class _WithoutJvm:
 
     def size_below(self, location: str) -> tuple[int, int]:
         """See `FileSystem`."""
-        sizes = [one.size for one in self.files_below(location)]
+        sizes = [entry.size for entry in self.files_below(location)]
         return len(sizes), sum(sizes)
 
 
@@ -251,12 +251,12 @@ class ArrowFileSystem(_WithoutJvm):
 
     def files_below(self, location: str) -> Iterator[FileEntry]:
         """See `FileSystem`."""
-        return (one for one in self._selected(location, recursive=True) if not one.is_folder)
+        return (entry for entry in self._selected(location, recursive=True) if not entry.is_folder)
 
     def matches(self, glob: str, base: str, pattern: str) -> list[FileEntry]:
         """See `FileSystem`."""
         wanted = re.compile(pattern)
-        return [one for one in self._selected(base, recursive=True) if wanted.fullmatch(one.uri)]
+        return [entry for entry in self._selected(base, recursive=True) if wanted.fullmatch(entry.uri)]
 
     def make_folder(self, location: str) -> bool:
         """See `FileSystem`."""
@@ -336,7 +336,7 @@ class ServerFileSystem(_WithoutJvm):
         if not self.exists(location):
             return None
         uri = self.qualified(location)
-        return next((one for one in self._entries(location) if one.uri == uri), FileEntry(uri, True, 0, 0))
+        return next((entry for entry in self._entries(location) if entry.uri == uri), FileEntry(uri, True, 0, 0))
 
     def members(self, location: str) -> list[FileEntry]:
         """See `FileSystem`; folders are left out."""

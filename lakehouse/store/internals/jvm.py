@@ -93,12 +93,12 @@ def name_classes(spark: SparkSession) -> None:
         return
     jvm: Any = spark._jvm
     for name in _OF_PYSPARK:
-        known = _CachedClass(name, jvm._gateway_client)
+        cached = _CachedClass(name, jvm._gateway_client)
         for spelled in (name, name.rpartition(".")[2]):
-            setattr(jvm, spelled, known)
+            setattr(jvm, spelled, cached)
 
 
-def given_conf() -> dict[str, str]:
+def submitted_conf() -> dict[str, str]:
     """Return the settings that `spark-submit` gave; without internals Spark is started by that, so it has these alone."""
     if not uses_internals():
         return dict(SparkContext.getOrCreate().getConf().getAll())

@@ -22,7 +22,7 @@ _STATUS = re.compile(r"FileStatus\{path=(.*?); isDirectory=false; length=(\d+); 
 _HEAD_OF_LOCAL = re.compile(r"\Afile:/+")
 
 
-class HeldRows:
+class DriverRows:
     """Rows that the driver holds, filtered and projected, by the plan that has them."""
 
     def __init__(self, plan: Any) -> None:
@@ -37,13 +37,13 @@ class HeldRows:
         return int(self.plan.data().size())
 
 
-def held_rows(frame: DataFrame) -> HeldRows | None:
+def driver_rows(frame: DataFrame) -> DriverRows | None:
     """Return the rows of a frame that the driver holds; None: it takes a query to have them, and always without internals."""
     if not uses_internals(frame.sparkSession):
         return None
     classic: Any = frame
     plan = classic._jdf.queryExecution().optimizedPlan()
-    return HeldRows(plan) if plan.getClass().getSimpleName() == "LocalRelation" else None
+    return DriverRows(plan) if plan.getClass().getSimpleName() == "LocalRelation" else None
 
 
 def on_driver(frame: DataFrame) -> DataFrame:
@@ -52,11 +52,11 @@ def on_driver(frame: DataFrame) -> DataFrame:
         return frame.localCheckpoint()
     session: Any = frame.sparkSession
     classic: Any = frame
-    held = held_rows(frame)
-    if held is None:
+    rows_of_driver = driver_rows(frame)
+    if rows_of_driver is None:
         rows = classic._jdf.collectAsList()
         return DataFrame(session._jsparkSession.createDataFrame(rows, classic._jdf.schema()), session)
-    return _of_plan(session, held.plan)
+    return _of_plan(session, rows_of_driver.plan)
 
 
 def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
@@ -73,8 +73,8 @@ def hand_over(frame: DataFrame, session: SparkSession) -> DataFrame:
             if not is_connect(session):
                 session.catalog.dropGlobalTempView(name)
     classic: Any = frame
-    held = held_rows(frame)
-    return _of_plan(session, held.plan if held is not None else classic._jdf.queryExecution().analyzed())
+    rows_of_driver = driver_rows(frame)
+    return _of_plan(session, rows_of_driver.plan if rows_of_driver is not None else classic._jdf.queryExecution().analyzed())
 
 
 def bound_names(frame: DataFrame) -> DataFrame:
@@ -129,10 +129,10 @@ def large_files(frame: DataFrame, most: int) -> list[str]:
         files = {uri: filesystem_of(frame.sparkSession, uri).entry(uri) for uri in _input_files(frame)}
         return sorted(uri for uri, file in files.items() if file is not None and file.size > most)
     plan: Any = frame
-    leaves = plan._jdf.queryExecution().analyzed().collectLeaves()
+    relations = plan._jdf.queryExecution().analyzed().collectLeaves()
     results: set[str] = set()
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
+    for index in range(relations.size()):
+        leaf = relations.apply(index)
         if not leaf.getClass().getName().endswith("LogicalRelation"):
             continue
         relation = leaf.relation()
