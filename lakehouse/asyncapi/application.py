@@ -100,8 +100,8 @@ class Application:
         else:
             payload, schema_format = self._with_format(merged, "payload")
         headers, _ = self._with_format(merged, "headers")
-        known = schema_format if isinstance(schema_format, str) else None
-        return MessagePart(key, merged, payload, known, headers)
+        format_name = schema_format if isinstance(schema_format, str) else None
+        return MessagePart(key, merged, payload, format_name, headers)
 
     def _with_format(self, spot: Spot, name: str) -> tuple[Spot | None, Any]:
         """Return a schema and its format: a multi-format schema names its own."""
@@ -123,8 +123,8 @@ class Application:
         traits = [self._absolute(trait) for trait in self.following.items(spot, "traits") if isinstance(trait.value, dict)]
         own = {name: value for name, value in spot.value.items() if name != "traits"}
         merged: Any = {}
-        for one in (own, *traits) if self.is_old else (*traits, own):
-            merged = patched(merged, one)
+        for trait in (own, *traits) if self.is_old else (*traits, own):
+            merged = patched(merged, trait)
         return spot._replace(value=merged)
 
     def _absolute(self, trait: Spot) -> Any:
@@ -140,20 +140,20 @@ class Application:
         if isinstance(pathname, str):
             path += pathname if pathname.startswith("/") or not pathname else f"/{pathname}"
         version = value.get("protocolVersion")
-        known = str(version) if isinstance(version, str | int | float) and not isinstance(version, bool) else None
-        return ServerPart(name, spot, host, path, str(value.get("protocol") or "").strip().lower(), known)
+        protocol_version = str(version) if isinstance(version, str | int | float) and not isinstance(version, bool) else None
+        return ServerPart(name, spot, host, path, str(value.get("protocol") or "").strip().lower(), protocol_version)
 
     def _read_channels(self) -> None:
         by_place = {server.spot.place: server for server in self.servers.values()}
         for key, spot in self.following.members(self.root, "channels"):
             address = spot.value.get("address")
-            named = [by_place[one.place] for one in self.following.items(spot, "servers") if one.place in by_place]
+            named = [by_place[server.place] for server in self.following.items(spot, "servers") if server.place in by_place]
             channel = ChannelPart(key, spot, address if isinstance(address, str) else None, named or list(self.servers.values()))
             for name, message in self.following.members(spot, "messages"):
                 channel.messages[name] = self.message(name, message)
-                holder = self.following.member(spot, "messages")
-                if holder is not None:
-                    self._places[holder.file, below(holder.inside, name)] = channel
+                map_of_messages = self.following.member(spot, "messages")
+                if map_of_messages is not None:
+                    self._places[map_of_messages.file, below(map_of_messages.inside, name)] = channel
             self.channels[key] = channel
             self._places[spot.place] = channel
 
@@ -178,8 +178,12 @@ class Application:
         """Return the keys in a channel of the messages of an operation or a reply: all, or those that it refers to."""
         if "messages" not in spot.value:
             return list(channel.messages)
-        holder = self.following.member(channel.spot, "messages")
-        places = {} if holder is None else {(holder.file, below(holder.inside, key)): key for key in channel.messages}
+        map_of_messages = self.following.member(channel.spot, "messages")
+        places = (
+            {}
+            if map_of_messages is None
+            else {(map_of_messages.file, below(map_of_messages.inside, key)): key for key in channel.messages}
+        )
         targets = {message.spot.place: key for key, message in channel.messages.items()}
         keys = []
         for index, written in enumerate(spot.value["messages"] if isinstance(spot.value["messages"], list) else []):
@@ -197,7 +201,7 @@ class Application:
 
     def _read_old_channels(self) -> None:
         for address, spot in self.following.members(self.root, "channels"):
-            names = [one.value for one in self.following.items(spot, "servers") if isinstance(one.value, str)]
+            names = [server.value for server in self.following.items(spot, "servers") if isinstance(server.value, str)]
             named = [self.servers[name] for name in names if name in self.servers]
             channel = ChannelPart(address, spot, address, named or list(self.servers.values()))
             self.channels[address] = channel
@@ -206,7 +210,7 @@ class Application:
                 if written is None or not isinstance(written.value, dict):
                     continue
                 operation = self._with_traits(written)
-                keys = [self._add_old(channel, one, verb) for one in self._old_messages(operation)]
+                keys = [self._add_old(channel, message, verb) for message in self._old_messages(operation)]
                 named_so = operation.value.get("operationId")
                 key = named_so if isinstance(named_so, str) and named_so else f"{address}.{verb}"
                 self.operations[key] = OperationPart(key, operation, action, channel, list(dict.fromkeys(keys)))
@@ -224,15 +228,15 @@ class Application:
             several = self.following.child(result, "oneOf")
             for index in range(len(choices)):
                 choice = self.following.child(several, str(index))
-                one = self.following.follow(choice)
-                if one is not None and isinstance(one.value, dict):
-                    yield _last_token(choice.value), one
+                message = self.following.follow(choice)
+                if message is not None and isinstance(message.value, dict):
+                    yield _last_token(choice.value), message
         else:
             yield _last_token(written.value), result
 
-    def _add_old(self, channel: ChannelPart, one: tuple[str | None, Spot], verb: str) -> str:
+    def _add_old(self, channel: ChannelPart, named_message: tuple[str | None, Spot], verb: str) -> str:
         """Add a message of 2.x to its channel; its key is its `messageId`, its name, or that in `components`."""
-        name, spot = one
+        name, spot = named_message
         message = self.message("", spot)
         wanted = text_at(message.spot.value, "messageId") or name or text_at(message.spot.value, "name") or f"{verb}Message"
         key, nth = wanted, 1
@@ -291,7 +295,7 @@ class ServedChannels:
         if topic is not None and isinstance(topic.value, str):
             address = topic.value
         if address is not None and with_symbols(address) != address:
-            self._texts.note_kept(NAMES, channel.spot)
+            self._texts.note_uninterpreted(NAMES, channel.spot)
         address = None if address is None else with_symbols(address)
         hinted = text_at(hint_of(channel.spot), "group")
         if hinted is not None:
@@ -309,10 +313,10 @@ class ServedChannels:
             return None, None
         wire = wire_of(server.protocol, server.version)
         protocol = text_at(hint_of(server.spot), "protocol") or normal_protocol(wire, server.version)
-        known = PROTOCOLS.get(wire.normal)
+        protocol_row = PROTOCOLS.get(wire.normal)
         if server.name not in self._reported:
             self._reported.add(server.name)
-            if known is None:
+            if protocol_row is None:
                 message = f"xRegistry does not define the protocol {server.protocol!r}; it is loaded as {wire.normal!r}"
                 self._following.report(server.spot.at, OTHER_PROTOCOL, message, "Nothing to do.", "info")
             elif wire.normal == "MQTT" and server.version is None and wire.protocol != "mqtt5":

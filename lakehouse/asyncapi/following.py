@@ -108,31 +108,31 @@ class Following:
 
     def members(self, spot: Spot | None, *names: str) -> Iterator[tuple[str, Spot]]:
         """Return the members of a map, each followed and an object; what is of another type is reported and left out."""
-        holder = self.member(spot, *names)
-        if holder is None:
+        map_spot = self.member(spot, *names)
+        if map_spot is None:
             return
-        if not isinstance(holder.value, dict):
-            self.wrong(holder, names[-1] if names else "it", "an object")
+        if not isinstance(map_spot.value, dict):
+            self.wrong(map_spot, names[-1] if names else "it", "an object")
             return
-        for name in holder.value:
-            one = self.follow(self.child(holder, name))
-            if one is not None and isinstance(one.value, dict):
-                yield name, one
-            elif one is not None:
-                self.wrong(one, name, "an object")
+        for name in map_spot.value:
+            member = self.follow(self.child(map_spot, name))
+            if member is not None and isinstance(member.value, dict):
+                yield name, member
+            elif member is not None:
+                self.wrong(member, name, "an object")
 
     def items(self, spot: Spot | None, name: str) -> Iterator[Spot]:
         """Return the items of an array, each followed."""
-        holder = self.member(spot, name)
-        if holder is None:
+        array_spot = self.member(spot, name)
+        if array_spot is None:
             return
-        if not isinstance(holder.value, list):
-            self.wrong(holder, name, "an array")
+        if not isinstance(array_spot.value, list):
+            self.wrong(array_spot, name, "an array")
             return
-        for index in range(len(holder.value)):
-            one = self.follow(self.child(holder, str(index)))
-            if one is not None:
-                yield one
+        for index in range(len(array_spot.value)):
+            item = self.follow(self.child(array_spot, str(index)))
+            if item is not None:
+                yield item
 
     def child(self, spot: Spot, name: str) -> Spot:
         """Return a member of an object, or an item of an array, as it is written."""
@@ -246,7 +246,7 @@ class Bundle:
             return value
         if isinstance(value.get("$ref"), str):
             reference = self._reference(spot, value["$ref"])
-            return {"$ref": reference} | {name: one for name, one in value.items() if name != "$ref"}
+            return {"$ref": reference} | {name: member for name, member in value.items() if name != "$ref"}
         return {
             name: member if name in _DATA else self._copied(self._following.child(spot, name))
             for name, member in value.items()
@@ -277,10 +277,10 @@ class Bundle:
 def placed(schema: Any, pointer: Pointer) -> Any:
     """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`."""
     if isinstance(schema, list):
-        return [placed(one, pointer) for one in schema]
+        return [placed(item, pointer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    moved = {name: one if name in _DATA else placed(one, pointer) for name, one in schema.items()}
+    moved = {name: member if name in _DATA else placed(member, pointer) for name, member in schema.items()}
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         moved["$ref"] = f"#{pointer}{reference[1:]}"

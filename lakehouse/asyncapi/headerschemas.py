@@ -63,9 +63,9 @@ def declaration_of(schema: Any) -> dict[str, Any]:
         results["type"] = formats[schema["format"]]
     elif isinstance(kind, str) and kind in _TYPES:
         results["type"] = _TYPES[kind]
-    known = fixed_value(schema)
-    if known is not None:
-        results["value"] = known
+    fixed = fixed_value(schema)
+    if fixed is not None:
+        results["value"] = fixed
     if isinstance(schema.get("description"), str):
         results["description"] = schema["description"]
     return results
@@ -86,8 +86,8 @@ def option_of(how: str, member: Any) -> Any:
     if how == "schema" and isinstance(member, dict):
         return declaration_of(member) or None
     if how == "map" and isinstance(member, dict):
-        values = {name: fixed_value(one) for name, one in object_at(member, "properties").items()}
-        return values if values and all(isinstance(one, str) for one in values.values()) else None
+        values = {name: fixed_value(member_value) for name, member_value in object_at(member, "properties").items()}
+        return values if values and all(isinstance(member_value, str) for member_value in values.values()) else None
     value = fixed_value(member) if how == "fixed" else member
     if value is None or isinstance(value, dict | list):
         return None
@@ -99,7 +99,7 @@ def member_of(how: str, option: Any) -> Any:
     if how == "fixed":
         return {"type": "string", "const": option}
     if how == "map":
-        return {"type": "object", "properties": {name: {"type": "string", "const": one} for name, one in option.items()}}
+        return {"type": "object", "properties": {name: {"type": "string", "const": text} for name, text in option.items()}}
     if how == "plain":
         return option
     declaration = declared(option)
@@ -118,17 +118,20 @@ def declared(option: Any) -> dict[str, Any]:
 
 def says_the_same(member: Any, written: Any) -> bool:
     """Return whether a member of a binding, or a property, says no more than the one that would be written for it."""
-    is_one = isinstance(member, dict) and set(member) <= {"type", "const", "enum"} and fixed_value(member) is not None
-    return bool(member == written or (is_one and isinstance(written, dict) and fixed_value(member) == fixed_value(written)))
+    is_fixed = isinstance(member, dict) and set(member) <= {"type", "const", "enum"} and fixed_value(member) is not None
+    return bool(member == written or (is_fixed and isinstance(written, dict) and fixed_value(member) == fixed_value(written)))
 
 
 def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Write declarations by their names as the schema of an object."""
-    schema: dict[str, Any] = {"type": "object", "properties": {name: property_of(one) for name, one in declared.items()}}
-    required = [name for name, one in declared.items() if one.get("required") is True]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: property_of(declaration) for name, declaration in declared.items()},
+    }
+    required = [name for name, declaration in declared.items() if declaration.get("required") is True]
     if required:
         schema["required"] = required
-    optional = [name for name, one in declared.items() if one.get("required") is False]
+    optional = [name for name, declaration in declared.items() if declaration.get("required") is False]
     for name in optional:
         schema["properties"][name].setdefault(HINT, {k: v for k, v in declared[name].items() if k != "name"})
     return schema
@@ -136,7 +139,7 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:
     """Read the schema of an object as declarations by their names."""
-    result = {name: declaration_of(one) for name, one in object_at(schema, "properties").items()}
+    result = {name: declaration_of(property_schema) for name, property_schema in object_at(schema, "properties").items()}
     for part in schema.get("allOf") or () if isinstance(schema, dict) else ():
         result |= declared_headers(part)
     required = schema.get("required") if isinstance(schema, dict) else None
@@ -170,23 +173,27 @@ class Envelope(NamedTuple):
 
 def prefix_of(family: str | None) -> str | None:
     """Return what headers that are CloudEvents attributes begin with in a protocol, the form that is written."""
-    known = PROTOCOLS.get(family or "")
-    return known.ce_attributes.split()[0].rpartition("/")[2] if known else "ce_" if family else None
+    protocol_row = PROTOCOLS.get(family or "")
+    return protocol_row.ce_attributes.split()[0].rpartition("/")[2] if protocol_row else "ce_" if family else None
 
 
 def from_headers(declared: dict[str, dict[str, Any]], family: str | None) -> Envelope | None:
     """Take the attributes of CloudEvents out of headers; None: the headers are not those of a CloudEvent."""
-    known = PROTOCOLS.get(family or "")
-    prefixes = [one.rpartition("/")[2] for one in known.ce_attributes.split()] if known else ["ce_", "ce-", "cloudEvents:"]
+    protocol_row = PROTOCOLS.get(family or "")
+    prefixes = (
+        [path.rpartition("/")[2] for path in protocol_row.ce_attributes.split()]
+        if protocol_row
+        else ["ce_", "ce-", "cloudEvents:"]
+    )
     for prefix in prefixes:
         names = {name: name[len(prefix) :].lower() for name in declared if name.lower().startswith(prefix.lower())}
         names = {name: attribute for name, attribute in names.items() if attribute.isalnum()}
         result = set(names.values())
         is_event = {"type", "source"} <= result or {"specversion", "type"} <= result
         if is_event and (prefix or set(_REQUIRED) <= result):
-            taken = names if prefix else {name: one for name, one in names.items() if one in _ATTRIBUTES}
-            kept = {name: one for name, one in declared.items() if name not in taken}
-            return Envelope(_read({attribute: declared[name] for name, attribute in taken.items()}), kept)
+            taken = names if prefix else {name: attribute for name, attribute in names.items() if attribute in _ATTRIBUTES}
+            others = {name: declaration for name, declaration in declared.items() if name not in taken}
+            return Envelope(_read({attribute: declared[name] for name, attribute in taken.items()}), others)
     return None
 
 
@@ -199,7 +206,7 @@ def from_payload(schema: Any) -> Envelope | None:
         return None
     if not set(_REQUIRED) <= properties.keys() or "#/" in str(properties.get(_DATA)):
         return None
-    attributes = {name: one for name, one in properties.items() if name != _DATA}
+    attributes = {name: property_schema for name, property_schema in properties.items() if name != _DATA}
     return Envelope(_read(declared_headers({"properties": attributes, "required": required})), properties.get(_DATA))
 
 
@@ -216,7 +223,7 @@ def declares_the_same(schema: Any, headers: dict[str, dict[str, Any]], family: s
 def as_headers(metadata: dict[str, Any], family: str | None) -> dict[str, dict[str, Any]]:
     """Write attributes as declared headers of a protocol."""
     prefix = prefix_of(family) or ""
-    return {f"{prefix}{name}": one for name, one in _written(metadata).items()}
+    return {f"{prefix}{name}": declaration for name, declaration in _written(metadata).items()}
 
 
 def as_payload(metadata: dict[str, Any], data: Any) -> dict[str, Any]:
@@ -232,21 +239,23 @@ def _written(metadata: dict[str, Any]) -> dict[str, dict[str, Any]]:
     every: dict[str, dict[str, Any]] = {}
     for name, implied in _IMPLIED.items():
         declared = metadata.get(name)
-        is_told = declared is not None and _read({name: implied | declared | {"required": True}}).get(name) != declared
-        every[name] = implied | (declared or {}) | {"required": True} | ({_EXPLICIT: declared} if is_told else {})
-    return every | {name: one for name, one in metadata.items() if name not in every and isinstance(one, dict)}
+        is_explicit = declared is not None and _read({name: implied | declared | {"required": True}}).get(name) != declared
+        every[name] = implied | (declared or {}) | {"required": True} | ({_EXPLICIT: declared} if is_explicit else {})
+    return every | {
+        name: declaration for name, declaration in metadata.items() if name not in every and isinstance(declaration, dict)
+    }
 
 
 def _read(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Read attributes; what is true of every CloudEvent is not declared."""
     results = {}
-    for name, one in declared.items():
-        if _EXPLICIT in one:
-            results[name] = one[_EXPLICIT]
+    for name, declared_attribute in declared.items():
+        if _EXPLICIT in declared_attribute:
+            results[name] = declared_attribute[_EXPLICIT]
         elif name not in _REQUIRED:
-            results[name] = one
+            results[name] = declared_attribute
         else:
-            declaration = {member: value for member, value in one.items() if member != "required"}
+            declaration = {member: value for member, value in declared_attribute.items() if member != "required"}
             if name in ("type", "source") or declaration not in (
                 {},
                 {"type": "string"},

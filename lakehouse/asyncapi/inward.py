@@ -87,14 +87,14 @@ class _ApplicationReading:
             for part in parts:
                 self.maker.add(part, meant)
             return
-        holder = self.made.document["messagegroups"].setdefault(group, {"messages": {}})
+        group_document = self.made.document["messagegroups"].setdefault(group, {"messages": {}})
         self.made.pointers.setdefault(pointer_of("messagegroups", group), channel.spot.at)
         texts: dict[str, Any] = {"name": meant.address or channel.key}
         for name, value in (texts | ({"protocol": meant.protocol} if meant.protocol else {})).items():
-            holder.setdefault(name, value)
+            group_document.setdefault(name, value)
         hints = hint_of(channel.spot)
         if "attributes" in hints:
-            self.made.document["messagegroups"][group] = with_attributes(holder, hints)
+            self.made.document["messagegroups"][group] = with_attributes(group_document, hints)
         for part in parts:
             self.maker.add(part, meant)
 
@@ -104,47 +104,51 @@ class _ApplicationReading:
         free = {name: part for name, part in self.application.component_messages().items() if part.spot.place not in used}
         if not self.hints or "group" in self.hints:
             group = with_attributes(self._about(), self.hints)
-            holder = self.made.document["messagegroups"].setdefault(self.name, {"messages": {}})
+            group_document = self.made.document["messagegroups"].setdefault(self.name, {"messages": {}})
             self.made.pointers.setdefault(pointer_of("messagegroups", self.name), pointer_of("info"))
             for name, value in group.items():
-                holder.setdefault(name, value)
+                group_document.setdefault(name, value)
         for part in free.values():
             self.maker.add(part, Meant(None, None, self.name))
         self.maker.payloads.add_free_schemas(self.name)
         every = self.made.document["messagegroups"]
-        for name in [name for name, one in every.items() if not one["messages"] and name != self.name and len(one) == 1]:
+        for name in [
+            name
+            for name, group_of_name in every.items()
+            if not group_of_name["messages"] and name != self.name and len(group_of_name) == 1
+        ]:
             del every[name]
 
     def _about(self) -> dict[str, Any]:
         """Return the attributes of the application's group."""
         following, root = self.following, self.application.root
-        holder = following.member(root, "info")
-        about = self.texts.of(holder) if holder is not None and isinstance(holder.value, dict) else {}
+        info = following.member(root, "info")
+        about = self.texts.of(info) if info is not None and isinstance(info.value, dict) else {}
         outside = {name: root.value[name] for name in ("tags", "externalDocs") if name in root.value}  # as 2.x has them
         about = self.texts.of(root._replace(value=outside)) | about
-        kept: dict[str, Any] = {"info": {name: value for name, value in self.info.items() if name not in _OF_INFO}}
-        kept |= {name: root.value[name] for name in ("id", "defaultContentType") if name in root.value}
-        kept |= {name: value for name, value in root.value.items() if name.startswith("x-") and name != HINT}
+        uninterpreted: dict[str, Any] = {"info": {name: value for name, value in self.info.items() if name not in _OF_INFO}}
+        uninterpreted |= {name: root.value[name] for name in ("id", "defaultContentType") if name in root.value}
+        uninterpreted |= {name: value for name, value in root.value.items() if name.startswith("x-") and name != HINT}
         used = [operation.channel for operation in self.application.operations.values()]
         for server in self.application.servers.values():
             if not any(server in channel.servers for channel in used):
-                self.texts.note_kept(IDLE_SERVERS, server.spot)
-                kept.setdefault("servers", {})[server.name] = self._idle_server(server)
+                self.texts.note_uninterpreted(IDLE_SERVERS, server.spot)
+                uninterpreted.setdefault("servers", {})[server.name] = self._idle_server(server)
         for channel in self.application.channels.values():
             for at in self.channels.servers(channel) if channel not in used else ():
                 group, meant = self.channels.meant(channel, at)
                 described = self.endpoints.described(channel, meant)
                 if len(described) > 1:
-                    self.texts.note_kept(IDLE_CHANNELS, channel.spot)
-                    kept.setdefault("channels", {})[group] = described
-        return about | {"asyncapi": kept}
+                    self.texts.note_uninterpreted(IDLE_CHANNELS, channel.spot)
+                    uninterpreted.setdefault("channels", {})[group] = described
+        return about | {"asyncapi": uninterpreted}
 
     def _idle_server(self, server: ServerPart) -> dict[str, Any]:
         """Return a server as 3.x writes it."""
         members: dict[str, Any] = {"host": server.host, "pathname": server.pathname, "protocol": server.protocol}
         members |= {"protocolVersion": server.version, "security": list(schemes_of(self.application, server.spot))}
         rest = self.texts.rest(server.spot, (*_OF_SERVER, "bindings")) | self.texts.bindings(server.spot, None, "server")
-        return {name: one for name, one in members.items() if one} | rest
+        return {name: member for name, member in members.items() if member} | rest
 
     def _report(self) -> None:
         files = self.following.files
@@ -204,7 +208,7 @@ class EndpointMaker:
             about = self.texts.of(channel.spot)
             texts = {name: about[name] for name in ("name", "description") if name in about} | texts
         endpoint |= texts
-        endpoint["asyncapi"] = self._kept(operation, server, meant, own_schemes, schemes)
+        endpoint["asyncapi"] = self._uninterpreted(operation, server, meant, own_schemes, schemes)
         self._add_endpoint(endpointid, endpoint, hints, operation.spot.at)
 
     def _add_endpoint(self, endpointid: str, endpoint: dict[str, Any], hints: dict[str, Any], at: Pointer) -> None:
@@ -219,7 +223,7 @@ class EndpointMaker:
             *object_at(endpoint, "protocoloptions").get("endpoints", []),
         ]
         if addresses:
-            distinct = [one for index, one in enumerate(addresses) if one not in addresses[:index]]
+            distinct = [address for index, address in enumerate(addresses) if address not in addresses[:index]]
             merged["protocoloptions"] = object_at(merged, "protocoloptions") | {"endpoints": distinct}
         groups = [*before.get("messagegroups", []), *endpoint.get("messagegroups", [])]
         messages = object_at(before, "messages") | object_at(endpoint, "messages")
@@ -233,9 +237,9 @@ class EndpointMaker:
             options[wire.address] = meant.address
         if meant.address is None:
             options["deployed"] = False
-        for level, holder in (("server", server.spot if server else None), ("operation", operation.spot)):
+        for level, spot in (("server", server.spot if server else None), ("operation", operation.spot)):
             for row in bindings_of(meant.protocol, level):
-                member = self.following.member(holder, "bindings", row.binding, row.member)
+                member = self.following.member(spot, "bindings", row.binding, row.member)
                 option = None if member is None else option_of(row.how, self.following.plain(member))
                 options |= {} if option is None else {row.option: option}
         return options
@@ -245,7 +249,7 @@ class EndpointMaker:
         if uri is not None:
             return {"endpoints": [{"uri": uri}]}
         scheme = wire.scheme
-        if wire.normal == "KAFKA" and any(one.get("type") in _LOGGED_IN for one in schemes):
+        if wire.normal == "KAFKA" and any(scheme_.get("type") in _LOGGED_IN for scheme_ in schemes):
             scheme = f"sasl_{scheme}"
         values = self.following.member(server.spot, "variables")
         defaults = {}
@@ -268,7 +272,7 @@ class EndpointMaker:
         """Return the groups, or the messages, that an endpoint carries."""
         bases = hints.get("messages")
         if isinstance(bases, list):
-            return {"messages": {one.rpartition("/")[2]: {"basemessage": one} for one in bases}}
+            return {"messages": {base.rpartition("/")[2]: {"basemessage": base} for base in bases}}
         if "endpointid" in hints:
             return {"messagegroups": [f"/messagegroups/{group}"]}
         parts = operation.channel.messages
@@ -280,19 +284,20 @@ class EndpointMaker:
     def described(self, channel: ChannelPart, meant: Meant) -> dict[str, Any]:
         """Return the key of a channel, and what is said of it that no attribute holds."""
         key = channel.key if not self.application.is_old else re.sub(r"[^\w.\-]+", ".", channel.key).strip(".")
-        around = self.texts.rest(channel.spot, (*_OF_CHANNEL, "bindings"))
-        around |= self.texts.bindings(channel.spot, meant.protocol, "channel")
+        uninterpreted = self.texts.rest(channel.spot, (*_OF_CHANNEL, "bindings"))
+        uninterpreted |= self.texts.bindings(channel.spot, meant.protocol, "channel")
         if channel.address is not None and with_symbols(channel.address) != meant.address:
-            around["address"] = channel.address  # another than that of the binding, which is used
-        if isinstance(around.get("parameters"), dict):
-            around["parameters"] = {
-                with_symbols(f"{{{name}}}")[1:-1]: _parameter(one) for name, one in around["parameters"].items()
+            uninterpreted["address"] = channel.address  # another than that of the binding, which is used
+        if isinstance(uninterpreted.get("parameters"), dict):
+            uninterpreted["parameters"] = {
+                with_symbols(f"{{{name}}}")[1:-1]: _parameter(parameter)
+                for name, parameter in uninterpreted["parameters"].items()
             }
-            if not any(around["parameters"].values()):
-                del around["parameters"]
-        return {"key": key} | around
+            if not any(uninterpreted["parameters"].values()):
+                del uninterpreted["parameters"]
+        return {"key": key} | uninterpreted
 
-    def _kept(
+    def _uninterpreted(
         self, operation: OperationPart, server: ServerPart | None, meant: Meant, own_schemes: list[Any], schemes: list[Any]
     ) -> dict[str, Any]:
         """Return what an endpoint has no attribute for, as it is written."""
@@ -302,32 +307,32 @@ class EndpointMaker:
         reply = self.following.member(operation.spot, "reply")
         if reply is not None and isinstance(reply.value, dict):
             own["reply"] = self._reply(reply, server)
-        kept: dict[str, Any] = {"operation": own, "channel": self.described(operation.channel, meant)}
+        uninterpreted: dict[str, Any] = {"operation": own, "channel": self.described(operation.channel, meant)}
         if server is not None:
             at = self.texts.rest(server.spot, (*_OF_SERVER, "bindings"))
             at |= self.texts.bindings(server.spot, meant.protocol, "server")
             is_usual = server.host and "{" not in server.host + server.pathname and "," not in server.host
             at |= {} if is_usual else {"host": server.host}
             at |= {} if is_usual or not server.pathname else {"pathname": server.pathname}
-            kept["server"] = {"key": server.name} | at
+            uninterpreted["server"] = {"key": server.name} | at
         if schemes:
-            kept["security"] = schemes
-        return kept
+            uninterpreted["security"] = schemes
+        return uninterpreted
 
     def _reply(self, reply: Spot, server: ServerPart | None) -> dict[str, Any]:
         """Return a reply, whose channel is named by its group, at the same server if it is there."""
-        self.texts.note_kept(REPLIES, reply)
-        kept = self.texts.rest(reply, ("channel", "messages"))
+        self.texts.note_uninterpreted(REPLIES, reply)
+        uninterpreted = self.texts.rest(reply, ("channel", "messages"))
         channel = self.application.channel_of(reply)
         if channel is None:
-            return kept
+            return uninterpreted
         servers = self.channels.servers(channel)
         group, meant = self.channels.meant(channel, server if server in servers else servers[0])
-        kept["messagegroup"] = f"/messagegroups/{group}"
+        uninterpreted["messagegroup"] = f"/messagegroups/{group}"
         if "messages" in reply.value:
             keys = self.application.message_keys(channel, reply)
-            kept["messages"] = [self.maker.xid_of_part(channel.messages[key], meant) for key in keys]
-        return kept
+            uninterpreted["messages"] = [self.maker.xid_of_part(channel.messages[key], meant) for key in keys]
+        return uninterpreted
 
 
 def _parameter(value: Any) -> Any:
@@ -335,6 +340,6 @@ def _parameter(value: Any) -> Any:
     if not isinstance(value, dict) or not isinstance(value.get("schema"), dict):
         return value
     schema = value["schema"]
-    lists = {name: [str(one) for one in schema[name]] for name in ("enum", "examples") if isinstance(schema.get(name), list)}
+    lists = {name: [str(item) for item in schema[name]] for name in ("enum", "examples") if isinstance(schema.get(name), list)}
     default = {"default": str(schema["default"])} if "default" in schema else {}
-    return {name: one for name, one in value.items() if name != "schema"} | lists | default
+    return {name: member for name, member in value.items() if name != "schema"} | lists | default

@@ -71,8 +71,8 @@ class PayloadMaker:
             xid = self._put(group, schemaid, None, {"format": schema_format, "schema": schema}, spot)
             return {"dataschemaformat": schema_format, "dataschemaxid": xid}
         if isinstance(schema, dict) and "examples" not in schema and is_json_schema(schema_format):
-            examples = [one.value["payload"] for one in self._following.items(part.spot, "examples")
-                        if isinstance(one.value, dict) and "payload" in one.value]  # fmt: skip
+            examples = [example.value["payload"] for example in self._following.items(part.spot, "examples")
+                        if isinstance(example.value, dict) and "payload" in example.value]  # fmt: skip
             schema = schema | ({"examples": examples} if examples else {})
         return {"dataschemaformat": schema_format, "dataschema": schema}
 
@@ -116,7 +116,7 @@ class PayloadMaker:
         return xid_of("schemagroups", group, "schemas", name)
 
 
-_SAID = (
+_INTERPRETED = (
     "messageId", "title", "name", "summary", "description", "tags", "externalDocs", "contentType", "schemaFormat", "payload",
     "headers", "bindings", "traits", HINT,
 )  # fmt: skip
@@ -138,8 +138,8 @@ class MessageMaker:
         """Add a message to its group; one that is there already stays."""
         xid = self.xid_of_part(part, meant)
         collection, group, _, messageid = xid[1:].split("/")
-        holder = self._made.document[collection].setdefault(group, {})
-        messages = holder.setdefault("messages", {})
+        parent = self._made.document[collection].setdefault(group, {})
+        messages = parent.setdefault("messages", {})
         if messageid not in messages:
             here = pointer_of(collection, group, "messages", messageid)
             self._made.pointers[here] = part.spot.at
@@ -168,16 +168,16 @@ class MessageMaker:
         message = self._texts.of(part.spot)
         content_type = value.get("contentType") or self._content_type
         message |= {"datacontenttype": content_type} if isinstance(content_type, str) else {}
-        kept = self._texts.rest(part.spot, _SAID) | self._texts.bindings(
+        uninterpreted = self._texts.rest(part.spot, _INTERPRETED) | self._texts.bindings(
             part.spot, meant.protocol, "message", but=("headers",) if family == "HTTP" else ()
         )
         options, envelope, unsaid = self._headers(part, family, meant)
-        kept |= unsaid
+        uninterpreted |= unsaid
         self._point(part, options, envelope, here)
         options |= self._bound(part, meant.protocol)
         for name, kind in (("correlationId", CORRELATION), ("examples", EXAMPLES), ("headers", HEADERS)):
-            if name in kept:
-                self._texts.note_kept(kind, part.spot)
+            if name in uninterpreted:
+                self._texts.note_uninterpreted(kind, part.spot)
         payload = self.payloads.payload(part, meant.group, here, hints, is_event=envelope is not None)
         message |= payload
         message |= envelope or {}
@@ -187,7 +187,7 @@ class MessageMaker:
             options = {"address": {"value": meant.address}}
         if options and meant.protocol:  # without options a message has the protocol of its group
             message |= {"protocol": meant.protocol, "protocoloptions": options}
-        return with_attributes(message | ({"asyncapi": kept} if kept else {}), hints)
+        return with_attributes(message | ({"asyncapi": uninterpreted} if uninterpreted else {}), hints)
 
     def _headers(
         self, part: MessagePart, family: str | None, meant: Meant
@@ -206,9 +206,9 @@ class MessageMaker:
         has_place = names is not None and meant.protocol != "MQTT/3.1.1"
         if has_place and names is not None and rest:
             options[names.headers] = rest
-        is_said = schema is None or _is_declared(schema)
-        kept = {} if is_said and (has_place or not rest) else {"headers": schema or headers_schema(rest)}
-        return options, envelope, kept
+        is_declared = schema is None or _is_declared(schema)
+        uninterpreted = {} if is_declared and (has_place or not rest) else {"headers": schema or headers_schema(rest)}
+        return options, envelope, uninterpreted
 
     def _point(self, part: MessagePart, options: dict[str, Any], envelope: dict[str, Any] | None, here: Pointer) -> None:
         """Note where what was read of the headers is written."""
@@ -216,11 +216,11 @@ class MessageMaker:
             return
         at = part.headers.at
         for name in (envelope or {}).get("envelopemetadata", {}):
-            written = next((one for one in self._header_names(part) if one.lower().endswith(name)), name)
+            written = next((header for header in self._header_names(part) if header.lower().endswith(name)), name)
             self._made.pointers[below(here, "envelopemetadata", name)] = below(at, "properties", written)
         for option in options:
             self._made.pointers[below(here, "protocoloptions", option)] = part.spot.at
-        names = {one.headers for one in FAMILY_NAMES.values()}
+        names = {family_names.headers for family_names in FAMILY_NAMES.values()}
         for option in names & options.keys():
             self._made.pointers[below(here, "protocoloptions", option)] = below(at, "properties")
 
@@ -255,4 +255,7 @@ def _is_declared(schema: Any) -> bool:
     """Return whether declarations say all that a schema of headers does."""
     properties = object_at(schema, "properties")
     is_plain = isinstance(schema, dict) and set(schema) <= {"type", "properties", "required"}
-    return is_plain and all(HINT in one or says_the_same(one, property_of(declaration_of(one))) for one in properties.values())
+    return is_plain and all(
+        HINT in property_schema or says_the_same(property_schema, property_of(declaration_of(property_schema)))
+        for property_schema in properties.values()
+    )

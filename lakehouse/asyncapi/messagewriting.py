@@ -68,10 +68,13 @@ class MessageWriter:
         self._written: dict[Xid, MessageOut] = {}
         self._identical: dict[tuple[str, str], MessageOut] = {}  # messages of groups by what they say, and their ids
 
-    def of(self, holder: Xid, entity: dict[str, Any]) -> list[MessageOut]:
+    def of(self, parent: Xid, entity: dict[str, Any]) -> list[MessageOut]:
         """Return the messages of a group or endpoint, each written once."""
         members = objects_at(entity, "messages").items()
-        return [self._same(one, name) or self._once(Xid(f"{holder}/messages/{name}"), one, entity) for name, one in members]
+        return [
+            self._same(message, name) or self._once(Xid(f"{parent}/messages/{name}"), message, entity)
+            for name, message in members
+        ]
 
     def _same(self, message: dict[str, Any], name: str) -> MessageOut | None:
         """Return the message of a group that says the same under the same id, as what an endpoint takes from a group does."""
@@ -79,27 +82,27 @@ class MessageWriter:
 
     def keys(self) -> dict[Xid, str]:
         """Return the keys in `components` of messages by their XIDs."""
-        return {xid: one.component for xid, one in self._written.items()}
+        return {xid: message.component for xid, message in self._written.items()}
 
     def components(self) -> dict[str, Any]:
         """Return the messages and schemas of `components`."""
         every = {"messages": self._messages, "schemas": self._schemas}
-        return {name: one for name, one in every.items() if one}
+        return {name: value for name, value in every.items() if value}
 
     def add_free_schemas(self) -> None:
         """Add the default Versions of schemas that no message uses; report Versions that are not written."""
-        for group, holder in objects_at(self._registry, "schemagroups").items():
-            for name in sorted(set(holder) - _COMPUTED):
+        for group, schema_group in objects_at(self._registry, "schemagroups").items():
+            for name in sorted(set(schema_group) - _COMPUTED):
                 loss = Loss(Pointer(pointer_of(name)), OF_GROUP, f"`{name}` of a schema group has no place in AsyncAPI")
                 self._losses.append((xid_of("schemagroups", group), loss))
-            for name, schema in objects_at(holder, "schemas").items():
+            for name, schema in objects_at(schema_group, "schemas").items():
                 xid = xid_of("schemagroups", group, "schemas", name)
-                if not any(one == xid for one, _ in self._used):
+                if not any(used_xid == xid for used_xid, _ in self._used):
                     self._schema(xid, None, is_free=True)
                 self._lose(xid, schema)
 
     def _lose(self, xid: Xid, schema: dict[str, Any]) -> None:
-        written = {version for one, version in self._used if one == xid}
+        written = {version for used_xid, version in self._used if used_xid == xid}
         for version in sorted(set(objects_at(schema, "versions")) - written):
             loss = Loss(Pointer(pointer_of("versions", version)), OF_SCHEMA, "a Version that no message uses")
             self._losses.append((xid, loss))
@@ -114,10 +117,10 @@ class MessageWriter:
             if isinstance(meta, dict) and meta.get(name):
                 self._losses.append((xid, Loss(Pointer(f"/meta/{name}"), OF_META, f"`{name}` has no place in AsyncAPI")))
 
-    def _once(self, xid: Xid, message: dict[str, Any], holder: dict[str, Any]) -> MessageOut:
+    def _once(self, xid: Xid, message: dict[str, Any], parent: dict[str, Any]) -> MessageOut:
         if xid not in self._written:
             protocol = message.get("protocol")
-            address = address_of(message, family_of(protocol or holder.get("protocol")))
+            address = address_of(message, family_of(protocol or parent.get("protocol")))
             group = xid.split("/")[2] if xid.startswith("/messagegroups/") else ""
             key = unique(key_of(xid.rpartition("/")[2]), self._messages)
             self._messages[key] = {}
@@ -125,17 +128,17 @@ class MessageWriter:
             self._written[xid] = made
             if group:
                 self._identical.setdefault((identity_of(message), xid.rpartition("/")[2]), made)
-            self._messages[key] = self._message(made, message, holder)
+            self._messages[key] = self._message(made, message, parent)
             for version in sorted(set(objects_at(message, "versions")) - {message.get("versionid")}):
                 loss = Loss(Pointer(pointer_of("versions", version)), OF_VERSIONS, "a Version that is not the default one")
                 self._losses.append((xid, loss))
             self._lose_meta(xid, message)
         return self._written[xid]
 
-    def _message(self, made: MessageOut, message: dict[str, Any], holder: dict[str, Any]) -> dict[str, Any]:
-        family = family_of(made.protocol or holder.get("protocol"))
+    def _message(self, made: MessageOut, message: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
+        family = family_of(made.protocol or parent.get("protocol"))
         own = object_at(message, "asyncapi")
-        written = {name: one for name, one in own.items() if name not in ("headers", "bindings")}
+        written = {name: value for name, value in own.items() if name not in ("headers", "bindings")}
         hints: dict[str, Any] = {"xid": made.xid}
         written |= texts_of(message, own)
         options = dict(object_at(message, "protocoloptions"))
@@ -149,7 +152,7 @@ class MessageWriter:
             written["headers"] = placed(own["headers"], pointer_of("components", "messages", made.component, "headers"))
         elif headers:
             written["headers"] = headers_schema(headers)
-        written |= bindings_with(own, bindings_of(made.protocol or holder.get("protocol"), "message"), options)
+        written |= bindings_with(own, bindings_of(made.protocol or parent.get("protocol"), "message"), options)
         payload = self._payload(made, message, hints, is_structured=is_structured)
         written |= {} if payload is None else {"payload": payload}
         return written | {HINT: hints}
@@ -162,10 +165,14 @@ class MessageWriter:
         headers_of: dict[str, dict[str, Any]] = {}
         if names is not None and names.headers in options:
             headers = options[names.headers]
-            pairs = [(one.get("name"), one) for one in headers if isinstance(one, dict)] if isinstance(headers, list) else []
+            pairs = (
+                [(header.get("name"), header) for header in headers if isinstance(header, dict)]
+                if isinstance(headers, list)
+                else []
+            )
             pairs = list(headers.items()) if isinstance(headers, dict) else pairs
             if len({name for name, _ in pairs}) == len(pairs) and all(isinstance(name, str) for name, _ in pairs):
-                headers_of = {str(name): {k: v for k, v in declared(one).items() if k != "name"} for name, one in pairs}
+                headers_of = {str(name): {k: v for k, v in declared(header).items() if k != "name"} for name, header in pairs}
         if is_binary:
             headers_of = as_headers(object_at(message, "envelopemetadata"), family) | headers_of
         return headers_of
@@ -194,8 +201,8 @@ class MessageWriter:
     def _schema(self, xid: Xid, versionid: str | None, *, is_free: bool = False) -> _SchemaOut | None:
         """Write a Version of a schema, the default one without an id, and give its place; None: the registry does not hold it."""
         tokens = xid.split("/")
-        holder = objects_at(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
-        schema = objects_at(holder, "schemas").get(tokens[4]) if holder else None
+        schema_group = objects_at(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
+        schema = objects_at(schema_group, "schemas").get(tokens[4]) if schema_group else None
         if schema is None:
             return None
         version = versionid or schema.get("versionid") or "1"
@@ -214,7 +221,7 @@ class MessageWriter:
 
 def identity_of(message: dict[str, Any]) -> str:
     """Return what a message says as text: two that say the same have the same."""
-    return canonical_text({name: one for name, one in message.items() if name not in _COMPUTED})
+    return canonical_text({name: value for name, value in message.items() if name not in _COMPUTED})
 
 
 def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:

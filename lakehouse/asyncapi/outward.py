@@ -56,15 +56,15 @@ class _ChannelOut:
         self.servers: list[str] = []
         self.groups: list[str] = []
         self.has_endpoint = False
-        self.kept: dict[str, Any] = {}
+        self.uninterpreted: dict[str, Any] = {}
 
-    def key_of_message(self, one: MessageOut) -> str:
+    def key_of_message(self, message: MessageOut) -> str:
         """Return the key of a message in this channel, which it gets if it has none yet."""
         for key, other in self.messages.items():
-            if other.xid == one.xid:
+            if other.xid == message.xid:
                 return key
-        key = unique(key_of(one.xid.rpartition("/")[2]), self.messages)
-        self.messages[key] = one
+        key = unique(key_of(message.xid.rpartition("/")[2]), self.messages)
+        self.messages[key] = message
         return key
 
 
@@ -84,9 +84,9 @@ def endpoint_address(endpoint: dict[str, Any], protocol: Any) -> str | None:
     options, family = object_at(endpoint, "protocoloptions"), family_of(protocol) or ""
     addresses = [options.get(name) for name in _ADDRESS_OPTIONS.get(family, ())]
     is_deployed = options.get("deployed") is not False
-    if is_deployed and (family == "HTTP" or family not in FAMILY_NAMES) and "channel" in _kept(endpoint):
+    if is_deployed and (family == "HTTP" or family not in FAMILY_NAMES) and "channel" in _uninterpreted(endpoint):
         addresses.append(endpoint.get("channel"))
-    return next((one for one in addresses if isinstance(one, str) and one), None)
+    return next((address for address in addresses if isinstance(address, str) and address), None)
 
 
 class _Writing:
@@ -102,7 +102,9 @@ class _Writing:
         self.channels: dict[tuple[str | None, str | None, str], _ChannelOut] = {}
         self.operations: dict[str, Any] = {}
         self.groups: dict[str, dict[str, Any]] = objects_at(registry, "messagegroups")
-        self.applications = {name: one for name, one in self.groups.items() if isinstance(_kept(one).get("info"), dict)}
+        self.applications = {
+            name: group for name, group in self.groups.items() if isinstance(_uninterpreted(group).get("info"), dict)
+        }
 
     def write(self) -> AsyncApi:
         for name, group in self.groups.items():
@@ -113,36 +115,40 @@ class _Writing:
             self._group(name, group)
         self.messages.add_free_schemas()
         document = self._document()
-        add_attributes(document, self.registry, self.messages, {one.key: one.groups for one in self.channels.values()})
+        add_attributes(
+            document, self.registry, self.messages, {channel.key: channel.groups for channel in self.channels.values()}
+        )
         return AsyncApi(document, self.losses)
 
     def _endpoint(self, name: str, endpoint: dict[str, Any]) -> None:
         """Write an endpoint: an operation for each of its roles and each address of its messages."""
-        xid, kept, options = xid_of("endpoints", name), _kept(endpoint), object_at(endpoint, "protocoloptions")
+        xid, uninterpreted, options = xid_of("endpoints", name), _uninterpreted(endpoint), object_at(endpoint, "protocoloptions")
         protocol = endpoint.get("protocol")
         carried, bases, groups = self._carried(xid, endpoint)
         servers = self._servers(xid, endpoint, options)
         by_address: dict[tuple[str | None, str | None], list[MessageOut]] = {}
-        for one in carried:
-            spoken = one.protocol or protocol
-            by_address.setdefault((spoken, one.address or endpoint_address(endpoint, spoken)), []).append(one)
+        for message in carried:
+            spoken = message.protocol or protocol
+            by_address.setdefault((spoken, message.address or endpoint_address(endpoint, spoken)), []).append(message)
         for (spoken, address), messages in (by_address or {(protocol, endpoint_address(endpoint, protocol)): []}).items():
             group = messages[0].group if messages else (groups[0].rpartition("/")[2] if groups else name)
-            channel = self._channel(spoken, address, group, object_at(kept, "channel").get("key"))
+            channel = self._channel(spoken, address, group, object_at(uninterpreted, "channel").get("key"))
             channel.has_endpoint = True
-            channel.kept = channel.kept or {key: one for key, one in object_at(kept, "channel").items() if key != "key"}
-            channel.servers += [one for one in servers if one not in channel.servers]
-            keys = [channel.key_of_message(one) for one in messages]
-            channel.groups = list(dict.fromkeys([*channel.groups, *(one.group for one in messages if one.group)]))
+            channel.uninterpreted = channel.uninterpreted or {
+                key: value for key, value in object_at(uninterpreted, "channel").items() if key != "key"
+            }
+            channel.servers += [server for server in servers if server not in channel.servers]
+            keys = [channel.key_of_message(message) for message in messages]
+            channel.groups = list(dict.fromkeys([*channel.groups, *(message.group for message in messages if message.group)]))
             for usage in endpoint.get("usage") or ["producer"]:
                 hints: dict[str, Any] = {"endpointid": name} | ({"messages": bases} if bases else {})
-                self._operation(name, endpoint, kept, usage, channel, keys, hints)
+                self._operation(name, endpoint, uninterpreted, usage, channel, keys, hints)
 
     def _carried(self, xid: Xid, endpoint: dict[str, Any]) -> tuple[list[MessageOut], list[Xid], list[str]]:
         """Return the messages of an endpoint; which of them are those of a group; and its groups."""
         carried = self.messages.of(xid, endpoint)
-        bases = [one.xid for one in carried if one.group]
-        groups = [one for one in endpoint.get("messagegroups") or [] if isinstance(one, str)]
+        bases = [message.xid for message in carried if message.group]
+        groups = [group for group in endpoint.get("messagegroups") or [] if isinstance(group, str)]
         for group in groups:
             name = group.rpartition("/")[2]
             carried += self.messages.of(xid_of("messagegroups", name), self.groups.get(name, {}))
@@ -150,38 +156,38 @@ class _Writing:
 
     def _servers(self, xid: Xid, endpoint: dict[str, Any], options: dict[str, Any]) -> list[str]:
         names = []
-        for index, one in enumerate(options.get("endpoints") or []):
-            if not isinstance(one, dict) or not isinstance(one.get("uri"), str):
+        for index, address in enumerate(options.get("endpoints") or []):
+            if not isinstance(address, dict) or not isinstance(address.get("uri"), str):
                 continue
-            if set(one) - {"uri"}:
+            if set(address) - {"uri"}:
                 at = Pointer(f"/protocoloptions/endpoints/{index}")
                 self.losses.append(
-                    (xid, Loss(at, OF_ADDRESS, f"`{sorted(set(one) - {'uri'})[0]}` of an address has no place in AsyncAPI"))
+                    (xid, Loss(at, OF_ADDRESS, f"`{sorted(set(address) - {'uri'})[0]}` of an address has no place in AsyncAPI"))
                 )
-            names.append(self.servers.add(one["uri"], endpoint.get("protocol"), options, _kept(endpoint)))
+            names.append(self.servers.add(address["uri"], endpoint.get("protocol"), options, _uninterpreted(endpoint)))
         return list(dict.fromkeys(names))
 
     def _channel(self, protocol: str | None, address: str | None, group: str, wanted: Any) -> _ChannelOut:
         place = (protocol, address, "" if address is not None and protocol else group)
         if place not in self.channels:
             key = key_of(str(wanted or group or address or "channel"))
-            taken = {one.key for one in self.channels.values()}
+            taken = {channel.key for channel in self.channels.values()}
             self.channels[place] = _ChannelOut(unique(key, taken), protocol, address)
         return self.channels[place]
 
     def _operation(
-        self, name: str, endpoint: dict[str, Any], kept: dict[str, Any], usage: str, channel: _ChannelOut, keys: list[str],
-        hints: dict[str, Any],
+        self, name: str, endpoint: dict[str, Any], uninterpreted: dict[str, Any], usage: str, channel: _ChannelOut,
+        keys: list[str], hints: dict[str, Any],
     ) -> None:  # fmt: skip
-        own = object_at(kept, "operation")
-        written = {one: value for one, value in own.items() if one not in ("key", "reply", "bindings", "security")}
+        own = object_at(uninterpreted, "operation")
+        written = {member: value for member, value in own.items() if member not in ("key", "reply", "bindings", "security")}
         sends = (usage == "producer") == (self.perspective == "client")
         operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}
         operation |= written | texts_of(endpoint, own)
         if set(keys) != set(channel.messages) or len(self.messages.of(xid_of("endpoints", name), endpoint)):
             operation["messages"] = [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]
         operation |= bindings_with(own, bindings_of(channel.protocol, "operation"), object_at(endpoint, "protocoloptions"))
-        security = [self.servers.scheme(one) for one in own.get("security") or () if isinstance(one, dict)]
+        security = [self.servers.scheme(scheme) for scheme in own.get("security") or () if isinstance(scheme, dict)]
         operation |= {"security": security} if security else {}
         operation |= {"reply": own["reply"]} if object_at(own, "reply") else {}
         key = unique(key_of(str(own.get("key") or name)), self.operations)
@@ -189,21 +195,21 @@ class _Writing:
 
     def _group(self, name: str, group: dict[str, Any]) -> None:
         """Write the messages of a group that no endpoint carries, and what the group says itself."""
-        own = {one: value for one, value in group.items() if one not in COMPUTED}
+        own = {attribute: value for attribute, value in group.items() if attribute not in COMPUTED}
         messages = self.messages.of(xid_of("messagegroups", name), group)
-        shown = [one for one in self.channels.values() if name in one.groups]
+        shown = [channel for channel in self.channels.values() if name in channel.groups]
         is_application = name in self.applications
-        carried = {one.xid for channel in self.channels.values() for one in channel.messages.values()}
-        for one in messages:
-            if one.xid not in carried and not is_application:
-                channel = self._idle_channel(one.protocol or group.get("protocol"), one.address, name)
-                channel.key_of_message(one)
+        carried = {message.xid for channel in self.channels.values() for message in channel.messages.values()}
+        for message in messages:
+            if message.xid not in carried and not is_application:
+                channel = self._idle_channel(message.protocol or group.get("protocol"), message.address, name)
+                channel.key_of_message(message)
                 shown += [channel] if channel not in shown else []
         if not shown and not messages and not is_application:
             shown = [self._idle_channel(group.get("protocol"), None, name)]
         if is_application and len(self.applications) == 1:
             return
-        alone = [one for one in shown if one.groups == [name]]
+        alone = [channel for channel in shown if channel.groups == [name]]
         if not alone and (set(own) - {"protocol"}):
             self.losses.append(
                 (xid_of("messagegroups", name), Loss(WHOLE, OF_GROUP, "attributes of the group: no channel shows it alone"))
@@ -211,15 +217,17 @@ class _Writing:
 
     def _idle_channel(self, protocol: str | None, address: str | None, group: str) -> _ChannelOut:
         """Return the channel of a group that no endpoint carries."""
-        described = [object_at(object_at(_kept(one), "channels"), group) for one in self.applications.values()]
-        kept = next((one for one in described if one), {})
-        channel = self._channel(protocol, address, group, text_at(kept, "key"))
-        channel.kept = channel.kept or {name: one for name, one in kept.items() if name != "key"}
+        described = [
+            object_at(object_at(_uninterpreted(application), "channels"), group) for application in self.applications.values()
+        ]
+        channel_texts = next((channel_texts for channel_texts in described if channel_texts), {})
+        channel = self._channel(protocol, address, group, text_at(channel_texts, "key"))
+        channel.uninterpreted = channel.uninterpreted or {name: value for name, value in channel_texts.items() if name != "key"}
         channel.groups += [group] if group not in channel.groups else []
         return channel
 
     def _document(self) -> dict[str, Any]:
-        channels = {one.key: self._shown(one) for one in self.channels.values()}
+        channels = {channel.key: self._shown(channel) for channel in self.channels.values()}
         for operation in self.operations.values():
             if "reply" in operation:
                 operation["reply"] = self._reply(operation["reply"])
@@ -237,35 +245,37 @@ class _Writing:
             HINT: hint,
         }
 
-    def _reply(self, kept: dict[str, Any]) -> dict[str, Any]:
+    def _reply(self, uninterpreted: dict[str, Any]) -> dict[str, Any]:
         """Write a reply: its group becomes the channel that shows it, if the document has one."""
-        reply = {name: one for name, one in kept.items() if name not in ("messagegroup", "messages")}
-        group = str(kept.get("messagegroup")).rpartition("/")[2]
-        channel = next((one for one in self.channels.values() if group in one.groups), None)
+        reply = {name: value for name, value in uninterpreted.items() if name not in ("messagegroup", "messages")}
+        group = str(uninterpreted.get("messagegroup")).rpartition("/")[2]
+        channel = next((channel for channel in self.channels.values() if group in channel.groups), None)
         if channel is not None:
             reply["channel"] = {"$ref": f"#/channels/{channel.key}"}
-            keys = [key for key, one in channel.messages.items() if one.xid in (kept.get("messages") or ())]
+            keys = [key for key, message in channel.messages.items() if message.xid in (uninterpreted.get("messages") or ())]
             reply |= {"messages": [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]} if keys else {}
         return reply
 
     def _shown(self, channel: _ChannelOut) -> dict[str, Any]:
         """Write a channel."""
-        written: dict[str, Any] = {"address": channel.address} | {k: v for k, v in channel.kept.items() if k != "parameters"}
+        written: dict[str, Any] = {"address": channel.address} | {
+            k: v for k, v in channel.uninterpreted.items() if k != "parameters"
+        }
         hints: dict[str, Any] = {"protocol": channel.protocol} if channel.protocol else {}
         if channel.groups and channel.groups == channel.groups[:1]:
             name = channel.groups[0]
             group = self.groups.get(name, {})
             hints["group"] = name
-            written |= {} if channel.kept or name in self.applications else texts_of(group, {})
+            written |= {} if channel.uninterpreted or name in self.applications else texts_of(group, {})
         if not channel.servers:
             hints["servers"] = []
         else:
             written["servers"] = [{"$ref": f"#/servers/{name}"} for name in channel.servers]
         named = placeholders(written["address"] or "")
         if named:
-            described = object_at(channel.kept, "parameters")
+            described = object_at(channel.uninterpreted, "parameters")
             written["parameters"] = {name: described.get(name) or {} for name in named}
-        refs = {key: {"$ref": f"#/components/messages/{one.component}"} for key, one in channel.messages.items()}
+        refs = {key: {"$ref": f"#/components/messages/{message.component}"} for key, message in channel.messages.items()}
         return written | ({"messages": refs} if refs else {}) | {HINT: hints}
 
     def _about(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -281,17 +291,17 @@ class _Writing:
             info = {"title": title, "version": "1"} | texts_of({k: v for k, v in self.registry.items() if k != "name"}, {})
             return {"info": info}, hint
         [(name, group)] = self.applications.items()
-        kept = _kept(group)
+        uninterpreted = _uninterpreted(group)
         texts = texts_of(group, {})
-        info = {"title": texts.pop("title", name), "version": "1"} | kept["info"] | texts
-        for key, server in object_at(kept, "servers").items():
+        info = {"title": texts.pop("title", name), "version": "1"} | uninterpreted["info"] | texts
+        for key, server in object_at(uninterpreted, "servers").items():
             self.servers.servers.setdefault(key, server)
-        outside = {k: v for k, v in kept.items() if k not in ("info", "servers", "channels", "defaultContentType")}
-        default = {"defaultContentType": kept["defaultContentType"]} if "defaultContentType" in kept else {}
+        outside = {k: v for k, v in uninterpreted.items() if k not in ("info", "servers", "channels", "defaultContentType")}
+        default = {"defaultContentType": uninterpreted["defaultContentType"]} if "defaultContentType" in uninterpreted else {}
         return {**outside, "info": info, **default}, hint | {"group": name}
 
 
-def _kept(entity: dict[str, Any]) -> dict[str, Any]:
+def _uninterpreted(entity: dict[str, Any]) -> dict[str, Any]:
     return object_at(entity, "asyncapi")
 
 
@@ -318,11 +328,11 @@ def add_attributes(
     for operation in document["operations"].values():
         name = operation[HINT]["endpointid"]
         _add_differing(operation[HINT], "endpoint", registry["endpoints"][name], made["endpoints"][name], None)
-    for holder in (document, *document["channels"].values()):
-        name = holder[HINT].get("group")
+    for element in (document, *document["channels"].values()):
+        name = element[HINT].get("group")
         if name is not None:
             read = made["messagegroups"].get(name, {})
-            _add_differing(holder[HINT], "messagegroup", registry["messagegroups"].get(name, {}), read, None)
+            _add_differing(element[HINT], "messagegroup", registry["messagegroups"].get(name, {}), read, None)
 
 
 def _add_differing(
@@ -344,6 +354,10 @@ def _add_differing(
 
 def _attributes(entity: str, value: dict[str, Any], family: str | None) -> dict[str, Any]:
     """Return the attributes of an entity in normal form."""
-    own = {name: one for name, one in value.items() if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")}
+    own = {
+        name: value_of_name
+        for name, value_of_name in value.items()
+        if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")
+    }
     result = read_entity(entity, own, WHOLE, family)
     return result.attributes | result.extensions

@@ -96,15 +96,17 @@ def wire_of(protocol: str, version: str | None) -> Wire:
 
 def normal_protocol(wire: Wire, version: str | None) -> str:
     """Write a protocol as the normal form does, with its version if it has one there."""
-    known = PROTOCOLS.get(wire.normal)
-    if known is None:
+    protocol_row = PROTOCOLS.get(wire.normal)
+    if protocol_row is None:
         return f"{wire.normal}/{version or wire.version}".rstrip("/")
-    if not known.versions:
+    if not protocol_row.versions:
         return wire.normal
-    versions = known.versions.split()
+    versions = protocol_row.versions.split()
     wanted = "5" if wire.protocol == "mqtt5" else version
-    fits = [one for one in versions if wanted is not None and one.split(".")[0] == wanted.split(".")[0]]
-    return f"{wire.normal}/{fits[0] if fits else known.shorthand or versions[0]}"
+    fits = [
+        full_version for full_version in versions if wanted is not None and full_version.split(".")[0] == wanted.split(".")[0]
+    ]
+    return f"{wire.normal}/{fits[0] if fits else protocol_row.shorthand or versions[0]}"
 
 
 @cache
@@ -131,7 +133,7 @@ def media_type_of(schema_format: str) -> str | None:
     name, _, version = schema_format.partition("/")
     if name.lower() == "jsonschema":
         return None if version == "draft-07" else f"application/schema+json;version={version}"
-    row = next((one for one in FORMATS.values() if one.normal.lower() == name.lower()), None)
+    row = next((format_row for format_row in FORMATS.values() if format_row.normal.lower() == name.lower()), None)
     if row is not None:
         return f"{row.media_type};version={version}"
     return f"{name.replace('.', '/', 1) if '.' in name else f'application/{name.lower()}'};version={version or '1'}"

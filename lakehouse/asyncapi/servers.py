@@ -22,22 +22,22 @@ _FLOWS = {
 _NAMES = {grant: flow for flow, grant in _FLOWS.items()}
 
 
-def schemes_of(application: Application, holder: Spot) -> Iterator[dict[str, Any]]:
+def schemes_of(application: Application, spot: Spot) -> Iterator[dict[str, Any]]:
     """Yield the security schemes of an operation or a server, of which any will do."""
     following = application.following
-    for one in following.items(holder, "security"):
-        if not isinstance(one.value, dict):
+    for requirement in following.items(spot, "security"):
+        if not isinstance(requirement.value, dict):
             continue
         if not application.is_old:
-            yield following.plain(one)
+            yield following.plain(requirement)
             continue
-        for name, scopes in one.value.items():
+        for name, scopes in requirement.value.items():
             scheme = following.member(application.root, "components", "securitySchemes", name)
             if scheme is not None and isinstance(scheme.value, dict):
                 plain = following.plain(scheme)
                 flows = plain.get("flows")
                 if isinstance(flows, dict):
-                    plain["flows"] = {flow: _new_flow(one) for flow, one in flows.items()}
+                    plain["flows"] = {flow: _new_flow(flow_object) for flow, flow_object in flows.items()}
                 has_scopes = isinstance(scopes, list) and scopes and plain.get("type") in ("oauth2", "openIdConnect")
                 yield plain | {"scopes": scopes} if has_scopes else plain
 
@@ -51,7 +51,7 @@ def _new_flow(flow: Any) -> Any:
 
 def authorization_of(schemes: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Write the first scheme that has a name in xRegistry as an endpoint's `authorization`."""
-    scheme = next((one for one in schemes if LOGINS.get(str(one.get("type")))), None)
+    scheme = next((candidate for candidate in schemes if LOGINS.get(str(candidate.get("type")))), None)
     if scheme is None:
         return None
     results: dict[str, Any] = {"type": LOGINS[scheme["type"]]}
@@ -76,7 +76,7 @@ def scheme_of(authorization: Any, family: str | None) -> dict[str, Any] | None:
         grants = authorization.get("grant_types")
         if not grants:
             return {"type": "openIdConnect", "openIdConnectUrl": authority}
-        return {"type": "oauth2", "flows": {_NAMES[one]: _flow(one, authority) for one in grants if one in _NAMES}}
+        return {"type": "oauth2", "flows": {_NAMES[grant]: _flow(grant, authority) for grant in grants if grant in _NAMES}}
     if kind == "Plain":
         return (
             {"type": "http", "scheme": "basic"}
@@ -125,19 +125,19 @@ class ServerWriter:
         self._keys: dict[str, str] = {}
         self._scheme_keys: dict[str, str] = {}
 
-    def add(self, uri: str, protocol: Any, options: dict[str, Any], kept: dict[str, Any]) -> str:
+    def add(self, uri: str, protocol: Any, options: dict[str, Any], uninterpreted: dict[str, Any]) -> str:
         """Add the server of an address, and give its key.
 
         Args:
             uri: the address.
             protocol: of the endpoint.
             options: `protocoloptions` of the endpoint.
-            kept: what the endpoint keeps of an AsyncAPI document.
+            uninterpreted: what the endpoint keeps of an AsyncAPI document.
         """
-        own = object_at(kept, "server")
-        server = self._server(uri, protocol) | {name: one for name, one in own.items() if name != "key"}
+        own = object_at(uninterpreted, "server")
+        server = self._server(uri, protocol) | {name: value for name, value in own.items() if name != "key"}
         server |= bindings_with(own, bindings_of(protocol, "server"), options)
-        security = [self.scheme(one) for one in _schemes_of_server(options.get("authorization"), protocol, kept)]
+        security = [self.scheme(scheme) for scheme in _schemes_of_server(options.get("authorization"), protocol, uninterpreted)]
         server |= {"security": security} if security else {}
         identity = canonical_text(server)
         if identity not in self._keys:
@@ -154,14 +154,14 @@ class ServerWriter:
         _, _, version = spoken.partition("/")
         server: dict[str, Any] = {"host": host, "protocol": wire.protocol}
         server |= {"pathname": path} if path else {}
-        known = PROTOCOLS.get(family_of(spoken) or "")
-        if version and version != wire.version and not (known and known.family == "HTTP" and version == "1.1"):
+        protocol_row = PROTOCOLS.get(family_of(spoken) or "")
+        if version and version != wire.version and not (protocol_row and protocol_row.family == "HTTP" and version == "1.1"):
             server["protocolVersion"] = version
         usual = wire.scheme if wire.normal != "KAFKA" else scheme.removeprefix("sasl_")
         hints = {} if scheme == usual and match else {"uri": uri}
         if wire.normal == "KAFKA" and scheme.startswith("sasl_"):
             hints = {"uri": uri}
-        hints |= {"protocol": spoken} if known and known.family == "HTTP" and version != "1.1" else {}
+        hints |= {"protocol": spoken} if protocol_row and protocol_row.family == "HTTP" and version != "1.1" else {}
         return server | ({"x-xregistry": hints} if hints else {})
 
     def scheme(self, scheme: dict[str, Any]) -> dict[str, str]:
@@ -174,18 +174,18 @@ class ServerWriter:
         return {"$ref": f"#/components/securitySchemes/{self._scheme_keys[identity]}"}
 
 
-def _schemes_of_server(authorization: Any, protocol: Any, kept: dict[str, Any]) -> list[dict[str, Any]]:
+def _schemes_of_server(authorization: Any, protocol: Any, uninterpreted: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the security schemes of a server: as they were read, else those of `authorization`."""
-    if "server" in kept:
-        return [one for one in kept.get("security") or () if isinstance(one, dict)]
+    if "server" in uninterpreted:
+        return [scheme for scheme in uninterpreted.get("security") or () if isinstance(scheme, dict)]
     every = authorization if isinstance(authorization, list) else [authorization]
-    made = [scheme_of(one, family_of(protocol)) for one in every]
-    return [one for one in made if one is not None]
+    made = [scheme_of(each_authorization, family_of(protocol)) for each_authorization in every]
+    return [scheme for scheme in made if scheme is not None]
 
 
 def bindings_with(own: dict[str, Any], rows: Iterable[BindingMember], options: dict[str, Any]) -> dict[str, Any]:
     """Return `{"bindings": ...}`, or nothing: those that were kept, with the members that say options."""
-    bindings = {name: one for name, one in object_at(own, "bindings").items() if one}
+    bindings = {name: binding for name, binding in object_at(own, "bindings").items() if binding}
     for row in rows:
         option, before = options.get(row.option), object_at(bindings, row.binding)
         if option is None or (row.member in before and option_of(row.how, before[row.member]) == option):
@@ -202,7 +202,7 @@ def _wire_of(protocol: str, scheme: str) -> Wire:
     name = protocol.partition("/")[0]
     fits = [wire for wire in WIRES.values() if wire.normal.upper() == family]
     exact = [wire for wire in fits if wire.scheme == scheme.removeprefix("sasl_")]
-    known: list[Wire] = [*exact, *fits]
-    if known:
-        return known[0]
+    matching: list[Wire] = [*exact, *fits]
+    if matching:
+        return matching[0]
     return Wire(name or scheme or "unknown", name, scheme, "", "", "", "")

@@ -9,7 +9,7 @@ from lakehouse.asyncapi.headerschemas import member_of, option_of, says_the_same
 from lakehouse.asyncapi.protocoltables import bindings_of
 from lakehouse.dialects.detection import asyncapi_of
 
-KEPT = "AAPI-005"
+UNINTERPRETED = "AAPI-005"
 LOST = "AAPI-006"
 # What is reported once for each document. Texts, extensions, security, parameters and variables are kept without a report.
 BINDINGS = "members of bindings without an option"
@@ -21,7 +21,7 @@ NAMES = "parameter names that are no symbols, in which other characters become `
 IDLE_SERVERS = "servers that no operation uses"
 IDLE_CHANNELS = "channels that no operation uses"
 TAG_DOCS = "`externalDocs` of a tag"
-KEPT_KINDS = (BINDINGS, CORRELATION, EXAMPLES, HEADERS, REPLIES, NAMES, IDLE_SERVERS, IDLE_CHANNELS)
+UNINTERPRETED_KINDS = (BINDINGS, CORRELATION, EXAMPLES, HEADERS, REPLIES, NAMES, IDLE_SERVERS, IDLE_CHANNELS)
 OLD_MEMBERS = "members of bindings in 2.x that 3.x does not have, `bindingVersion` among them"
 LOST_KINDS = (TAG_DOCS, OLD_MEMBERS)
 _MEMBERS_OF_NOW = {
@@ -36,7 +36,7 @@ class Texts:
 
     def __init__(self, following: Following) -> None:
         self._following = following
-        self._kept: dict[str, Spot] = {}
+        self._uninterpreted: dict[str, Spot] = {}
         self._lost: dict[str, Spot] = {}
 
     def of(self, spot: Spot) -> dict[str, Any]:
@@ -83,9 +83,13 @@ class Texts:
         results: dict[str, Any] = {}
         for name, binding in self._following.members(spot, "bindings"):
             plain = self._of_now(name, level, binding)
-            left = {one: value for one, value in plain.items() if one not in but and not _is_said(rows.get((name, one)), value)}
+            left = {
+                member: value
+                for member, value in plain.items()
+                if member not in but and not _is_in_option(rows.get((name, member)), value)
+            }
             if set(left) - {"bindingVersion"}:
-                self.note_kept(BINDINGS, binding)
+                self.note_uninterpreted(BINDINGS, binding)
             results[name] = left
         return {"bindings": results} if any(results.values()) else {}
 
@@ -95,40 +99,42 @@ class Texts:
         if asyncapi_of(self._following.root.value) != "asyncapi-2":
             return members
         allowed = _MEMBERS_OF_NOW.get((name, level), tuple(members))
-        left = {one: value for one, value in members.items() if one.startswith("x-") or one in allowed}
+        left = {member: value for member, value in members.items() if member.startswith("x-") or member in allowed}
         left.pop("bindingVersion", None)
         if left != members:
             self._lost.setdefault(OLD_MEMBERS, binding)
         return left
 
-    def note_kept(self, what: str, spot: Spot) -> None:
+    def note_uninterpreted(self, what: str, spot: Spot) -> None:
         """Note something that is kept and not interpreted."""
-        self._kept.setdefault(what, spot)
+        self._uninterpreted.setdefault(what, spot)
 
     def report_all(self) -> None:
         """Report what was noted, once for each kind."""
-        for what, spot in self._kept.items():
+        for what, spot in self._uninterpreted.items():
             message = f"xRegistry has no attribute for {what}; it is kept as written"
-            self._following.report(spot.at, KEPT, message, "Nothing to do: an export to AsyncAPI writes it again.", "info")
+            self._following.report(
+                spot.at, UNINTERPRETED, message, "Nothing to do: an export to AsyncAPI writes it again.", "info"
+            )
         for what, spot in self._lost.items():
             message = f"xRegistry has no attribute for {what}; it is not loaded"
             self._following.report(spot.at, LOST, message, "Nothing to do, unless you need it in the catalog.", "info")
 
 
-def _is_said(how: str | None, member: Any) -> bool:
+def _is_in_option(how: str | None, member: Any) -> bool:
     """Return whether an option says all that a member of a binding does."""
     option = None if how is None else option_of(how, member)
     return how is not None and option is not None and says_the_same(member, member_of(how, option))
 
 
-def texts_of(entity: dict[str, Any], kept: dict[str, Any]) -> dict[str, Any]:
+def texts_of(entity: dict[str, Any], uninterpreted: dict[str, Any]) -> dict[str, Any]:
     """Write the texts for people of an entity as AsyncAPI does."""
     written: dict[str, Any] = {}
     written |= {"title": entity["name"]} if entity.get("name") else {}
     description = entity.get("description")
-    written |= {"description": description} if description and description != kept.get("summary") else {}
+    written |= {"description": description} if description and description != uninterpreted.get("summary") else {}
     if entity.get("documentation"):
-        docs = kept.get("externalDocs")
+        docs = uninterpreted.get("externalDocs")
         written["externalDocs"] = (
             docs if isinstance(docs, dict) and docs.get("url") == entity["documentation"] else {"url": entity["documentation"]}
         )

@@ -99,7 +99,7 @@ class _TypeReader:
         if isinstance(part, str):
             return _SIMPLE.get(part) or self._by_name(part, space)
         if isinstance(part, list):
-            return self._union(tuple([self.read(one, space, depth + 1) for one in part]))
+            return self._union(tuple([self.read(branch, space, depth + 1) for branch in part]))
         if not isinstance(part, dict):
             raise Malformed(f"no Avro type: {str(part)[:60]}")
         kind = part.get("type")
@@ -131,7 +131,7 @@ class _TypeReader:
         if made is None:
             made = AvroType("union")
             made.branches = branches
-            made.text = " or ".join(one.text for one in branches) or "nothing"
+            made.text = " or ".join(branch.text for branch in branches) or "nothing"
             if len(branches) <= 3 and _PLAIN.issuperset(branches):
                 _UNIONS[branches] = made
         return made
@@ -149,7 +149,7 @@ class _TypeReader:
         own = part.get("namespace") if "." not in name else name.rpartition(".")[0]
         space = own if isinstance(own, str) else space
         made = AvroType(kind, full_name(name, space))
-        made.aliases = tuple(full_name(one, space) for one in part.get("aliases") or () if isinstance(one, str))
+        made.aliases = tuple(full_name(alias, space) for alias in part.get("aliases") or () if isinstance(alias, str))
         if made.name in self._named:
             raise Malformed(f"the type {made.name} is declared twice")
         self._named[made.name] = made
@@ -158,7 +158,7 @@ class _TypeReader:
             for field in _list_of(part, "fields"):
                 self._add_field(made, field, space, depth)
         elif kind == "enum":
-            made.symbols = tuple(str(one) for one in _list_of(part, "symbols"))
+            made.symbols = tuple(str(symbol) for symbol in _list_of(part, "symbols"))
             made.default = part.get("default")
         else:
             made.size = part.get("size", 0)
@@ -167,7 +167,7 @@ class _TypeReader:
     def _add_field(self, record: AvroType, field: Any, space: str, depth: int) -> None:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
             raise Malformed(f"a field of {record.name} without a name or type")
-        aliases = tuple([one for one in field.get("aliases") or () if isinstance(one, str)])
+        aliases = tuple([alias for alias in field.get("aliases") or () if isinstance(alias, str)])
         type_ = self.read(field["type"], space, depth + 1)
         record.fields[field["name"]] = AvroField(field["name"], type_, aliases, "default" in field)
 
@@ -217,17 +217,19 @@ class AvroComparison:
 
     def _each(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare each branch that may be written."""
-        lost = [one for one in writer.branches if not self._reads(one, reader)]
-        for one in writer.branches:
-            into = reader if reader.kind != "union" else self._branch(one, reader)
-            if into is not None and (_is_alike(one, into)):
-                yield from self.compare(one, into, path)
-            elif one in lost and (reader.kind == "union" or one.kind == "null"):
-                yield self._other_type(writer, reader, path, f"{{writer}} may write {one.text}, which {{reader}} does not take")
-            elif one in lost:
+        lost = [branch for branch in writer.branches if not self._reads(branch, reader)]
+        for branch in writer.branches:
+            into = reader if reader.kind != "union" else self._branch(branch, reader)
+            if into is not None and (_is_alike(branch, into)):
+                yield from self.compare(branch, into, path)
+            elif branch in lost and (reader.kind == "union" or branch.kind == "null"):
+                yield self._other_type(
+                    writer, reader, path, f"{{writer}} may write {branch.text}, which {{reader}} does not take"
+                )
+            elif branch in lost:
                 yield self._other_type(writer, reader, path)
         if not lost and writer.text != reader.text:
-            yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+            yield self._result(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
 
     def _among(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare with the branches of a union: the first that reads it decides."""
@@ -238,14 +240,14 @@ class AvroComparison:
             if into is None:
                 yield self._other_type(writer, reader, path)
         else:
-            yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+            yield self._result(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
 
     def _branch(self, writer: AvroType, reader: AvroType) -> AvroType | None:
         """Return the branch of a union that reads a type; else the one that is meant, as it has the same kind and name."""
-        for one in reader.branches:
-            if one is writer or self._reads(writer, one):
-                return one
-        return next((one for one in reader.branches if _is_alike(writer, one)), None)
+        for branch in reader.branches:
+            if branch is writer or self._reads(writer, branch):
+                return branch
+        return next((branch for branch in reader.branches if _is_alike(writer, branch)), None)
 
     def _alike(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare two types of the same kind and name, or one that is promoted to the other."""
@@ -258,11 +260,11 @@ class AvroComparison:
         elif writer.kind == "fixed" and writer.size != reader.size:
             because = "{writer} writes another number of bytes than {reader} takes"
             what = _was_is(*self._in_time(f"{writer.size} bytes", f"{reader.size} bytes"))
-            yield self._found(path, "size-changed", what, Answer.YES, because)
+            yield self._result(path, "size-changed", what, Answer.YES, because)
         elif writer.item is not None and reader.item is not None:
             yield from self.compare(writer.item, reader.item, (*path, "*"))
         elif writer.kind != reader.kind:
-            yield self._found(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+            yield self._result(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
 
     def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         renamed = set()
@@ -271,14 +273,14 @@ class AvroComparison:
             if written is not None and written.type is field.type:
                 continue
             if written is None:
-                alias = next((one for one in field.aliases if one in writer.fields), None)
+                alias = next((alias for alias in field.aliases if alias in writer.fields), None)
                 if alias is None:
                     yield self._alone(field, path, is_read=True)
                     continue
                 written = writer.fields[alias]
                 renamed.add(alias)
                 old, new = self._in_time(alias, field.name)
-                yield self._found((*path, new), "field-renamed", f"was called {old}", Answer.NO)
+                yield self._result((*path, new), "field-renamed", f"was called {old}", Answer.NO)
             yield from self.compare(written.type, field.type, (*path, self._in_time(written.name, field.name)[1]))
         for name, field in writer.fields.items():
             if name not in reader.fields and name not in renamed:
@@ -290,37 +292,37 @@ class AvroComparison:
         what = f"{'came' if kind == 'field-added' else 'went'}: {field.type.text}"
         what += " with a default" if field.has_default else " without a default"
         because = "{writer} does not write it, and {reader} needs it, as it has no default"
-        return self._found(
+        return self._result(
             (*path, field.name), kind, what, Answer.YES if is_read and not field.has_default else Answer.NO, because
         )
 
     def _symbols(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         symbols = set(reader.symbols)
-        missing = [one for one in writer.symbols if one not in symbols]
+        missing = [symbol for symbol in writer.symbols if symbol not in symbols]
         kind = "value-removed" if self._is_backward else "value-added"
         word = "went" if self._is_backward else "came"
         is_lost = reader.default is None or reader.default not in symbols
-        for one in missing:
-            because = f"{{writer}} may write {one}, which {{reader}} does not know, and its enum has no default"
-            yield self._found(path, kind, f"value {one} {word}", Answer.YES if is_lost else Answer.NO, because)
+        for symbol in missing:
+            because = f"{{writer}} may write {symbol}, which {{reader}} does not know, and its enum has no default"
+            yield self._result(path, kind, f"value {symbol} {word}", Answer.YES if is_lost else Answer.NO, because)
 
     def _logical(self, writer: AvroType, reader: AvroType, path: Path) -> DirectionResult:
-        texts = [" ".join(str(one) for one in side.logical if one is not None) or side.kind for side in (writer, reader)]
+        texts = [" ".join(str(part) for part in side.logical if part is not None) or side.kind for side in (writer, reader)]
         is_lost = bool(writer.logical and reader.logical)
         because = "what {writer} writes means another value to {reader}"
         what = _was_is(*self._in_time(*texts))
-        return self._found(path, "meaning-changed", what, Answer.YES if is_lost else Answer.NO, because)
+        return self._result(path, "meaning-changed", what, Answer.YES if is_lost else Answer.NO, because)
 
     def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> DirectionResult:
         old, new = self._in_time(writer, reader)
         texts = (old.name, new.name) if old.text == new.text else (old.text, new.text)
         why = because or f"{{writer}} writes {writer.text}, which {{reader}} cannot read as {reader.text}"
-        return self._found(path, "type-changed", _was_is(*texts), Answer.YES, why)
+        return self._result(path, "type-changed", _was_is(*texts), Answer.YES, why)
 
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str = "") -> DirectionResult:
+    def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str = "") -> DirectionResult:
         return DirectionResult(path, kind, what, answer, answer, because)
 
     def _reads(self, writer: AvroType, reader: AvroType) -> bool:
@@ -345,9 +347,9 @@ class AvroComparison:
 
     def _decide(self, writer: AvroType, reader: AvroType) -> bool:
         if writer.kind == "union":
-            return all(self._reads(one, reader) for one in writer.branches)
+            return all(self._reads(branch, reader) for branch in writer.branches)
         if reader.kind == "union":
-            return any(self._reads(writer, one) for one in reader.branches)
+            return any(self._reads(writer, branch) for branch in reader.branches)
         if not _is_alike(writer, reader) or (writer.logical and reader.logical and writer.logical != reader.logical):
             return False
         if writer.kind == "record":
@@ -360,7 +362,7 @@ class AvroComparison:
         return writer.item is None or reader.item is None or self._reads(writer.item, reader.item)
 
     def _reads_field(self, writer: AvroType, field: AvroField) -> bool:
-        name = next((one for one in (field.name, *field.aliases) if one in writer.fields), None)
+        name = next((name_or_alias for name_or_alias in (field.name, *field.aliases) if name_or_alias in writer.fields), None)
         return field.has_default if name is None else self._reads(writer.fields[name].type, field.type)
 
 
@@ -403,14 +405,14 @@ def check_avro(part: Any) -> None:
 
 
 def _check_union(branches: list[Any]) -> None:
-    kinds = [_kind_of(one) for one in branches]
-    if any(isinstance(one, list) for one in branches):
+    kinds = [_kind_of(branch) for branch in branches]
+    if any(isinstance(branch, list) for branch in branches):
         raise Malformed("a union holds another union")
     plain = [kind for kind in kinds if kind in PRIMITIVES or kind in ("array", "map")]
     if len(set(plain)) < len(plain):
         raise Malformed(f"a union holds a type twice: {', '.join(sorted(plain))}")
-    for one in branches:
-        check_avro(one)
+    for branch in branches:
+        check_avro(branch)
 
 
 def _check_named(kind: str, part: dict[str, Any]) -> None:
@@ -433,7 +435,7 @@ def _check_named(kind: str, part: dict[str, Any]) -> None:
 
 def _check_enum(name: str, part: dict[str, Any]) -> None:
     symbols = part["symbols"]
-    wrong = [one for one in symbols if not isinstance(one, str) or not _NAME.fullmatch(one)]
+    wrong = [symbol for symbol in symbols if not isinstance(symbol, str) or not _NAME.fullmatch(symbol)]
     if wrong:
         raise Malformed(f"{name}: {wrong[0]!r} is no symbol")
     if len(set(symbols)) < len(symbols):
@@ -446,7 +448,7 @@ def _check_field(record: str, field: dict[str, Any]) -> None:
     if not _NAME.fullmatch(field["name"]):
         raise Malformed(f"{record}: {field['name']!r} is no name of a field")
     check_avro(field["type"])
-    if "default" in field and not any(_is_default(one, field["default"]) for one in _branches(field["type"])):
+    if "default" in field and not any(_is_default(branch, field["default"]) for branch in _branches(field["type"])):
         raise Malformed(f"{record}.{field['name']}: the default {field['default']!r} is of another type")
 
 

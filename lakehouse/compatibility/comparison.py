@@ -16,13 +16,13 @@ from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
 from lakehouse.compatibility.judgement import DirectionResult, Judgement, SchemaDifference, joined, undecided
-from lakehouse.compatibility.limits import MOST_FOUND, MOST_STEPS, MOST_TEXT, StepBudget, TooMuchWork, Unreadable, text_of
+from lakehouse.compatibility.limits import MOST_DIFFERENCES, MOST_STEPS, MOST_TEXT, StepBudget, TooMuchWork, Unreadable, text_of
 from lakehouse.compatibility.protoschemas import ProtoComparison, ProtoFile
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
 
-_KEPT = 4_096  # judgements
-Ways = tuple[list[DirectionResult], list[DirectionResult]]
+_MOST_CACHED = 4_096  # judgements
+BothDirections = tuple[list[DirectionResult], list[DirectionResult]]
 
 
 def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> list[SchemaDifference]:
@@ -38,13 +38,13 @@ def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> 
         The differences, by place; a single one of kind `undecided` where the schemas cannot be compared.
     """
     family = family_of_format(format, after)
-    ways = _WAYS.get(family)
-    if ways is None:
+    compare_both = _COMPARISONS.get(family)
+    if compare_both is None:
         return [] if before == after else list(undecided(f"schemas of format {format or 'unknown'} are not compared"))
     try:
-        backward, forward = ways(before, after, format, most)
-        if len(backward) + len(forward) > 2 * MOST_FOUND:
-            raise TooMuchWork(f"there are more than {MOST_FOUND} differences")
+        backward, forward = compare_both(before, after, format, most)
+        if len(backward) + len(forward) > 2 * MOST_DIFFERENCES:
+            raise TooMuchWork(f"there are more than {MOST_DIFFERENCES} differences")
     except (TooMuchWork, Unreadable) as error:
         return list(undecided(str(error)))
     except RecursionError:
@@ -56,19 +56,19 @@ def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> 
 
 def judge(before: Any, after: Any, format: str) -> Judgement:
     """Compare two schemas, once for each pair: judgements are kept by the texts."""
-    texts = [text_of(one) for one in (before, after)]
+    texts = [text_of(schema) for schema in (before, after)]
     if max(map(len, texts)) > MOST_TEXT:
         return Judgement(undecided(f"a schema is longer than {MOST_TEXT} letters"))
     return _judged(texts[0], texts[1], isinstance(before, str), isinstance(after, str), format)
 
 
-@lru_cache(_KEPT)
+@lru_cache(_MOST_CACHED)
 def _judged(before: str, after: str, is_text_before: bool, is_text_after: bool, format: str) -> Judgement:
     pair = [text if is_text else orjson.loads(text) for text, is_text in ((before, is_text_before), (after, is_text_after))]
     return Judgement(tuple(compare(pair[0], pair[1], format)))
 
 
-def _avro(before: Any, after: Any, format: str, most: int) -> Ways:
+def _avro(before: Any, after: Any, format: str, most: int) -> BothDirections:
     old, new = read_avro(before), read_avro(after)
     return (
         list(AvroComparison(is_backward=True, steps=StepBudget(most)).compare(old, new)),
@@ -76,7 +76,7 @@ def _avro(before: Any, after: Any, format: str, most: int) -> Ways:
     )
 
 
-def _json(before: Any, after: Any, format: str, most: int) -> Ways:
+def _json(before: Any, after: Any, format: str, most: int) -> BothDirections:
     old, new = JsonDocument(before, format), JsonDocument(after, format)
     return (
         JsonComparison(old, new, is_backward=True, steps=StepBudget(most)).compare(),
@@ -84,7 +84,7 @@ def _json(before: Any, after: Any, format: str, most: int) -> Ways:
     )
 
 
-def _proto(before: Any, after: Any, format: str, most: int) -> Ways:
+def _proto(before: Any, after: Any, format: str, most: int) -> BothDirections:
     if not isinstance(before, str) or not isinstance(after, str):
         raise Unreadable("a Protobuf schema that is not text is not read")
     old, new = ProtoFile(before), ProtoFile(after)
@@ -94,7 +94,7 @@ def _proto(before: Any, after: Any, format: str, most: int) -> Ways:
     )
 
 
-def _xml(before: Any, after: Any, format: str, most: int) -> Ways:
+def _xml(before: Any, after: Any, format: str, most: int) -> BothDirections:
     old, new = XmlDocument(before), XmlDocument(after)
     return (
         list(XmlComparison(old, new, is_backward=True, steps=StepBudget(most)).compare()),
@@ -102,7 +102,7 @@ def _xml(before: Any, after: Any, format: str, most: int) -> Ways:
     )
 
 
-def _structure(before: Any, after: Any, format: str, most: int) -> Ways:
+def _structure(before: Any, after: Any, format: str, most: int) -> BothDirections:
     old, new = read_structure(before), read_structure(after)
     return (
         list(StructureComparison(old, new, is_backward=True, steps=StepBudget(most)).compare()),
@@ -110,7 +110,7 @@ def _structure(before: Any, after: Any, format: str, most: int) -> Ways:
     )
 
 
-_WAYS: dict[str, Callable[[Any, Any, str, int], Ways]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any, str, int], BothDirections]] = {
     "avro": _avro,
     "jsonschema": _json,
     "protobuf": _proto,

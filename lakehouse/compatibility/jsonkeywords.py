@@ -127,7 +127,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value) and len(set(value)) == len(value)
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
 def _shown(value: Any) -> str:

@@ -52,16 +52,16 @@ class KeywordComparison:
         self._has_references = writer.has_references or reader.has_references
         self._has_values = writer.has_values or reader.has_values
 
-    def _same(self, one: Any, other: Any) -> bool:
+    def _same(self, part: Any, other_part: Any) -> bool:
         """Return whether two parts are written alike and mean the same."""
-        if one != other:
+        if part != other_part:
             return False
         if not self._has_values and not self._has_references:
             return True
-        text = orjson.dumps(one, option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
         if self._has_references and not self._is_same_text and b'ef":' in text:
             return False
-        return text == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)  # 1 and true are equal to Python
+        return text == orjson.dumps(other_part, option=orjson.OPT_SORT_KEYS)  # 1 and true are equal to Python
 
     def _numbers(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         is_lost = (reader.low is not None and (writer.low is None or writer.low < reader.low)) or (
@@ -71,16 +71,18 @@ class KeywordComparison:
         if (writer.low, writer.high) != (reader.low, reader.high):
             old, new = self._in_time(_range(writer), _range(reader))
             because = f"{{writer}} may write {_range(writer)}, and {{reader}} takes {_range(reader)}"
-            yield self._found(path, "range-changed", f"was {old}, is {new}", is_lost, because)
-        for one in reader.multiples:
-            if any(_divides(one, other) for other in writer.multiples) or (one == 1 and "number" not in writer.types):
+            yield self._result(path, "range-changed", f"was {old}, is {new}", is_lost, because)
+        for multiple in reader.multiples:
+            if any(_divides(multiple, written_multiple) for written_multiple in writer.multiples) or (
+                multiple == 1 and "number" not in writer.types
+            ):
                 continue
-            because = f"{{writer}} may write what is no multiple of {one}"
+            because = f"{{writer}} may write what is no multiple of {multiple}"
             if writer.multiples:
                 yield self._unknown(path, "multiple-changed", "`multipleOf` differs", because)
             else:
                 word = "came" if self._is_backward else "went"
-                yield self._found(path, "multiple-changed", f"`multipleOf` {one} {word}", True, because)
+                yield self._result(path, "multiple-changed", f"`multipleOf` {multiple} {word}", True, because)
 
     def _strings(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         yield from self._sizes("string", writer, reader, path)
@@ -95,7 +97,7 @@ class KeywordComparison:
             if writer.formats & _CHECKED_FORMATS:
                 yield self._unknown(path, "format-changed", what, because)
             else:
-                yield self._found(path, "format-changed", what, True, because)
+                yield self._result(path, "format-changed", what, True, because)
 
     def _sizes(
         self, kind: str, writer: Shape, reader: Shape, path: Path, *, least: int = 0, most: int | None = None
@@ -119,7 +121,7 @@ class KeywordComparison:
         for limit in (ours[1] if ours[1] is not None else most, ours[1]):
             is_long = theirs[1] is not None and (limit is None or limit > theirs[1])
             answers.append(Answer.YES if max(ours[0], least) < theirs[0] or is_long else Answer.NO)
-        sizes = [_size_text(*one, what) for one in (ours, theirs)]
+        sizes = [_size_text(*lengths, what) for lengths in (ours, theirs)]
         old, new = self._in_time(*sizes)
         because = f"{{writer}} may write {sizes[0]}, and {{reader}} takes {sizes[1]}"
         yield DirectionResult(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
@@ -134,7 +136,7 @@ class KeywordComparison:
             return values_text(shape.enum)
         types = shape.types
         for _, branches in shape.unions:
-            types &= frozenset().union(*(document.shape((one,), self._steps).types for one in branches))
+            types &= frozenset().union(*(document.shape((branch,), self._steps).types for branch in branches))
         if types == {"array"} and shape.items and shape.items[0] is not False:
             return f"array of {texts(document.shape(shape.items, self._steps).types)}"
         return texts(types)
@@ -142,7 +144,7 @@ class KeywordComparison:
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, is_lost: bool, because: str) -> DirectionResult:
+    def _result(self, path: Path, kind: str, what: str, is_lost: bool, because: str) -> DirectionResult:
         answer = Answer.YES if is_lost else Answer.NO
         return DirectionResult(path, kind, what, answer, answer, because)
 
@@ -156,7 +158,7 @@ class KeywordComparison:
 def _range(shape: Shape) -> str:
     low = "" if shape.low is None else f"{'more than' if shape.low[1] else 'at least'} {shape.low[0]}"
     high = "" if shape.high is None else f"{'less than' if shape.high[1] else 'at most'} {shape.high[0]}"
-    return " and ".join(one for one in (low, high) if one) or "any number"
+    return " and ".join(bound for bound in (low, high) if bound) or "any number"
 
 
 def _size_text(low: int, high: int | None, what: str) -> str:
@@ -165,14 +167,18 @@ def _size_text(low: int, high: int | None, what: str) -> str:
     return f"{low} to {high} {what}"
 
 
-def _divides(one: Any, other: Any) -> bool:
-    return isinstance(one, int) and isinstance(other, int) and other % one == 0
+def _divides(divisor: Any, number: Any) -> bool:
+    return isinstance(divisor, int) and isinstance(number, int) and number % divisor == 0
 
 
 def values_text(values: Iterable[Any]) -> str:
     """Return values as people read them, the first six."""
-    shown = [orjson.dumps(one).decode() if type_of(one) in ("object", "array") else as_key(one).decode() for one in values]
-    return ", ".join(one[:40] for one in shown[:6]) + (f" or one of {len(shown) - 6} more" if len(shown) > 6 else "") or "nothing"
+    shown = [
+        orjson.dumps(value).decode() if type_of(value) in ("object", "array") else as_key(value).decode() for value in values
+    ]
+    return (
+        ", ".join(text[:40] for text in shown[:6]) + (f" or one of {len(shown) - 6} more" if len(shown) > 6 else "") or "nothing"
+    )
 
 
 class MemberComparison(KeywordComparison):
@@ -183,7 +189,7 @@ class MemberComparison(KeywordComparison):
         """Compare what is written by all of some schemas with the one that reads."""
 
     def _compare_members(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
-        countable = not writer.patterns and not writer.unions and not any(one is not False for one in writer.rest())
+        countable = not writer.patterns and not writer.unions and not any(schema is not False for schema in writer.rest())
         most = len(writer.properties) if countable else None
         yield from self._sizes("object", writer, reader, path, least=len(writer.required), most=most)
         for name in sorted(reader.required - writer.required):
@@ -213,7 +219,7 @@ class MemberComparison(KeywordComparison):
         else:
             kind, what = self._came_or_went(name, reader, is_reader=True)
             because = "{writer} does not know it, and {reader} requires it"
-        return self._found((*path, name), kind, what, True, because)
+        return self._result((*path, name), kind, what, True, because)
 
     def _came_or_went(self, name: str, side: Shape, *, is_reader: bool) -> tuple[str, str]:
         """Return kind and text of a member that one side alone declares."""
@@ -232,15 +238,15 @@ class MemberComparison(KeywordComparison):
         if is_wanted_matched:
             yield self._unknown(here, "content-changed", "patterns of names differ", "whether a pattern of names is about it")
         if is_declared:
-            for one in wanted:
-                if one is False:
+            for schema in wanted:
+                if schema is False:
                     yield self._strictly(here, "content-changed", "other members are refused", Answer.YES, "{reader} refuses it")
                 else:
-                    yield from self._read(parts, one, here)
+                    yield from self._read(parts, schema, here)
             return
         kind, what = self._came_or_went(name, reader, is_reader=True)
         is_closed = writer.closed or False in parts
-        strict = Answer.NO if is_closed else max((self._worst(_ANY, one, here) for one in wanted), default=Answer.NO)
+        strict = Answer.NO if is_closed else max((self._worst(_ANY, schema, here) for schema in wanted), default=Answer.NO)
         because = "{writer} may write any value under this name, and {reader} takes only some"
         if is_matched:
             yield self._unknown(here, kind, what, "whether a pattern of names is about it")
@@ -258,9 +264,9 @@ class MemberComparison(KeywordComparison):
         if is_matched:
             yield self._unknown(here, kind, what, "whether a pattern of names is about it")
         parts = writer.member(name)[0]
-        for one in wanted:
-            if one is not False:
-                yield from self._read(parts, one, here)
+        for schema in wanted:
+            if schema is not False:
+                yield from self._read(parts, schema, here)
         strict = Answer.YES if is_refused else Answer.NO
         if reader.closed and not is_refused:
             strict = Answer.UNKNOWN if reader.unions or reader.opaque else Answer.YES
@@ -272,8 +278,8 @@ class MemberComparison(KeywordComparison):
         """Compare members that neither side names: those of a map, or those that match a pattern."""
         ours = writer.rest()
         is_closed = False in ours or (writer.closed and not ours)
-        for one in reader.rest():
-            if one is False:
+        for schema in reader.rest():
+            if schema is False:
                 if not is_closed:
                     because = "{writer} may write members that it does not declare, and {reader} refuses these"
                     what = "members that are not declared are " + ("refused now" if self._is_backward else "taken now")
@@ -282,16 +288,16 @@ class MemberComparison(KeywordComparison):
                     because = "{writer} may write members that match a pattern, and {reader} refuses these"
                     yield self._strictly(path, "content-changed", "patterns of names differ", Answer.YES, because)
                 continue
-            yield from self._free(writer, one, path, is_closed=is_closed)
+            yield from self._free(writer, schema, path, is_closed=is_closed)
             for pattern in writer.patterns.keys() - reader.patterns.keys():
-                yield from self._read(writer.patterns[pattern], one, (*path, "*"))
+                yield from self._read(writer.patterns[pattern], schema, (*path, "*"))
         for pattern, parts in reader.patterns.items():
             other = writer.patterns.get(pattern)
-            for one in parts:
+            for schema in parts:
                 if other is not None:
-                    yield from self._read(other, one, (*path, "*"))
+                    yield from self._read(other, schema, (*path, "*"))
                 else:
-                    yield from self._free(writer, one, path, is_closed=is_closed)
+                    yield from self._free(writer, schema, path, is_closed=is_closed)
             if writer.patterns and other is None:
                 what = f"members that match {pattern[:80]} differ"
                 yield self._unknown(path, "content-changed", what, "patterns of names are not compared")
@@ -315,7 +321,11 @@ class MemberComparison(KeywordComparison):
         yield DirectionResult(here, "content-changed", "other members are limited", lenient, strict, because)
 
     def _worst(self, parts: Parts, schema: Any, path: Path) -> Answer:
-        return Answer.YES if schema is False else max((one.strict for one in self._read(parts, schema, path)), default=Answer.NO)
+        return (
+            Answer.YES
+            if schema is False
+            else max((difference.strict for difference in self._read(parts, schema, path)), default=Answer.NO)
+        )
 
 
 class JsonComparison(MemberComparison):
@@ -336,13 +346,13 @@ class JsonComparison(MemberComparison):
         if earlier is not None:
             start = len(earlier[0])
             self._steps.spend(count=len(earlier[1]))
-            return [one._replace(path=(*path, *one.path[start:])) for one in earlier[1]]
+            return [difference._replace(path=(*path, *difference.path[start:])) for difference in earlier[1]]
         self._steps.spend(len(path))
         self._open.add(key)
         at = len(self._order)
         differences = self._decided(parts, schema, path)
         self._open.discard(key)
-        if any(one.strict for one in differences):  # this pair was taken for granted: it is compared once more
+        if any(difference.strict for difference in differences):  # this pair was taken for granted: it is compared once more
             for other in self._order[at:]:
                 self._done.pop(other, None)
             del self._order[at:]
@@ -354,7 +364,7 @@ class JsonComparison(MemberComparison):
         writer = self._writer.shape(parts, self._steps)
         reader = self._reader.shape((schema,), self._steps)
         quick = list(self._atom(writer, reader, path, writer))
-        if not writer.choices() or not any(one.strict for one in quick):
+        if not writer.choices() or not any(difference.strict for difference in quick):
             return quick
         atoms = self._atoms(writer)
         if atoms is None:
@@ -380,8 +390,8 @@ class JsonComparison(MemberComparison):
         if writer.is_impossible:
             return
         is_sure = not writer.unread and not any(name in _CONDITIONS for name, _ in writer.opaque)
-        for one in self._plain(writer, reader, path, whole):
-            yield one if is_sure or len(one.path) > len(path) else _unsure(one)
+        for difference in self._plain(writer, reader, path, whole):
+            yield difference if is_sure or len(difference.path) > len(path) else _unsure(difference)
         for name, branches in reader.unions if writer.enum is None else ():
             if not any(kind == name and self._same(branches, other) for kind, other in writer.unions):
                 yield from self._alternatives(writer, reader, name, branches, path)
@@ -423,7 +433,7 @@ class JsonComparison(MemberComparison):
         """Compare the only values that are written, one by one."""
         for value in values:
             self._steps.spend()
-            answers = [satisfies(value, one, self._reader.follow) for one in reader.parts]
+            answers = [satisfies(value, schema, self._reader.follow) for schema in reader.parts]
             if False in answers:
                 text = values_text([value])
                 if reader.enum is not None:
@@ -442,15 +452,15 @@ class JsonComparison(MemberComparison):
         if "uniqueItems" in reader.lengths and "uniqueItems" not in writer.lengths and (most is None or most > 1):
             because = "{writer} may write an item twice, and {reader} takes each once"
             word = "came" if self._is_backward else "went"
-            yield self._found(path, "size-changed", f"`uniqueItems` {word}", True, because)
+            yield self._result(path, "size-changed", f"`uniqueItems` {word}", True, because)
         count = max(len(writer.prefix), len(reader.prefix))
         for at in range(count if most is None else min(count, most)):
             ours = writer.prefix[at] if at < len(writer.prefix) else writer.items or _ANY
-            for one in reader.prefix[at] if at < len(reader.prefix) else reader.items:
-                yield from self._read(ours, one, (*path, str(at)))
+            for schema in reader.prefix[at] if at < len(reader.prefix) else reader.items:
+                yield from self._read(ours, schema, (*path, str(at)))
         if most is None or most > count:
-            for one in reader.items:
-                yield from self._read(writer.items or _ANY, one, (*path, "*"))
+            for schema in reader.items:
+                yield from self._read(writer.items or _ANY, schema, (*path, "*"))
 
     def _alternatives(
         self, writer: Shape, reader: Shape, name: str, branches: list[Any], path: Path
@@ -460,13 +470,13 @@ class JsonComparison(MemberComparison):
             shape = self._writer.shape(atom, self._steps)
             if shape.is_impossible:
                 continue
-            near = [one for one in branches if not self._is_disjoint(shape, self._reader.shape((one,), self._steps), 0)]
+            near = [branch for branch in branches if not self._is_disjoint(shape, self._reader.shape((branch,), self._steps), 0)]
             if not near:
                 value = self._value_text(shape, self._writer)
                 because = f"{{writer}} may write {value}, which no alternative of {{reader}} takes"
                 kind = "alternative-removed" if self._is_backward else "alternative-added"
                 word = "is no longer an alternative" if self._is_backward else "is an alternative now"
-                yield self._found(path, kind, f"{value} {word}", True, because)
+                yield self._result(path, kind, f"{value} {word}", True, because)
             elif len(near) == 1:
                 yield from self._read(atom, near[0], path)
             else:
@@ -474,14 +484,14 @@ class JsonComparison(MemberComparison):
 
     def _several(self, atom: Parts, name: str, near: list[Any], path: Path) -> Iterator[DirectionResult]:
         """Compare with alternatives of which several may take what is written."""
-        all_found = [self._read(atom, one, path) for one in near]
-        lenient = min(max((one.lenient for one in branch), default=Answer.NO) for branch in all_found)
-        strict = min(max((one.strict for one in branch), default=Answer.NO) for branch in all_found)
+        all_found = [self._read(atom, branch, path) for branch in near]
+        lenient = min(max((difference.lenient for difference in branch), default=Answer.NO) for branch in all_found)
+        strict = min(max((difference.strict for difference in branch), default=Answer.NO) for branch in all_found)
         if name == "oneOf":
             because = "whether exactly one alternative of {reader} takes what {writer} may write"
             yield self._unknown(path, "alternatives-changed", "alternatives differ", because)
         elif strict > Answer.NO:
-            answers = [min(one, Answer.UNKNOWN) for one in (lenient, strict)]
+            answers = [min(answer, Answer.UNKNOWN) for answer in (lenient, strict)]
             because = "whether the alternatives of {reader} together take all that {writer} may write"
             yield DirectionResult(path, "alternatives-changed", "alternatives differ", answers[0], answers[1], because)
 
@@ -490,7 +500,7 @@ class JsonComparison(MemberComparison):
         types = writer.types - {"integer"} if "number" in writer.types else writer.types
         if len(types) == 1 or writer.enum is not None:
             return [writer.parts]
-        return [_with(writer.parts, _BY_TYPE[one]) for one in sorted(types)]
+        return [_with(writer.parts, _BY_TYPE[type_name]) for type_name in sorted(types)]
 
     def _is_disjoint(self, writer: Shape, reader: Shape, depth: int) -> bool:
         """Return whether no value can be of both, as far as types, values and required members show."""
@@ -498,16 +508,16 @@ class JsonComparison(MemberComparison):
         if writer.is_impossible or reader.is_impossible or not writer.types & reader.types:
             return True
         if writer.enum is not None:
-            return all(_refuses(one, reader, self._reader.follow) for one in writer.enum)
+            return all(_refuses(value, reader, self._reader.follow) for value in writer.enum)
         if reader.enum is not None:
-            return all(_refuses(one, writer, self._writer.follow) for one in reader.enum)
+            return all(_refuses(value, writer, self._writer.follow) for value in reader.enum)
         if writer.types & reader.types != {"object"} or depth > 2:
             return False
         for name in writer.required | reader.required:
             ours, theirs = writer.properties.get(name), reader.properties.get(name)
             if ours and theirs:
-                one, other = self._writer.shape(ours, self._steps), self._reader.shape(theirs, self._steps)
-                if self._is_disjoint(one, other, depth + 1):
+                ours_shape, theirs_shape = self._writer.shape(ours, self._steps), self._reader.shape(theirs, self._steps)
+                if self._is_disjoint(ours_shape, theirs_shape, depth + 1):
                     return True
         return False
 
@@ -515,13 +525,13 @@ class JsonComparison(MemberComparison):
 def _with(parts: Parts, *more: Any) -> Parts:
     """Return schemas that hold together, each once."""
     ids = set(map(id, parts))
-    return (*parts, *(one for one in more if id(one) not in ids))
+    return (*parts, *(schema for schema in more if id(schema) not in ids))
 
 
-def _unsure(one: DirectionResult) -> DirectionResult:
+def _unsure(difference: DirectionResult) -> DirectionResult:
     """Return what was found where a condition may have excluded it."""
-    return one._replace(lenient=min(one.lenient, Answer.UNKNOWN), strict=min(one.strict, Answer.UNKNOWN))
+    return difference._replace(lenient=min(difference.lenient, Answer.UNKNOWN), strict=min(difference.strict, Answer.UNKNOWN))
 
 
 def _refuses(value: Any, shape: Shape, follow: Callable[[str], Any]) -> bool:
-    return any(satisfies(value, one, follow) is False for one in shape.parts)
+    return any(satisfies(value, schema, follow) is False for schema in shape.parts)

@@ -58,9 +58,9 @@ def as_key(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(member) for member in value]
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -99,13 +99,13 @@ def satisfies(value: Any, schema: Any, follow: Callable[[str], Any], depth: int 
         types = declared if isinstance(declared, list) else [declared]
         answers.append(kind in types or (kind == "integer" and "number" in types))
     if "enum" in schema:
-        answers.append(as_key(value) in {as_key(one) for one in schema["enum"]})
+        answers.append(as_key(value) in {as_key(allowed) for allowed in schema["enum"]})
     if "const" in schema:
         answers.append(as_key(value) == as_key(schema["const"]))
     answers += [_of_parts(value, schema, kind, follow, depth)]
-    for name, combine in (("allOf", _all), ("anyOf", _any), ("oneOf", _one)):
+    for name, combine in (("allOf", _all), ("anyOf", _any), ("oneOf", _exactly_one)):
         if name in schema:
-            answers.append(combine([satisfies(value, one, follow, depth + 1) for one in schema[name]]))
+            answers.append(combine([satisfies(value, schema_part, follow, depth + 1) for schema_part in schema[name]]))
     return _all(answers)
 
 
@@ -125,7 +125,7 @@ def _of_parts(value: Any, schema: dict[str, Any], kind: str, follow: Callable[[s
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
             return False
         items = schema.get("items", True)
-        return None if isinstance(items, list) else _all([satisfies(one, items, follow, depth + 1) for one in value])
+        return None if isinstance(items, list) else _all([satisfies(member, items, follow, depth + 1) for member in value])
     if kind == "object":
         if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
             return False
@@ -133,7 +133,7 @@ def _of_parts(value: Any, schema: dict[str, Any], kind: str, follow: Callable[[s
         if isinstance(required, list) and not set(required) <= value.keys():
             return False
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties", True)
-        return _all([satisfies(one, properties.get(name, extra), follow, depth + 1) for name, one in value.items()])
+        return _all([satisfies(member, properties.get(name, extra), follow, depth + 1) for name, member in value.items()])
     return True
 
 
@@ -145,7 +145,7 @@ def _any(answers: list[bool | None]) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _one(answers: list[bool | None]) -> bool | None:
+def _exactly_one(answers: list[bool | None]) -> bool | None:
     count = answers.count(True)
     return False if count > 1 else None if None in answers else count == 1
 
@@ -175,7 +175,7 @@ class JsonDocument:
         self.has_values = b'"const":' in self.text or b'"enum":' in self.text
         own = document if isinstance(document, dict) else {}
         draft = str(own.get("$schema") or format).lower()
-        self.is_old = any(one in draft or one.replace("-0", "-") in draft for one in _OLD_DRAFTS)
+        self.is_old = any(old_draft in draft or old_draft.replace("-0", "-") in draft for old_draft in _OLD_DRAFTS)
         self._id = str(own.get("$id") or own.get("id") or "").partition("#")[0]
         has_inner = self.text.count(b'"$id":') > ("$id" in own)
         # Of each embedded schema its absolute URI; None: one has references that its `$id` changes.
@@ -261,7 +261,9 @@ class Shape:
             self._add(part, steps, ())
         if self.enum is not None:
             values = [
-                one for one in self.enum if type_of(one) in self.types or (type_of(one) == "integer" and "number" in self.types)
+                value
+                for value in self.enum
+                if type_of(value) in self.types or (type_of(value) == "integer" and "number" in self.types)
             ]
             self.enum = values
             self.types = frozenset(map(type_of, values))
@@ -301,8 +303,8 @@ class Shape:
         for name in ("anyOf", "oneOf"):
             if isinstance(part.get(name), list):
                 self.unions += ((name, part[name]),)
-        for one in part.get("allOf") or ():
-            self._add(one, steps, over)
+        for schema in part.get("allOf") or ():
+            self._add(schema, steps, over)
 
     def _add_opaque(self, part: dict[str, Any]) -> None:
         for names in () if _OPAQUE.isdisjoint(part) else OPAQUE:
@@ -331,7 +333,7 @@ class Shape:
             self.enum = values
         else:
             keys = set(map(as_key, values))
-            self.enum = [one for one in self.enum if as_key(one) in keys]
+            self.enum = [value for value in self.enum if as_key(value) in keys]
 
     def _add_limits(self, part: dict[str, Any]) -> None:
         lengths = dict(self.lengths)
@@ -369,7 +371,7 @@ class Shape:
         properties = part.get("properties") or {}
         patterns = part.get("patternProperties") or {}
         if not self.properties:
-            self.properties = {name: (one,) for name, one in properties.items()}
+            self.properties = {name: (schema,) for name, schema in properties.items()}
         else:
             self.properties = _with_parts(self.properties, properties)
         if patterns:
@@ -390,7 +392,7 @@ class Shape:
         if prefix and (self.prefix or self.items):
             self.unread += ("several lists of items",)
         elif prefix:
-            self.prefix = tuple([(one,) for one in prefix])
+            self.prefix = tuple([(schema,) for schema in prefix])
         elif self.prefix:
             self.unread += ("several lists of items",)
         if rest is not True:
@@ -408,13 +410,13 @@ class Shape:
                 declared = (*declared, *parts)
         extra = tuple(
             [
-                one
-                for names, patterns, one in self.extra
+                schema
+                for names, patterns, schema in self.extra
                 if name not in names and not any(matches_simply(pattern, name) is not False for pattern in patterns)
             ]
         )
         if extra and not declared and extra != (False,):
-            return extra, any(one is not False for one in extra), may_match
+            return extra, any(schema is not False for schema in extra), may_match
         return (*declared, *extra), bool(declared), may_match
 
     def choices(self) -> list[list[Any]]:
@@ -424,7 +426,7 @@ class Shape:
 
     def rest(self) -> Parts:
         """Return the schemas of members that nothing is said of by name."""
-        return tuple([one for _, _, one in self.extra])
+        return tuple([schema for _, _, schema in self.extra])
 
 
 def matches_simply(pattern: str, name: str) -> bool | None:
@@ -440,13 +442,13 @@ def _types_named(declared: Any) -> frozenset[str] | None:
     """Return the types that the keyword `type` names; None: one is none of JSON Schema."""
     if isinstance(declared, str):
         return _OF_TYPE.get(declared)
-    if not isinstance(declared, list) or not all(isinstance(one, str) and one in TYPES for one in declared):
+    if not isinstance(declared, list) or not all(isinstance(name, str) and name in TYPES for name in declared):
         return None
-    return frozenset().union(*[_OF_TYPE[one] for one in declared])
+    return frozenset().union(*[_OF_TYPE[name] for name in declared])
 
 
 def _with_parts(earlier: Mapping[str, Parts], more: Mapping[str, Any]) -> dict[str, Parts]:
-    return {**earlier, **{name: (*earlier.get(name, ()), one) for name, one in more.items()}}
+    return {**earlier, **{name: (*earlier.get(name, ()), schema) for name, schema in more.items()}}
 
 
 @lru_cache
@@ -457,4 +459,4 @@ def texts(types: frozenset[str]) -> str:
         return "anything"
     if "number" in names:
         names.discard("integer")
-    return " or ".join(sorted(names, key=lambda one: (one == "null", one))) or "nothing"
+    return " or ".join(sorted(names, key=lambda name: (name == "null", name))) or "nothing"

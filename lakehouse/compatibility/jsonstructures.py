@@ -61,18 +61,18 @@ class StructureComparison:
         yield from self._read(_root_of(self._roots[0]), _root_of(self._roots[1]), ())
 
     def _read(self, writer: Any, reader: Any, path: Path) -> Iterator[DirectionResult]:
-        writer, reader = (_followed(one, root) for one, root in zip((writer, reader), self._roots, strict=True))
+        writer, reader = (_followed(schema, root) for schema, root in zip((writer, reader), self._roots, strict=True))
         key = (id(writer), id(reader))
         if key in self._seen:
             return
         self._seen.add(key)
         self._steps.spend(len(path))
         ours, theirs = _types(writer), _types(reader)
-        lost = {one for one in ours if not self._takes(one, theirs)}
+        lost = {kind for kind in ours if not self._takes(kind, theirs)}
         if ours != theirs:
             old, new = self._in_time(" or ".join(sorted(ours)), " or ".join(sorted(theirs)))
             because = f"{{writer}} may write {' or '.join(sorted(lost))}, which {{reader}} does not take"
-            yield self._found(path, "type-changed", f"was {old}, is {new}", Answer.YES if lost else Answer.NO, because)
+            yield self._result(path, "type-changed", f"was {old}, is {new}", Answer.YES if lost else Answer.NO, because)
         common = ours & theirs
         if "object" in common:
             yield from self._members(writer, reader, path)
@@ -82,12 +82,12 @@ class StructureComparison:
         yield from self._values(writer, reader, path)
         for name in sorted((writer.keys() | reader.keys()) - _TEXTS - _READ):
             if writer.get(name) != reader.get(name):
-                yield self._found(
+                yield self._result(
                     path, "condition-changed", f"`{name}` differs", Answer.UNKNOWN, f"what `{name}` asks for is not compared"
                 )
 
     def _takes(self, kind: str, types: frozenset[str]) -> bool:
-        return kind in types or "any" in types or any(one in types for one in _WIDER.get(kind, ()))
+        return kind in types or "any" in types or any(wider in types for wider in _WIDER.get(kind, ()))
 
     def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
         ours, theirs = writer.get("properties") or {}, reader.get("properties") or {}
@@ -95,13 +95,13 @@ class StructureComparison:
         if wanted is None or always is None:
             if writer.get("required") != reader.get("required"):
                 because = "alternative sets of required members are not compared"
-                yield self._found(path, "condition-changed", "`required` differs", Answer.UNKNOWN, because)
+                yield self._result(path, "condition-changed", "`required` differs", Answer.UNKNOWN, because)
             wanted = always = frozenset()
         for name in sorted(wanted - always):
             if name in ours and name in theirs:
                 kind = "became-required" if self._is_backward else "became-optional"
                 because = "{writer} may leave it out, and {reader} requires it"
-                yield self._found((*path, name), kind, kind.replace("-", " "), Answer.YES, because)
+                yield self._result((*path, name), kind, kind.replace("-", " "), Answer.YES, because)
         for name, member in theirs.items():
             if name in ours:
                 yield from self._read(ours[name], member, (*path, name))
@@ -132,13 +132,13 @@ class StructureComparison:
 
     def _values(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
         ours, theirs = (
-            [one["const"]] if "const" in one else one.get("enum") if isinstance(one.get("enum"), list) else None
-            for one in (writer, reader)
+            [schema["const"]] if "const" in schema else schema.get("enum") if isinstance(schema.get("enum"), list) else None
+            for schema in (writer, reader)
         )
         if theirs is None:
             return
         if ours is None:
-            yield self._found(
+            yield self._result(
                 path, "values-changed", "values are limited", Answer.YES, "{writer} may write values that {reader} does not take"
             )
             return
@@ -149,7 +149,7 @@ class StructureComparison:
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
+    def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
         return DirectionResult(path, kind, what, answer, answer, because)
 
 
@@ -205,14 +205,14 @@ def _types_within(pointer: str, schema: dict[str, Any], root: dict[str, Any]) ->
         wrong = next((member for member in members if not _IDENTIFIER.fullmatch(member)), None)
         if wrong is not None:
             raise Malformed(f"{pointer}/{name}: {wrong[:40]!r} is no identifier")
-        yield from ((f"{pointer}/{name}/{member}", one) for member, one in members.items())
+        yield from ((f"{pointer}/{name}/{member}", member_type) for member, member_type in members.items())
     yield from ((f"{pointer}/{name}", schema[name]) for name in ("items", "values") if name in schema)
     yield from _definitions(f"{pointer}/definitions", schema.get("definitions", {}))
 
 
 def _check_keywords(pointer: str, schema: dict[str, Any], root: dict[str, Any]) -> None:
     """Check what a type needs, and the values of its keywords."""
-    imported = next((one for one in ("$import", "$importdefs") if one in schema), None)
+    imported = next((keyword for keyword in ("$import", "$importdefs") if keyword in schema), None)
     if imported is not None:
         raise Unreadable(f"`{imported}` is not followed")
     if pointer and _SORTS.isdisjoint(schema):
@@ -236,7 +236,9 @@ def _check_members_named(pointer: str, keyword: str, schema: dict[str, Any]) -> 
     """Check that members that `required` or `tuple` names are declared, unless a base may declare them."""
     required, properties = schema[keyword], schema.get("properties", {})
     members = required if isinstance(required, list) else [required]
-    names: list[Any] = [name for one in members for name in (one if isinstance(one, list) else [one])]
+    names: list[Any] = [
+        name for name_or_names in members for name in (name_or_names if isinstance(name_or_names, list) else [name_or_names])
+    ]
     if members is not required or not all(isinstance(name, str) for name in names):
         raise Malformed(f"{pointer}/{keyword}: these are no names of members")
     missing = [name for name in names if "$extends" not in schema and isinstance(properties, dict) and name not in properties]
@@ -271,11 +273,11 @@ def _definitions(pointer: str, namespace: Any) -> Iterator[tuple[str, Any]]:
     """Yield the types of a namespace, which may hold other namespaces."""
     if not isinstance(namespace, dict):
         raise Malformed(f"{pointer} is no object")
-    for name, one in namespace.items():
-        if isinstance(one, dict) and not {"type", "$ref", "enum", "const", "$extends"} & one.keys():
-            yield from _definitions(f"{pointer}/{name}", one)
+    for name, member in namespace.items():
+        if isinstance(member, dict) and not {"type", "$ref", "enum", "const", "$extends"} & member.keys():
+            yield from _definitions(f"{pointer}/{name}", member)
         else:
-            yield f"{pointer}/{name}", one
+            yield f"{pointer}/{name}", member
 
 
 def _root_of(document: dict[str, Any]) -> Any:
@@ -306,10 +308,10 @@ def _value_text(value: Any) -> str:
 def _types(schema: dict[str, Any]) -> frozenset[str]:
     kind = schema.get("type", "any")
     kinds = kind if isinstance(kind, list) else [kind]
-    return frozenset(one if isinstance(one, str) else orjson.dumps(one).decode() for one in kinds)
+    return frozenset(kind_name if isinstance(kind_name, str) else orjson.dumps(kind_name).decode() for kind_name in kinds)
 
 
 def _required(schema: dict[str, Any]) -> frozenset[str] | None:
     """Return the members that are required; None: there are alternative sets of them."""
     members = schema.get("required") or []
-    return frozenset(members) if all(isinstance(one, str) for one in members) else None
+    return frozenset(members) if all(isinstance(name, str) for name in members) else None

@@ -95,17 +95,17 @@ class Judgement(NamedTuple):
     @property
     def breaks(self) -> Breaks:
         """Return whom the change breaks."""
-        return _over(one.breaks for one in self.differences)
+        return _over(difference.breaks for difference in self.differences)
 
     @property
     def strictly(self) -> Breaks:
         """Return whom it breaks by the strict reading."""
-        return _over(one.strictly for one in self.differences)
+        return _over(difference.strictly for difference in self.differences)
 
     def reasons(self) -> list[SchemaDifference]:
         """Return the differences that break somebody or cannot be decided, the gravest first."""
-        grave = [one for one in self.differences if one.breaks.worst > Answer.NO]
-        return sorted(grave, key=lambda one: (-one.breaks.worst, one.pointer, one.kind))
+        grave = [difference for difference in self.differences if difference.breaks.worst > Answer.NO]
+        return sorted(grave, key=lambda difference: (-difference.breaks.worst, difference.pointer, difference.kind))
 
 
 class DirectionResult(NamedTuple):
@@ -137,11 +137,11 @@ def joined(backward: Iterable[DirectionResult], forward: Iterable[DirectionResul
     """
     pairs: dict[tuple[Path, str, str], list[DirectionResult | None]] = {}
     for at, side in enumerate((backward, forward)):
-        for one in side:
-            sides = pairs.setdefault((one.path, one.kind, one.what), [None, None])
-            other = sides[at]
-            if other is None or (one.lenient, one.strict) > (other.lenient, other.strict):
-                sides[at] = one
+        for result in side:
+            sides = pairs.setdefault((result.path, result.kind, result.what), [None, None])
+            earlier = sides[at]
+            if earlier is None or (result.lenient, result.strict) > (earlier.lenient, earlier.strict):
+                sides[at] = result
     return tuple(_difference(key, *sides) for key, sides in sorted(pairs.items()))
 
 
@@ -163,21 +163,21 @@ def _difference(
     key: tuple[Path, str, str], backward: DirectionResult | None, forward: DirectionResult | None
 ) -> SchemaDifference:
     reasons = []
-    for one, writer, reader in ((backward, _OLD, _NEW), (forward, _NEW, _OLD)):
-        if one is not None and one.strict > Answer.NO and one.because:
-            why = one.because.replace("{writer}", f"a producer with {writer}").replace("{reader}", f"a consumer with {reader}")
-            sure = "" if one.strict == Answer.YES else "cannot be decided: "
-            only = "strictly: " if one.lenient < one.strict else ""
+    for result, writer, reader in ((backward, _OLD, _NEW), (forward, _NEW, _OLD)):
+        if result is not None and result.strict > Answer.NO and result.because:
+            why = result.because.replace("{writer}", f"a producer with {writer}").replace("{reader}", f"a consumer with {reader}")
+            sure = "" if result.strict == Answer.YES else "cannot be decided: "
+            only = "strictly: " if result.lenient < result.strict else ""
             text = f"{only}{sure}{why}"
             reasons.append(f"{text[:1].upper()}{text[1:]}.")
-    lenient = [Answer.NO if one is None else one.lenient for one in (forward, backward)]
-    strict = [Answer.NO if one is None else one.strict for one in (forward, backward)]
+    lenient = [Answer.NO if result is None else result.lenient for result in (forward, backward)]
+    strict = [Answer.NO if result is None else result.strict for result in (forward, backward)]
     path, kind, what = key
     return SchemaDifference(pointer_of(*path), kind, what, Breaks(*lenient), " ".join(reasons), Breaks(*strict))
 
 
 def _over(all_breaks: Iterable[Breaks]) -> Breaks:
     readers = writers = Answer.NO
-    for one in all_breaks:
-        readers, writers = max(readers, one.readers), max(writers, one.writers)
+    for breaks in all_breaks:
+        readers, writers = max(readers, breaks.readers), max(writers, breaks.writers)
     return Breaks(readers, writers)

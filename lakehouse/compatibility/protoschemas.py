@@ -122,10 +122,10 @@ def proto_tokens(text: str) -> list[str]:
     Raises:
         Malformed: it has a letter that no such file has.
     """
-    tokens = [one for one in _TOKEN.findall(text) if one]
-    wrong = {one for one in set(tokens) if len(one) == 1} - _LETTERS
+    tokens = [token for token in _TOKEN.findall(text) if token]
+    wrong = {token for token in set(tokens) if len(token) == 1} - _LETTERS
     if wrong:
-        at = next(one.start() for one in _TOKEN.finditer(text) if one[1] in wrong)
+        at = next(match.start() for match in _TOKEN.finditer(text) if match[1] in wrong)
         raise Malformed(f"no Protobuf: {text[at : at + 20]!r}")
     return tokens
 
@@ -309,7 +309,7 @@ class _Parser:
 def json_name_of(name: str) -> str:
     """Return the name in JSON of a field that does not name one itself."""
     first, *others = name.split("_")
-    return first + "".join([one[:1].upper() + one[1:] for one in others])
+    return first + "".join([word[:1].upper() + word[1:] for word in others])
 
 
 class ProtoComparison:
@@ -474,7 +474,7 @@ class ProtoComparison:
 @lru_cache
 def _wire_answer(writer: str, reader: str) -> tuple[Answer, Answer]:
     """Return whether a scalar is lost when it is read as another one: as bytes, and as JSON."""
-    pair = frozenset({"int32" if one == "enum" else one for one in (writer, reader)})
+    pair = frozenset({"int32" if scalar == "enum" else scalar for scalar in (writer, reader)})
     is_alike = any(pair <= group for group in _ALIKE)
     wire = Answer.YES
     if (writer, reader) in _WIDER:

@@ -70,7 +70,7 @@ _HOLDS = {
 _NEEDS = {
     "extension": ("base",), "selector": ("xpath",), "field": ("xpath",), "keyref": ("name", "refer"), "notation": ("name",),
     "include": ("schemaLocation",), "redefine": ("schemaLocation",), "override": ("schemaLocation",),
-} | dict.fromkeys((one for one in _FACETS if one != "assertion"), ("value",))  # fmt: skip
+} | dict.fromkeys((facet for facet in _FACETS if facet != "assertion"), ("value",))  # fmt: skip
 # Attributes that name something: what it is; None: depends on the element.
 _NAMING = {"type": "type", "base": "type", "itemType": "type", "memberTypes": "type", "substitutionGroup": "element", "ref": None}
 _BUILT_IN = frozenset(
@@ -124,16 +124,16 @@ class XmlDocument:
         self.types: dict[str, Any] = {}
         self.groups: dict[str, Any] = {}
         rest = []
-        for one in self.root:
-            kind, name = _kind(one), one.get("name", "")
+        for node in self.root:
+            kind, name = _kind(node), node.get("name", "")
             if kind == "element":
-                self.elements[name] = one
+                self.elements[name] = node
             elif kind in ("complexType", "simpleType"):
-                self.types[name] = one
+                self.types[name] = node
             elif kind in ("group", "attributeGroup", "attribute"):
-                self.groups[f"{kind} {name}"] = one
+                self.groups[f"{kind} {name}"] = node
             elif kind not in ("annotation",):
-                rest.append(_text(one))
+                rest.append(_text(node))
         self.rest = " ".join(sorted(rest))
 
     def check(self) -> None:
@@ -149,10 +149,10 @@ class XmlDocument:
             _check_element(node, is_global=is_global)
             if prefixes is not None:
                 self._check_names_in(node, prefixes)
-            left += [(one, _kind(node) in _HOLD_GLOBALS) for one in node if _kind(one) != "annotation"]
-        declared = [("type" if one in ("simpleType", "complexType") else one, node.get("name"))
-                    for node in self.root if (one := _kind(node)) in _GLOBAL]  # fmt: skip
-        again = next((one for one, count in Counter(declared).items() if count > 1), None)
+            left += [(child, _kind(node) in _HOLD_GLOBALS) for child in node if _kind(child) != "annotation"]
+        declared = [("type" if node_kind in ("simpleType", "complexType") else node_kind, node.get("name"))
+                    for node in self.root if (node_kind := _kind(node)) in _GLOBAL]  # fmt: skip
+        again = next((name_of_kind for name_of_kind, count in Counter(declared).items() if count > 1), None)
         if again is not None:
             raise Malformed(f"the {again[0]} {again[1]} is declared twice")
 
@@ -185,9 +185,9 @@ class XmlDocument:
 
     def type_of(self, node: Any) -> Any:
         """Return the declaration of an element's type; its name, where that is of the specification; None: any."""
-        for one in node:
-            if _kind(one) in ("complexType", "simpleType"):
-                return one
+        for child in node:
+            if _kind(child) in ("complexType", "simpleType"):
+                return child
         name = (node.get("type") or "").rpartition(":")[2]
         return self.types.get(name, name or None)
 
@@ -219,22 +219,22 @@ class XmlComparison:
             if other is None:
                 kind, word = ("field-removed", "went") if self._is_backward else ("field-added", "came")
                 because = "{writer} may write this element as the root, which {reader} does not know"
-                yield self._found((name,), kind, f"{word}: element", Answer.YES, because)
+                yield self._result((name,), kind, f"{word}: element", Answer.YES, because)
             else:
                 yield from self._types(node, other, (name,))
-        for what, one, other in (
+        for what, ours, theirs in (
             ("imports or includes", self._writer.rest, self._reader.rest),
             ("groups", _texts(self._writer.groups), _texts(self._reader.groups)),
             ("target namespace", self._writer.root.get("targetNamespace", ""), self._reader.root.get("targetNamespace", "")),
         ):
-            if one != other:
+            if ours != theirs:
                 answer = Answer.YES if what == "target namespace" else Answer.UNKNOWN
                 because = (
                     f"{what} of both differ"
                     if answer == Answer.UNKNOWN
                     else "{writer} writes another namespace than {reader} takes"
                 )
-                yield self._found((), "content-changed", f"{what} differ", answer, because)
+                yield self._result((), "content-changed", f"{what} differ", answer, because)
 
     def _types(self, node: Any, other: Any, path: Path) -> Iterator[DirectionResult]:
         ours, theirs = self._writer.type_of(node), self._reader.type_of(other)
@@ -248,8 +248,8 @@ class XmlComparison:
         if ours == theirs:
             return
         names = [
-            one if isinstance(one, str) else one.get("name", "an unnamed type") if one is not None else "any"
-            for one in (ours, theirs)
+            type_ if isinstance(type_, str) else type_.get("name", "an unnamed type") if type_ is not None else "any"
+            for type_ in (ours, theirs)
         ]
         old, new = self._in_time(*names)
         if theirs is None or theirs == "anyType" or (isinstance(ours, str) and theirs in _WIDER.get(ours, ())):
@@ -257,7 +257,7 @@ class XmlComparison:
         else:
             answer = Answer.YES if ours in _SEPARATE and theirs in _SEPARATE else Answer.UNKNOWN
         because = f"{{writer}} may write {names[0]}, and {{reader}} takes {names[1]}"
-        yield self._found(path, "type-changed", f"was {old}, is {new}", answer, because)
+        yield self._result(path, "type-changed", f"was {old}, is {new}", answer, because)
 
     def _declared(self, ours: Any, theirs: Any, path: Path) -> Iterator[DirectionResult]:
         if _kind(ours) != _kind(theirs) or _kind(ours) == "simpleType":
@@ -266,13 +266,13 @@ class XmlComparison:
             return
         writer, reader = _content(ours, self._writer), _content(theirs, self._reader)
         if writer.rest != reader.rest:
-            yield self._found(
+            yield self._result(
                 path, "content-changed", "content differs", Answer.UNKNOWN, "groups and extensions are not compared"
             )
-        common = [one for one in writer.order if one in reader.parts]
-        if common != [one for one in reader.order if one in writer.parts]:
+        common = [name for name in writer.order if name in reader.parts]
+        if common != [name for name in reader.order if name in writer.parts]:
             because = "{writer} writes the elements in another order than {reader} takes"
-            yield self._found(path, "order-changed", "the order of elements differs", Answer.YES, because)
+            yield self._result(path, "order-changed", "the order of elements differs", Answer.YES, because)
         for name, part in reader.parts.items():
             other = writer.parts.get(name)
             here = (*path, name)
@@ -281,7 +281,7 @@ class XmlComparison:
                 needed = "required" if part.least else "optional"
                 because = "{writer} does not write it, and {reader} requires it"
                 what = f"{word}: {'attribute' if name.startswith('@') else 'element'}, {needed}"
-                yield self._found(here, kind, what, Answer.YES if part.least else Answer.NO, because)
+                yield self._result(here, kind, what, Answer.YES if part.least else Answer.NO, because)
                 continue
             yield from self._occurrence(other, part, here)
             yield from self._types(self._writer.declared(other.node), self._reader.declared(part.node), here)
@@ -297,25 +297,27 @@ class XmlComparison:
         if (writer.least, writer.most) == (reader.least, reader.most):
             return
         old, new = self._in_time(writer, reader)
-        times = [f"{one.least} to {one.most if one.most < _MANY else 'any'} times" for one in (old, new)]
+        times = [f"{part.least} to {part.most if part.most < _MANY else 'any'} times" for part in (old, new)]
         kind = "became-required" if new.least > old.least else "became-optional" if new.least < old.least else "size-changed"
         is_lost = writer.least < reader.least or writer.most > reader.most
         because = "{writer} may write it more or less often than {reader} takes"
-        yield self._found(path, kind, f"was there {times[0]}, is there {times[1]}", Answer.YES if is_lost else Answer.NO, because)
+        yield self._result(
+            path, kind, f"was there {times[0]}, is there {times[1]}", Answer.YES if is_lost else Answer.NO, because
+        )
 
     def _simple(self, ours: Any, theirs: Any, path: Path) -> Iterator[DirectionResult]:
         """Compare two simple types that are not the same: by the values that they list, else it is unknown."""
-        values = [_listed(one) for one in (ours, theirs)]
+        values = [_listed(type_) for type_ in (ours, theirs)]
         if values[0] is None or values[1] is None:
             because = "simple types are compared by the values that they list alone"
-            yield self._found(path, "type-changed", "the type differs", Answer.UNKNOWN, because)
+            yield self._result(path, "type-changed", "the type differs", Answer.UNKNOWN, because)
             return
         yield from unread_values(path, sorted(values[0] - values[1]), is_backward=self._is_backward)
 
     def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
-    def _found(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
+    def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
         return DirectionResult(path, kind, what, answer, answer, because)
 
 
@@ -329,9 +331,9 @@ def _check_element(node: Any, *, is_global: bool) -> None:
     kind = _kind(node)
     if kind not in _HOLDS:
         raise Malformed(f"`{kind}` is no element of XML Schema")
-    children = [_kind(one) for one in node if kind == "annotation" or _kind(one) != "annotation"]
-    if not re.fullmatch(_HOLDS[kind], "".join([f"{one} " for one in children])):
-        unknown = next((one for one in children if one not in _HOLDS), None)
+    children = [_kind(child) for child in node if kind == "annotation" or _kind(child) != "annotation"]
+    if not re.fullmatch(_HOLDS[kind], "".join([f"{child_kind} " for child_kind in children])):
+        unknown = next((child_kind for child_kind in children if child_kind not in _HOLDS), None)
         if unknown is not None:
             raise Malformed(f"`{unknown}` is no element of XML Schema")
         raise Malformed(f"{_shown(node)} must not hold: {', '.join(children) or 'nothing'}")
@@ -360,14 +362,14 @@ def _check_local(node: Any, kind: str) -> None:
 
 def _check_types(node: Any, kind: str, children: list[str]) -> None:
     """Check that a type is given once, and where one is needed."""
-    inline = [one for one in children if one in ("simpleType", "complexType")]
+    inline = [child_kind for child_kind in children if child_kind in ("simpleType", "complexType")]
     if kind in ("element", "attribute") and inline and node.get("type") is not None:
         raise Malformed(f"{_shown(node)} has a `type` and holds another one")
     if kind in ("element", "attribute") and node.get("default") is not None and node.get("fixed") is not None:
         raise Malformed(f"{_shown(node)} has both `default` and `fixed`")
-    given = {"list": "itemType", "restriction": "base"}.get(kind)
-    if given is not None and not inline and node.get(given) is None:
-        raise Malformed(f"the {kind} needs `{given}` or a type within")
+    attribute = {"list": "itemType", "restriction": "base"}.get(kind)
+    if attribute is not None and not inline and node.get(attribute) is None:
+        raise Malformed(f"the {kind} needs `{attribute}` or a type within")
     if kind == "list" and inline and node.get("itemType") is not None:
         raise Malformed("a list has `itemType` and holds another one")
     if kind == "union" and not inline and not node.get("memberTypes"):
@@ -405,25 +407,25 @@ def _content(node: Any, document: XmlDocument) -> _Content:
         parts[name] = part
 
     def walk(particles: Any, least: int, most: int) -> None:
-        for one in particles:
-            kind = _kind(one)
-            low = least * int(one.get("minOccurs", "1"))
-            written = one.get("maxOccurs", "1")
+        for particle in particles:
+            kind = _kind(particle)
+            low = least * int(particle.get("minOccurs", "1"))
+            written = particle.get("maxOccurs", "1")
             high = min(_MANY, most * (_MANY if written == "unbounded" else int(written)))
             if kind == "element":
-                add(one.get("name") or one.get("ref", "").rpartition(":")[2], _Part(low, high, one))
+                add(particle.get("name") or particle.get("ref", "").rpartition(":")[2], _Part(low, high, particle))
             elif kind in ("sequence", "all"):
                 if (low, high) not in ((1, 1), (0, 1)):
                     rest.append(f"{kind} {low} {high}")
-                walk(one, low, high)
+                walk(particle, low, high)
             elif kind == "choice":
                 rest.append(f"choice {low} {high}")  # exactly one of them, which is not compared further
-                walk(one, 0, high)
-                rest.append(",".join(sorted(str(child.get("name") or child.get("ref")) for child in one)))
-            elif kind == "attribute" and (one.get("name") or one.get("ref")):
-                add(f"@{one.get('name') or one.get('ref')}", _Part(int(one.get("use") == "required"), 1, one))
+                walk(particle, 0, high)
+                rest.append(",".join(sorted(str(child.get("name") or child.get("ref")) for child in particle)))
+            elif kind == "attribute" and (particle.get("name") or particle.get("ref")):
+                add(f"@{particle.get('name') or particle.get('ref')}", _Part(int(particle.get("use") == "required"), 1, particle))
             elif kind not in _PASSED_OVER:
-                rest.append(_text(one))
+                rest.append(_text(particle))
 
     walk(node, 1, 1)
     return _Content(parts, " ".join(rest), tuple(name for name in parts if not name.startswith("@")))
@@ -431,11 +433,15 @@ def _content(node: Any, document: XmlDocument) -> _Content:
 
 def _listed(node: Any) -> set[str] | None:
     """Return the values that a simple type lists; None: it limits otherwise, too."""
-    children = [one for one in node if _kind(one) != "annotation"]
+    children = [child for child in node if _kind(child) != "annotation"]
     if len(children) != 1 or _kind(children[0]) != "restriction":
         return None
-    facets = [one for one in children[0] if _kind(one) != "annotation"]
-    return {one.get("value", "") for one in facets} if facets and all(_kind(one) == "enumeration" for one in facets) else None
+    facets = [child for child in children[0] if _kind(child) != "annotation"]
+    return (
+        {child.get("value", "") for child in facets}
+        if facets and all(_kind(child) == "enumeration" for child in facets)
+        else None
+    )
 
 
 def _text(node: Any) -> str:
