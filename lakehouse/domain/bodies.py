@@ -93,7 +93,7 @@ class EntityBodies:
 
 
 def compare_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
-    """Compare entities of two states: the gravest differences first. Leaves are computed only where bodies differ."""
+    """Compare entities of two states: the gravest differences first. Flat attributes are computed only where bodies differ."""
     results: list[Difference] = []
     for key in keys:
         own_before, own_after = before.bodies_of(key), after.bodies_of(key)
