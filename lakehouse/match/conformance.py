@@ -22,7 +22,7 @@ from lakehouse.store.deltatables import check_writers
 from lakehouse.store.files import exists, list_folder
 from lakehouse.store.localpaths import MATCH_RESULTS
 from lakehouse.store.session import absolute_location, open_sibling
-from lakehouse.store.views import create_view, with_read
+from lakehouse.store.views import create_view, view_of, with_read
 
 TABLES = ("event_matches", "match_runs", "unmatched_signatures")
 VIEWS = (
@@ -89,7 +89,7 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
             session.sql(f"ALTER TABLE {table} ADD COLUMNS ({missing})")
         _renew_constraints(session, table, statement)
     for view in VIEWS:
-        create_view(session, name, view, _statement(f"views/{view}.sql"))
+        create_view(session, name, view_of(view, _statement(f"views/{view}.sql")))
 
 
 def missing_columns(statement: str, there: list[str], table: str) -> list[str]:

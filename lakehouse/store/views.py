@@ -109,8 +109,8 @@ def base_paths(max_depth: int = MOST_BASES, seen: int = MOST_BASES) -> str:
 
 
 _READS = re.compile(r"^-- .*\bReads: ([\w, ]+)\.", re.MULTILINE)
-_CREATES = re.compile(r"^CREATE OR REPLACE VIEW\b", re.MULTILINE)
-_BODY = re.compile(r"^AS\n", re.MULTILINE)
+# The parts of a file, of which all statements are put together: its first lines, what is declared of the view, its query.
+_PARTS = re.compile(r"(.*?)^CREATE OR REPLACE VIEW (.*?)^AS\n(.*)", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^  (\w+) COMMENT '", re.MULTILINE)
 _STATEMENT = "xregistry.statement"  # property of a view: digest of what created it
 # Spark resolves a step or less of a query in one; its default is 100. A view keeps this for who reads it.
@@ -120,11 +120,45 @@ _FLAT, _COMPUTED, _PATHS = "flat_messages", "computed_messages", "base_paths"
 
 
 class ViewFile(NamedTuple):
-    """A file of `ddl/views`: the view's name, the tables and views that it reads, the statement that creates it."""
+    """A view as its file in `ddl/views` declares it.
+
+    Attributes:
+        name: of the view.
+        reads: the tables and views that it reads.
+        comments: the first lines of the file.
+        declaration: the view's name, its columns and its comment, as they precede AS.
+        query: what follows AS.
+    """
 
     name: str
     reads: tuple[str, ...]
-    statement: str
+    comments: str
+    declaration: str
+    query: str
+
+    @property
+    def columns(self) -> str:
+        """Return the names of its columns as a list in SQL."""
+        return ", ".join(_COLUMN.findall(self.declaration))
+
+    @property
+    def statement(self) -> str:
+        """Return the statement that creates the view."""
+        return self.creating()
+
+    def creating(self, kind: str = "VIEW", properties: str = "") -> str:
+        """Return the statement that creates the view, or a TEMPORARY VIEW, with a line of properties."""
+        return f"{self.comments}CREATE OR REPLACE {kind} {self.declaration}{properties}AS\n{self.query}"
+
+
+def view_of(name: str, text: str) -> ViewFile:
+    """Read the file of a view."""
+    reads = _READS.search(text)
+    names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
+    parts = _PARTS.fullmatch(text.rstrip().removesuffix(";"))
+    if parts is None:
+        raise ValueError(f"ddl/views/{name}.sql is no `CREATE OR REPLACE VIEW … AS`, with AS on a line alone")
+    return ViewFile(name, names, *parts.groups())
 
 
 @cache
@@ -142,15 +176,10 @@ def views(stored: bool = True, max_depth: int = MOST_BASES, seen: int = MOST_BAS
         if file.name.endswith(".sql")
     }
     texts[_PATHS] = base_paths(max_depth, seen)
-    result = {}
-    for name, text in texts.items():
-        reads = _READS.search(text)
-        names = tuple(word.strip() for word in reads.group(1).split(",")) if reads and reads.group(1) != "nothing" else ()
-        result[name] = ViewFile(name, names, text.rstrip().removesuffix(";"))
+    result = {name: view_of(name, text) for name, text in texts.items()}
     if not stored:
-        head, _ = _BODY.split(result[_FLAT].statement, 1)
-        columns = ", ".join(_COLUMN.findall(head))
-        result[_FLAT] = ViewFile(_FLAT, (_COMPUTED,), f"{head}AS\nSELECT {columns} FROM {_COMPUTED}")
+        flat = result[_FLAT]
+        result[_FLAT] = flat._replace(reads=(_COMPUTED,), query=f"SELECT {flat.columns} FROM {_COMPUTED}")  # noqa: S608
     order = TopologicalSorter({view.name: sorted(set(view.reads) & set(result)) for view in result.values()})
     return {name: result[name] for name in order.static_order()}
 
@@ -191,7 +220,7 @@ def create_views(
     session.conf.set(*ALL_STEPS)
     by_name = _as_created(stored, max_depth=settings.max_chain_depth)
     for name in _with_read(by_name if names is None else names, by_name, ()):
-        create_view(session, schema, name, by_name[name].statement)
+        create_view(session, schema, by_name[name])
 
 
 def view_statements(settings: Settings) -> list[str]:
@@ -199,25 +228,23 @@ def view_statements(settings: Settings) -> list[str]:
     return [view.statement for view in _as_created(True, max_depth=settings.max_chain_depth).values()]
 
 
-def create_view(session: SparkSession, schema: str, name: str, statement: str) -> None:
+def create_view(session: SparkSession, schema: str, view: ViewFile) -> None:
     """Create a view, unless it is there as it would be made: Spark would analyse it, and all that it reads.
 
     Args:
         session: a session whose current schema is this one.
         schema: the schema.
-        name: the view.
-        statement: its CREATE OR REPLACE VIEW.
+        view: the view.
     """
-    head, body = _BODY.split(statement, 1)
-    digest = sha256(statement.encode()).hexdigest()
-    if not _stands(session, schema, name, body, digest):
-        session.sql(f"{head}TBLPROPERTIES ('{_STATEMENT}' = '{digest}')\nAS\n{body}")
+    digest = sha256(view.statement.encode()).hexdigest()
+    if not _stands(session, schema, view, digest):
+        session.sql(view.creating(properties=f"TBLPROPERTIES ('{_STATEMENT}' = '{digest}')\n"))
 
 
-def _stands(session: SparkSession, schema: str, name: str, body: str, digest: str) -> bool:
-    """Return whether a view exists with the query of this statement."""
-    result = view_made_by(session, schema, name, _STATEMENT)
-    return result is not None and result[0] == digest and result[1] != "" and body.endswith(result[1])
+def _stands(session: SparkSession, schema: str, view: ViewFile, digest: str) -> bool:
+    """Return whether a view exists with this query, made by the statement of this digest."""
+    result = view_made_by(session, schema, view.name, _STATEMENT)
+    return result is not None and result[0] == digest and result[1] != "" and view.query.endswith(result[1])
 
 
 def session_with_views(
@@ -238,7 +265,7 @@ def session_with_views(
         hand_over(rows, session).createOrReplaceTempView(name)
     by_name = _as_created(False, frozenset(stand_ins), _depth_of(settings))  # stand-ins are not stored
     for name in _with_read(set(names) - set(stand_ins), by_name, stand_ins):
-        session.sql(_CREATES.sub("CREATE OR REPLACE TEMPORARY VIEW", by_name[name].statement))
+        session.sql(by_name[name].creating("TEMPORARY VIEW"))
     return session
 
 
@@ -265,20 +292,17 @@ def read_view(
 def _as_created(stored: bool, stand_ins: frozenset[str] = frozenset(), max_depth: int = MOST_BASES) -> dict[str, ViewFile]:
     """Return `views` as they are created: those that compute flattening contain the views that they read, but no stand-ins."""
     by_name = views(stored, max_depth)
-    head, _ = _BODY.split(by_name[_COMPUTED].statement, 1)
-    statement = f"{head}AS\n{_as_one_query(_COMPUTED, by_name, stand_ins)}"
     steps = _with_read([_COMPUTED], by_name, stand_ins)
     read = dict.fromkeys(name for step in steps for name in by_name[step].reads if name not in steps)
-    return by_name | {_COMPUTED: ViewFile(_COMPUTED, tuple(read), statement)}
+    query = _as_one_query(_COMPUTED, by_name, stand_ins)
+    return by_name | {_COMPUTED: by_name[_COMPUTED]._replace(reads=tuple(read), query=query)}
 
 
 def _as_one_query(name: str, by_name: dict[str, ViewFile], stand_ins: Iterable[str]) -> str:
     """Return the query of a view with the views that it reads as CTEs: Spark then analyses each only once."""
-    steps = []
-    for step in _with_read([name], by_name, stand_ins):
-        head, body = _BODY.split(by_name[step].statement, 1)
-        steps.append(f"{step} ({', '.join(_COLUMN.findall(head))}) AS (\n{body}\n)")
-    return f"WITH {', '.join(steps)}\nSELECT * FROM {name}"
+    steps = [by_name[step] for step in _with_read([name], by_name, stand_ins)]
+    common = ", ".join(f"{step.name} ({step.columns}) AS (\n{step.query}\n)" for step in steps)
+    return f"WITH {common}\nSELECT * FROM {name}"
 
 
 def _with_read(names: Iterable[str], by_name: dict[str, ViewFile], stand_ins: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from lakehouse.settings import data_folder
 from lakehouse.store.deltatables import TABLES, attach_tables
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.session import open_sibling
-from lakehouse.store.views import create_view, create_views, tables_read_by, views, views_named_in, with_read
+from lakehouse.store.views import create_view, create_views, tables_read_by, view_of, views, views_named_in, with_read
 
 HEAD = re.compile(
     r"-- (\w+): .+\.\n-- Grain: one row per .+\.  Reads: [\w, ]+\.  Read by: [\w, ]+\.\n(?:-- .+\n)*CREATE OR REPLACE VIEW \1 "
@@ -75,10 +75,10 @@ def test_a_view_that_stands_otherwise_is_made_anew(catalog):
     session = open_sibling(spark, SCHEMA)
     statement = "CREATE OR REPLACE VIEW one (\n  xid COMMENT '{}'\n)\nAS\nSELECT xid\nFROM {}"
     for comment, table, changed in (("a", "groups", ""), ("b", "groups", ""), ("b", "messages", "xid FROM endpoints")):
-        create_view(session, SCHEMA, "one", statement.format(comment, table))
+        create_view(session, SCHEMA, view_of("one", statement.format(comment, table)))
         if changed:  # by somebody else
             session.sql(f"ALTER VIEW one AS SELECT {changed}")
-            create_view(session, SCHEMA, "one", statement.format(comment, table))
+            create_view(session, SCHEMA, view_of("one", statement.format(comment, table)))
         made = spark.sql(f"SHOW CREATE TABLE {SCHEMA}.one").collect()[0][0]
         assert f"COMMENT '{comment}'" in made
         assert made.rstrip().endswith(f"FROM {table}")
