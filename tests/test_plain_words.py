@@ -40,6 +40,28 @@ WORDS = [
     )
 ]
 
+# Names in code that say nothing to who does not know it already; the glossary in CONTRIBUTING.md has those to use.
+VAGUE = {
+    "one",
+    "known",
+    "held",
+    "kept",
+    "given",
+    "holder",
+    "asked",
+    "around",
+    "compared",
+    "leaves",
+    "said",
+    "things",
+    "way",
+    "ways",
+}
+NAMED_PLAINLY = (
+    "text", "store", "dialects", "compatibility", "domain", "asyncapi", "log", "rules", "expectations", "operations", "export",
+    "ingest",
+)  # fmt: skip
+
 
 class Line(NamedTuple):
     """A line that a user reads, and where it is."""
@@ -167,6 +189,27 @@ def named(path: Path) -> str:
 def found_in(lines: Iterator[Line] | list[Line]) -> list[str]:
     """Return the lines that hold one of the words, with their places."""
     return [f"{one.file}:{one.number}: {one.text.strip()}" for one in lines if any(word.search(one.text) for word in WORDS)]
+
+
+def names_in(path: Path) -> Iterator[Line]:
+    """Return the names that a module gives: variables, parameters, attributes, functions and classes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for name in (
+            getattr(node, "id", None),
+            getattr(node, "arg", None),
+            getattr(node, "attr", None),
+            getattr(node, "name", None),
+        ):
+            if isinstance(name, str):
+                yield Line(named(path), getattr(node, "lineno", 0), name)
+
+
+@pytest.mark.parametrize("package", NAMED_PLAINLY)
+def test_names_in_code_are_words_of_the_field(package):
+    modules = sorted((ROOT / "lakehouse" / package).rglob("*.py"))
+    names = [name for path in modules for name in names_in(path)]
+    assert len(names) > 1000
+    assert [f"{one.file}:{one.number}: {one.text}" for one in names if one.text.strip("_").lower() in VAGUE] == []
 
 
 def test_the_help_of_every_command():

@@ -41,7 +41,7 @@ def check_promises(spark: SparkSession, result: Candidate, used: set[str]) -> Da
     concerned = staged.select("registryid", message_of("xid").alias("parent")).distinct()
     versions, schemaversions = (candidate_rows(spark, result, table, used) for table in (VERSIONS, SCHEMAVERSIONS))
     promising = _with_published(spark, promising.join(concerned, on=_PARENT, how="left_semi"), used)
-    both = _compared(promising, versions, schemaversions)
+    both = _version_pairs(promising, versions, schemaversions)
     is_other_promise = F.col("written_by").isNotNull() & (F.col("published") != F.col("compatibility"))
     subject = (
         F.when(F.col("later.written_by").isNotNull(), F.col("later.xid"))
@@ -64,7 +64,7 @@ def check_published_promises(spark: SparkSession, entities: DataFrame) -> DataFr
     promising = _promising(entities)
     if is_empty(promising):
         return no_pairs(spark)
-    both = _compared(promising, spark.table("versions"), spark.table("schemaversions"))
+    both = _version_pairs(promising, spark.table("versions"), spark.table("schemaversions"))
     return _pairs(both.withColumn("xid", F.col("later.xid")), entities)
 
 
@@ -86,7 +86,7 @@ def _with_published(spark: SparkSession, promising: DataFrame, used: set[str]) -
     return promising.join(reduce(DataFrame.unionByName, rows), on=_PARENT, how="left")
 
 
-def _compared(promising: DataFrame, versions: DataFrame, schemaversions: DataFrame) -> DataFrame:
+def _version_pairs(promising: DataFrame, versions: DataFrame, schemaversions: DataFrame) -> DataFrame:
     """Pair Versions with those that they are compared with.
 
     Args:
@@ -129,7 +129,7 @@ def _sides(rows: DataFrame, kind: str, parent_column: str, comparable: dict[str,
 
 
 def _pairs(compared_versions: DataFrame, entities: DataFrame) -> DataFrame:
-    """Make pairs of Versions with a finding about an entity: `compared_versions` as from `_compared`, with xid; NULL: none."""
+    """Pair Versions with a finding about an entity: `compared_versions` as from `_version_pairs`, with xid; NULL: none."""
     subjects = entities.select(*KEY, "document_uri", "staged", "dialect", "isdefault", "own_default")
     rows = subjects.join(compared_versions.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
     return pairs_of(
