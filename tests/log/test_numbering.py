@@ -182,7 +182,7 @@ def test_what_is_pruned_is_not_the_latest(spark, prune, numbers):
     )
     versions = spark.createDataFrame(
         [("r", xid, "a", "3", False, 3)],
-        "registryid string, message_xid string, document_uri string, declared string, known boolean, number long",
+        "registryid string, message_xid string, document_uri string, declared string, is_stored boolean, number long",
     )
     stage = spark.createDataFrame([("r", "a")], "registryid string, document_uri string")
     found = find_latest(versions, stored, stage, prune=prune).collect()
