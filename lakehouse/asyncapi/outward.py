@@ -7,6 +7,7 @@ is not even there is a loss.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from lakehouse.asyncapi.headerschemas import COMPUTED, HINT
@@ -230,7 +231,7 @@ class _Writing:
         channels = {channel.key: self._shown(channel) for channel in self.channels.values()}
         for operation in self.operations.values():
             if "reply" in operation:
-                operation["reply"] = self._reply(operation["reply"])
+                operation["reply"] = _reply_of(operation["reply"], self.channels.values())
         components: dict[str, Any] = self.messages.components()
         schemes = self.servers.schemes
         components |= {"securitySchemes": schemes} if schemes else {}
@@ -244,17 +245,6 @@ class _Writing:
             **({"components": components} if components else {}),
             HINT: hint,
         }
-
-    def _reply(self, uninterpreted: dict[str, Any]) -> dict[str, Any]:
-        """Write a reply: its group becomes the channel that shows it, if the document has one."""
-        reply = {name: value for name, value in uninterpreted.items() if name not in ("messagegroup", "messages")}
-        group = str(uninterpreted.get("messagegroup")).rpartition("/")[2]
-        channel = next((channel for channel in self.channels.values() if group in channel.groups), None)
-        if channel is not None:
-            reply["channel"] = {"$ref": f"#/channels/{channel.key}"}
-            keys = [key for key, message in channel.messages.items() if message.xid in (uninterpreted.get("messages") or ())]
-            reply |= {"messages": [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]} if keys else {}
-        return reply
 
     def _shown(self, channel: _ChannelOut) -> dict[str, Any]:
         """Write a channel."""
@@ -299,6 +289,18 @@ class _Writing:
         outside = {k: v for k, v in uninterpreted.items() if k not in ("info", "servers", "channels", "defaultContentType")}
         default = {"defaultContentType": uninterpreted["defaultContentType"]} if "defaultContentType" in uninterpreted else {}
         return {**outside, "info": info, **default}, hint | {"group": name}
+
+
+def _reply_of(uninterpreted: dict[str, Any], channels: Iterable[_ChannelOut]) -> dict[str, Any]:
+    """Write a reply: its group becomes the channel that shows it, if the document has one."""
+    reply = {name: value for name, value in uninterpreted.items() if name not in ("messagegroup", "messages")}
+    group = str(uninterpreted.get("messagegroup")).rpartition("/")[2]
+    channel = next((channel for channel in channels if group in channel.groups), None)
+    if channel is not None:
+        reply["channel"] = {"$ref": f"#/channels/{channel.key}"}
+        keys = [key for key, message in channel.messages.items() if message.xid in (uninterpreted.get("messages") or ())]
+        reply |= {"messages": [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]} if keys else {}
+    return reply
 
 
 def _uninterpreted(entity: dict[str, Any]) -> dict[str, Any]:

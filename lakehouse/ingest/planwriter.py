@@ -91,9 +91,7 @@ class PlanWriter:
             PruneRefused: pruning would delete more than half of the registries' entities.
         """
         planner, spark = self.planner, self.planner.spark
-        counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
-        for (table, outcome), n in Counter(map(_outcome, self.verdicts.items())).items():
-            counts[table][outcome] = n
+        counts = _counts(self.verdicts)
         reported = [
             self._finding(key, report)
             for key, outcome in self.verdicts.items()
@@ -343,6 +341,13 @@ def _frame(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) 
     return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
 
 
-def _outcome(item: tuple[Key, Verdict]) -> tuple[str, str]:
-    key, outcome = item
-    return TABLE_OF_KIND[key.kind].name, outcome.op or ("unchanged" if outcome.refused is None else "refused")
+def _counts(verdicts: Mapping[Key, Verdict]) -> dict[str, dict[str, int]]:
+    """Count the verdicts: of each table of entities, how many have each outcome."""
+    counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
+    outcomes = Counter(
+        (TABLE_OF_KIND[key.kind].name, verdict.op or ("unchanged" if verdict.refused is None else "refused"))
+        for key, verdict in verdicts.items()
+    )
+    for (table, outcome), n in outcomes.items():
+        counts[table][outcome] = n
+    return counts
