@@ -52,7 +52,9 @@ class AlikeRecords:
     def at(self, places: Rows) -> AlikeRecords:
         """Return some of the records."""
         at = pa.array(places)
-        options, attributes = ({name: texts.take(at) for name, texts in held.items()} for held in (self.options, self.attributes))
+        options, attributes = (
+            {name: texts.take(at) for name, texts in columns.items()} for columns in (self.options, self.attributes)
+        )
         return AlikeRecords(self.rows[places], self.probe, options, attributes)
 
 
@@ -117,23 +119,23 @@ def _alike(batch: pa.RecordBatch) -> Iterator[AlikeRecords]:
             shape, is_same = shapes[0], (shapes == shapes[0]).all(axis=1)
             of_shape, rows, shapes = rows[is_same], rows[~is_same], shapes[~is_same]
             at = pa.array(of_shape)
-            held = {f"headers/{escape(words[code])}": texts.take(pa.array(starts[of_shape] + place))
+            columns = {f"headers/{escape(words[code])}": texts.take(pa.array(starts[of_shape] + place))
                     for place, code in enumerate(shape[:-1])}  # fmt: skip
-            held |= {name: pairs.column(name, of_shape)[0] for name in option_names}
+            columns |= {name: pairs.column(name, of_shape)[0] for name in option_names}
             if shape[-1]:
                 encoded = [b64encode(one).decode() for one in batch.column("key").take(at).to_pylist()]
-                held |= {"key": key.take(at), "key_base64": pa.array(encoded, pa.string())}
-            yield from _records(batch, of_shape, held)
+                columns |= {"key": key.take(at), "key_base64": pa.array(encoded, pa.string())}
+            yield from _records(batch, of_shape, columns)
 
 
-def _records(batch: pa.RecordBatch, rows: Rows, held: Texts) -> Iterator[AlikeRecords]:
+def _records(batch: pa.RecordBatch, rows: Rows, columns: Texts) -> Iterator[AlikeRecords]:
     """Yield records, as the first of them is read, if it is a binary CloudEvent; those that are structured are left."""
     (row,) = batch.slice(int(rows[0]), 1).to_pylist()
     probe = next(event for landed in landed_of_row(row) for event in events_of(landed))
     is_usual = probe.mode == "binary" and not probe.repeated and _UNUSUAL.isdisjoint(probe.options)
-    if not is_usual or not probe.options.keys() <= held.keys():
+    if not is_usual or not probe.options.keys() <= columns.keys():
         return
-    options = {name: held[name] for name in probe.options}
+    options = {name: columns[name] for name in probe.options}
     attributes = {name[len(_START) :]: texts for name, texts in options.items() if name.startswith(_START)}
     if _TYPE in options:
         attributes.setdefault("datacontenttype", options[_TYPE])
@@ -154,11 +156,11 @@ def _count(counts: KindCounts, records: AlikeRecords, part: ReadObjects) -> None
     own.events += size
     add_lengths(own, [0])
     options = {name: records.options[name] for name in options_of(records.probe)}
-    for path, held in ((ENVELOPE, records.attributes), (child(OPTIONS, FAMILY), options)):
+    for path, columns in ((ENVELOPE, records.attributes), (child(OPTIONS, FAMILY), options)):
         own = counts.at(path, "object")
         own.events += size
-        add_lengths(own, [len(held)])
-        for name, texts in held.items():
+        add_lengths(own, [len(columns)])
+        for name, texts in columns.items():
             counts.count_text_column(counts.place(path, name), texts)
             if may_be_template(path, name):
                 parted = texts.filter(pc.match_substring(texts, separator))

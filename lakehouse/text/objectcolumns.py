@@ -88,7 +88,7 @@ class ObjectReader:
 
     def _learn(self, texts: pa.BinaryArray) -> bool:
         """Learn members; return whether some were new. Of members whose types differ the first is kept."""
-        known = self.schema
+        schema = self.schema
         parts = [texts.slice(start, _LOOKED_AT) for start in range(0, len(texts), _LOOKED_AT)]
         while parts:
             part = parts.pop()
@@ -98,16 +98,16 @@ class ObjectReader:
                 table = _read(part, pj.ParseOptions())
             try:
                 if table is not None:
-                    known = pa.unify_schemas([known, pa.schema(list(_texts_in(table.schema)))], promote_options="permissive")
+                    schema = pa.unify_schemas([schema, pa.schema(list(_texts_in(table.schema)))], promote_options="permissive")
                 elif len(part) >= FEWEST:
                     parts += [part.slice(0, len(part) // 2), part.slice(len(part) // 2)]
             except (pa.ArrowInvalid, pa.ArrowTypeError):
                 continue
-            if _fields(known) > _MOST_FIELDS:
+            if _fields(schema) > _MOST_FIELDS:
                 self.patience = 0
                 return False
-        is_new = known != self.schema
-        self.schema = known
+        is_new = schema != self.schema
+        self.schema = schema
         return bool(is_new)
 
 
@@ -138,7 +138,7 @@ def _braced(texts: pa.BinaryArray) -> Rows:
 
 def _texts_in(fields: pa.Schema | pa.StructType) -> Iterator[pa.Field]:
     """Yield members as they are written: what looks like a time is a text."""
-    return (pa.field(one.name, _written_type(one.type)) for one in fields)
+    return (pa.field(member.name, _written_type(member.type)) for member in fields)
 
 
 def _written_type(kind: pa.DataType) -> pa.DataType:
@@ -152,7 +152,7 @@ def _written_type(kind: pa.DataType) -> pa.DataType:
 def _fields(kind: pa.Schema | pa.DataType) -> int:
     if isinstance(kind, pa.ListType):
         return _fields(kind.value_type)
-    return sum(1 + _fields(one.type) for one in kind) if isinstance(kind, pa.Schema | pa.StructType) else 0
+    return sum(1 + _fields(member.type) for member in kind) if isinstance(kind, pa.Schema | pa.StructType) else 0
 
 
 def _checked(texts: pa.BinaryArray, objects: pa.StructArray) -> tuple[Flags, Flags]:
@@ -160,7 +160,7 @@ def _checked(texts: pa.BinaryArray, objects: pa.StructArray) -> tuple[Flags, Fla
     members, is_sure, is_escaped = _members_written(texts)
     cells = _Cells(texts, is_escaped, np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64), is_sure)
     cells.add(objects, np.arange(len(texts)))
-    nulls = members - cells.held
+    nulls = members - cells.filled
     return is_sure & ((nulls == 0) | (nulls == cells.empty)), nulls > 0
 
 
@@ -185,20 +185,20 @@ class _Cells(NamedTuple):
 
     texts: pa.BinaryArray
     is_escaped: Flags
-    held: Rows
+    filled: Rows
     empty: Rows
     is_sure: Flags
 
     def add(self, objects: pa.StructArray, rows: Rows) -> None:
         """Count the cells of objects, which are in these rows."""
-        for one, cell in zip(objects.type, objects.flatten(), strict=True):
+        for member, cell in zip(objects.type, objects.flatten(), strict=True):
             of_cell = rows
             if cell.null_count:
                 is_there = cell.is_valid().to_numpy(zero_copy_only=False)
-                self.empty[:] += np.bincount(rows[~is_there], minlength=len(self.held))
+                self.empty[:] += np.bincount(rows[~is_there], minlength=len(self.filled))
                 cell, of_cell = cell.drop_null(), rows[is_there]  # noqa: PLW2901
-            self.held[:] += np.bincount(of_cell, minlength=len(self.held))
-            self._look(one.name, cell, of_cell)
+            self.filled[:] += np.bincount(of_cell, minlength=len(self.filled))
+            self._look(member.name, cell, of_cell)
 
     def _look(self, name: str | None, values: pa.Array, rows: Rows) -> None:
         """Look at the values of a member; an item of an array has no name."""
