@@ -154,7 +154,7 @@ def labelled_messages(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, A
 def last_changes(view: View) -> dict[tuple[RegistryId, Xid], int]:
     """Return the last snapshot that changed each entity or a Version of it, by registryid and XID."""
     rows = view.db.execute(
-        "SELECT registryid, kind, xid, max(snapshot_id) FROM log INDEXED BY log_by_snapshot WHERE snapshot_id <= ?"
+        "SELECT registryid, kind, xid, max(snapshot_id) FROM log_rows INDEXED BY log_by_snapshot WHERE snapshot_id <= ?"
         " AND kind NOT IN ('document', 'label', 'snapshot') AND op <> 'own' GROUP BY registryid, xid",
         (view.snapshot_id,),
     )
@@ -275,7 +275,7 @@ def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> lis
         """
         SELECT n.registryid, n.kind, n.xid, n.op, n.body, CASE WHEN p.op = 'delete' THEN NULL ELSE p.body END
         FROM (
-          SELECT id FROM log INDEXED BY log_by_snapshot
+          SELECT id FROM log_rows INDEXED BY log_by_snapshot
           WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot')
           ORDER BY registryid, xid, kind LIMIT ? OFFSET ?
         ) AS page
@@ -291,7 +291,7 @@ def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> lis
 def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
     """Count what a snapshot changed, by op."""
     rows: Any = view.db.execute(
-        "SELECT op, count(*) FROM log INDEXED BY log_by_snapshot"
+        "SELECT op, count(*) FROM log_rows INDEXED BY log_by_snapshot"
         " WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot') GROUP BY op",
         (snapshot_id,),
     )

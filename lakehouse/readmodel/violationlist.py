@@ -227,7 +227,7 @@ def _deleted(view: View, wanted: str, registryid: RegistryId | None, *, only_mes
 
 def _deleted_of_id(view: View, entityid: str) -> list[Xid]:
     rows = view.db.execute(  # the index has these columns, so that no text of the log is read
-        "SELECT DISTINCT xid FROM log INDEXED BY log_by_snapshot WHERE op = 'delete' AND snapshot_id <= ?1"
+        "SELECT DISTINCT xid FROM log_rows INDEXED BY log_by_snapshot WHERE op = 'delete' AND snapshot_id <= ?1"
         " AND substr(xid, -length(?2)) = ?2 AND kind IN ('group', 'endpoint', 'message', 'schema') ORDER BY xid LIMIT ?3",
         (view.snapshot_id, f"/{entityid}", _MOST_REASONS),
     )

@@ -41,9 +41,9 @@ _RANKED = f"""
 """
 _HIT = """
   SELECT coalesce(e.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes, w.fields  -- of a message
-  FROM searched AS s INNER JOIN words AS w ON w.rowid = s.id                   -- `words` has the words of its name, too
-  LEFT JOIN effective AS e ON e.registryid = s.registryid AND e.xid = s.xid AND s.kind = 'message'
-  WHERE s.registryid = ? AND s.kind = ? AND s.xid = ?
+  FROM found_by AS w                                                           -- `found_by` has the words of its name, too
+  LEFT JOIN effective AS e ON e.registryid = w.registryid AND e.xid = w.xid AND w.kind = 'message'
+  WHERE w.registryid = ? AND w.kind = ? AND w.xid = ?
 """
 _SECTIONS = {"envelopemetadata": "envelope attribute", "protocoloptions": "protocol option"}
 _MOST_FRAGMENTS = 4
@@ -179,10 +179,7 @@ def holds_words(words: Words, text: str) -> bool:
 
 def names_of_messages(view: View) -> list[tuple[Key, str | None, str | None]]:
     """Return the columns `names` and `fields` of each message in the index."""
-    rows = view.db.execute(
-        "SELECT s.registryid, s.kind, s.xid, w.names, w.fields FROM searched AS s INNER JOIN words AS w ON w.rowid = s.id"
-        " WHERE s.kind = 'message'"
-    )
+    rows = view.db.execute("SELECT registryid, kind, xid, names, fields FROM found_by WHERE kind = 'message'")
     return [((registryid, kind, xid), names, fields) for registryid, kind, xid, names, fields in rows]
 
 

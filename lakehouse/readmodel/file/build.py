@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file import sqliteschema, words
 from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, recorded_position, row_count, statistics
+from lakehouse.readmodel.file.packed import Packs
 from lakehouse.readmodel.file.sqliteschema import (
     EFFECTIVE_COLUMNS,
+    EFFECTIVE_TEXTS,
     FORMAT,
     INDEXES,
     LOG_COLUMNS,
+    LOG_TEXTS,
     NEVER,
     VIOLATION_COLUMNS,
     connect,
@@ -37,10 +41,44 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int | None], None]
 _COMMIT = ("snapshot_id", "kind", "body")
-_INSERT_LOG = f"INSERT INTO log ({', '.join(LOG_COLUMNS)}, until) VALUES ({', '.join('?' * len(LOG_COLUMNS))}, {NEVER})"
-_INSERT_EFFECTIVE = f"INSERT OR REPLACE INTO effective VALUES ({', '.join('?' * len(EFFECTIVE_COLUMNS))})"
-_DELETE_EFFECTIVE = "DELETE FROM effective WHERE registryid = ? AND xid = ?"
 _INSERT_VIOLATION = f"INSERT OR IGNORE INTO violations VALUES ({', '.join('?' * len(VIOLATION_COLUMNS))})"
+
+
+class _Rows:
+    """A table of which some columns are packed.
+
+    Args:
+        table: its name.
+        columns: of the rows that are added.
+        packs: those of their texts.
+        rest: further columns, the same of all rows that are added.
+    """
+
+    def __init__(self, table: str, columns: tuple[str, ...], packs: Packs, **rest: int) -> None:
+        self.table, self.packs = table, packs
+        others = packs.others(columns)
+        self._others = itemgetter(*map(columns.index, others))
+        self._texts = itemgetter(*map(columns.index, packs.columns))
+        names = ", ".join(("id", *others, *rest))
+        self._insert = (
+            f"INSERT INTO {table} ({names}) VALUES (?{', ?' * len(others)}{''.join(f', {one}' for one in rest.values())})"
+        )
+
+    def add(self, db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Add rows; return the number of the first."""
+        first = self.packs.next_id(db)
+        db.executemany(self._insert, ((number, *self._others(row)) for number, row in enumerate(rows, first)))
+        self.packs.add(db, first, map(self._texts, rows))
+        return first
+
+    def delete(self, db: sqlite3.Connection, ids: Collection[int]) -> None:
+        """Delete rows."""
+        db.executemany(f"DELETE FROM {self.table} WHERE id = ?", ((one,) for one in ids))
+        self.packs.drop_unused(db, self.table, ids)
+
+
+_LOG = _Rows("log_rows", LOG_COLUMNS, LOG_TEXTS, until=NEVER)
+_EFFECTIVE = _Rows("effective_rows", EFFECTIVE_COLUMNS, EFFECTIVE_TEXTS)
 
 
 class CannotFollow(Exception):
@@ -83,9 +121,11 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     db = create(file)
     try:
         db.execute("BEGIN")
-        _take(db, opened["effective_messages"], EFFECTIVE_COLUMNS, sqliteschema.effective_rows, _INSERT_EFFECTIVE, reporter)
+        for batch in batches(opened["effective_messages"], EFFECTIVE_COLUMNS):
+            _EFFECTIVE.add(db, list(sqliteschema.effective_rows(batch)))
+            reporter.more(batch.num_rows)
         _take_log(db, opened["changes"], None, reporter)
-        _take(db, opened["violations"], VIOLATION_COLUMNS, sqliteschema.violation_rows, _INSERT_VIOLATION, reporter)
+        _take_violations(db, opened["violations"], reporter)
         for statement in INDEXES.split(";"):
             db.execute(statement)
         _number(db, 0)
@@ -132,14 +172,7 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         touched = _follow_log(db, facts, opened["changes"], files)
         touched |= _follow_effective(db, facts, opened["effective_messages"], known["effective_messages"].version)
         if counts["violations"] is None or counts["violations"] != facts["violations"]:
-            _take(
-                db,
-                opened["violations"],
-                VIOLATION_COLUMNS,
-                sqliteschema.violation_rows,
-                _INSERT_VIOLATION,
-                _Counter(None, None),
-            )
+            _take_violations(db, opened["violations"], _Counter(None, None))
         words.index_again(db, touched)
         _write_facts(db, warehouse, opened, counts["violations"])
         _check_counts(db, facts, counts)
@@ -164,16 +197,9 @@ class _Counter:
             self.progress(self.done, self.total)
 
 
-def _take(
-    db: sqlite3.Connection,
-    table: DeltaTable,
-    columns: tuple[str, ...],
-    rows_of: Callable[[Any], Iterable[tuple[Any, ...]]],
-    insert: str,
-    reporter: _Counter,
-) -> None:
-    for batch in batches(table, columns):
-        db.executemany(insert, rows_of(batch))
+def _take_violations(db: sqlite3.Connection, table: DeltaTable, reporter: _Counter) -> None:
+    for batch in batches(table, VIOLATION_COLUMNS):
+        db.executemany(_INSERT_VIOLATION, sqliteschema.violation_rows(batch))
         reporter.more(batch.num_rows)
 
 
@@ -181,13 +207,12 @@ def _take_log(
     db: sqlite3.Connection, table: DeltaTable, above: int | None, reporter: _Counter, files: pa.Table | None = None
 ) -> None:
     """Take rows of the log, with their references."""
-    last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
     kind, op, body = (LOG_COLUMNS.index(name) for name in ("kind", "op", "body"))
     for batch in batches(table, LOG_COLUMNS, above, files=files):
         results = list(sqliteschema.log_rows(batch))
-        db.executemany(_INSERT_LOG, results)
+        first = _LOG.add(db, results)
         edges, uris, schemas = [], [], []
-        for log_id, row in enumerate(results, start=last + 1):
+        for log_id, row in enumerate(results, first):
             if row[op] != "delete" and row[body] is not None:
                 edges += [(log_id, *edge) for edge in edges_of(row[kind], row[body])]
                 uri = version_uri_of(row[kind], row[body])
@@ -199,7 +224,6 @@ def _take_log(
         db.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?, ?)", edges)
         db.executemany("INSERT INTO version_uris VALUES (?, ?)", uris)
         db.executemany("INSERT INTO schema_rows VALUES (?, NULL, ?, ?, ?, ?)", schemas)
-        last += len(results)
         reporter.more(len(results))
 
 
@@ -222,13 +246,14 @@ def _replace(db: sqlite3.Connection, last: int) -> None:
     """Return of each row that a row above `last` replaces, since when."""
     db.execute(
         f"""
-        UPDATE log SET until = coalesce((
-          SELECT min(n.snapshot_id) FROM log AS n
-          WHERE n.registryid = log.registryid AND n.xid = log.xid AND n.kind = log.kind AND n.snapshot_id > log.snapshot_id
+        UPDATE log_rows SET until = coalesce((
+          SELECT min(n.snapshot_id) FROM log_rows AS n
+          WHERE n.registryid = log_rows.registryid AND n.xid = log_rows.xid AND n.kind = log_rows.kind
+            AND n.snapshot_id > log_rows.snapshot_id
         ), {NEVER})
         WHERE id IN (
-          SELECT o.id FROM log AS n
-          INNER JOIN log AS o ON o.registryid = n.registryid AND o.xid = n.xid AND o.kind = n.kind
+          SELECT o.id FROM log_rows AS n
+          INNER JOIN log_rows AS o ON o.registryid = n.registryid AND o.xid = n.xid AND o.kind = n.kind
           WHERE n.id > ? AND o.snapshot_id < n.snapshot_id AND o.until > n.snapshot_id
         )
         """,
@@ -240,7 +265,7 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: 
     """Take the rows of new snapshots; give what has to be indexed again."""
     head = facts["head"]
     _check_head(facts, table, files)
-    last = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
+    last = db.execute("SELECT coalesce(max(id), 0) FROM log_rows").fetchone()[0]
     _take_log(db, table, head, _Counter(None, None), files)
     digest = facts["head_digest"]
     for snapshot_id, body in db.execute(
@@ -280,9 +305,8 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
     keys, count = set(), facts["effective"]
     for batch in batches(table, EFFECTIVE_COLUMNS, known):
         results = list(sqliteschema.effective_rows(batch))
-        replaced = db.executemany(_DELETE_EFFECTIVE, [row[:2] for row in results]).rowcount
-        db.executemany(_INSERT_EFFECTIVE, results)
-        count += len(results) - replaced
+        count += len(results) - _delete_effective(db, [row[:2] for row in results])
+        _EFFECTIVE.add(db, results)
         keys |= {(row[0], "message", row[1]) for row in results}
     gone = db.execute(
         """
@@ -292,8 +316,16 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
         """,
         (known, position),
     ).fetchall()
-    facts["effective"] = count - db.executemany(_DELETE_EFFECTIVE, gone).rowcount
+    facts["effective"] = count - _delete_effective(db, gone)
     return keys | {(registryid, "message", xid) for registryid, xid in gone}
+
+
+def _delete_effective(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, Xid]]) -> int:
+    """Delete the definitions of messages; return how many were there."""
+    rows = (db.execute("SELECT id FROM effective_rows WHERE registryid = ? AND xid = ?", key).fetchone() for key in keys)
+    ids = [row[0] for row in rows if row is not None]
+    _EFFECTIVE.delete(db, ids)
+    return len(ids)
 
 
 def _write_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable], violations: int | None) -> Facts:
@@ -318,7 +350,7 @@ def _write_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str,
 
 def _check_counts(db: sqlite3.Connection, facts: Facts, counts: dict[str, int | None]) -> None:
     """Compare with what the files of the Delta tables say of themselves; no rows are counted, which would take longer."""
-    log = db.execute("SELECT coalesce(max(id), 0) FROM log").fetchone()[0]
+    log = db.execute("SELECT coalesce(max(id), 0) FROM log_rows").fetchone()[0]
     taken = {"changes": log, "effective_messages": facts["effective"]}
     for name, count in taken.items():
         if counts[name] is not None and count != counts[name]:

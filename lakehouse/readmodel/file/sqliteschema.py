@@ -17,6 +17,7 @@ import orjson
 
 from lakehouse.domain.references import spelled
 from lakehouse.domain.subjects import DELETED_LABEL, GUID_LABEL, ID_LABEL, kind_of_format, number_of
+from lakehouse.readmodel.file.packed import Packs, let_read
 from lakehouse.text.jsontext import object_at, text_at
 from lakehouse.text.names import JsonText, Pointer, Xid
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-FORMAT = 9  # a file of another format is made again
+FORMAT = 10  # a file of another format is made again
 NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
@@ -49,10 +50,17 @@ LOG_COLUMNS = (
     "snapshot_id", "registryid", "kind", "xid", "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris",
     "body", "raw",
 )  # fmt: skip
+# What is searched of an entity, in the order of the index's columns.
+WORD_COLUMNS = ("ids", "name", "type", "address", "labels", "description", "attributes", "fields", "names")
+
+# Texts that are kept together with those of other rows. All else is kept as it is, for conditions to look at.
+LOG_TEXTS = Packs("log_texts", ("body", "raw"))
+EFFECTIVE_TEXTS = Packs("effective_texts", ("description", "attributes", "inferred", "depends_on"))
+WORD_TEXTS = Packs("word_texts", WORD_COLUMNS)
 
 TABLES = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE log (
+CREATE TABLE log_rows (
   id INTEGER PRIMARY KEY,
   snapshot_id INTEGER NOT NULL,
   until INTEGER NOT NULL,
@@ -64,10 +72,10 @@ CREATE TABLE log (
   epoch INTEGER,
   createdat INTEGER,
   modifiedat INTEGER,
-  document_uris TEXT,
-  body TEXT,
-  raw TEXT
+  document_uris TEXT
 );
+{LOG_TEXTS.ddl}
+CREATE VIEW log AS SELECT id, until, {LOG_TEXTS.select(LOG_COLUMNS)} FROM log_rows;
 CREATE TABLE edges (
   log_id INTEGER NOT NULL,
   relation TEXT NOT NULL,
@@ -81,24 +89,25 @@ CREATE TABLE schema_rows (
   log_id INTEGER PRIMARY KEY, position INTEGER, kind TEXT, registry_id INTEGER, guid TEXT, is_deleted INTEGER NOT NULL
 );
 CREATE TABLE version_uris (log_id INTEGER PRIMARY KEY, version_uri TEXT NOT NULL);
-CREATE TABLE effective ({", ".join(EFFECTIVE_COLUMNS)});
+CREATE TABLE effective_rows (id INTEGER PRIMARY KEY, {", ".join(EFFECTIVE_TEXTS.others(EFFECTIVE_COLUMNS))});
+{EFFECTIVE_TEXTS.ddl}
+CREATE VIEW effective AS SELECT {EFFECTIVE_TEXTS.select(EFFECTIVE_COLUMNS)} FROM effective_rows;
 CREATE TABLE violations ({", ".join(VIOLATION_COLUMNS)});
 CREATE TABLE searched (
   id INTEGER PRIMARY KEY, registryid TEXT NOT NULL, kind TEXT NOT NULL, xid TEXT NOT NULL, entityid TEXT NOT NULL
 );
-CREATE VIRTUAL TABLE words USING fts5(
-  ids, name, type, address, labels, description, attributes, fields, names,
-  tokenize = 'unicode61 remove_diacritics 2'
-);
+CREATE VIRTUAL TABLE words USING fts5({", ".join(WORD_COLUMNS)}, content = '', tokenize = 'unicode61 remove_diacritics 2');
+{WORD_TEXTS.ddl}
+CREATE VIEW found_by AS SELECT id, registryid, kind, xid, entityid, {WORD_TEXTS.select(WORD_COLUMNS)} FROM searched;
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab('words', 'row');
 """
 # Made after the first rows, which is quicker.
 INDEXES = f"""
-CREATE INDEX log_by_xid ON log (registryid, xid, snapshot_id);
-CREATE INDEX log_by_snapshot ON log (snapshot_id, registryid, xid, kind, op);
-CREATE INDEX log_by_owner ON log (registryid, document_uris) WHERE document_uris IS NOT NULL;
-CREATE INDEX log_of_shared ON log (registryid) WHERE document_uris LIKE '%",%';
-CREATE INDEX log_of_few ON log (kind, registryid, xid) WHERE {FEW};
+CREATE INDEX log_by_xid ON log_rows (registryid, xid, snapshot_id);
+CREATE INDEX log_by_snapshot ON log_rows (snapshot_id, registryid, xid, kind, op);
+CREATE INDEX log_by_owner ON log_rows (registryid, document_uris) WHERE document_uris IS NOT NULL;
+CREATE INDEX log_of_shared ON log_rows (registryid) WHERE document_uris LIKE '%",%';
+CREATE INDEX log_of_few ON log_rows (kind, registryid, xid) WHERE {FEW};
 CREATE INDEX edges_by_source ON edges (log_id);
 CREATE INDEX edges_by_target ON edges (whole);
 CREATE INDEX edges_by_other_target ON edges (without_suffix) WHERE without_suffix IS NOT NULL;
@@ -106,15 +115,16 @@ CREATE INDEX schema_rows_by_position ON schema_rows (position);
 CREATE INDEX schema_rows_by_registry_id ON schema_rows (registry_id) WHERE registry_id IS NOT NULL;
 CREATE INDEX schema_rows_by_guid ON schema_rows (guid) WHERE guid IS NOT NULL;
 CREATE INDEX version_uris_by_uri ON version_uris (version_uri);
-CREATE UNIQUE INDEX effective_by_xid ON effective (registryid, xid);
-CREATE INDEX effective_by_schema ON effective (registryid, schema_xid) WHERE schema_xid IS NOT NULL;
-CREATE INDEX effective_by_snapshot ON effective (snapshot_id);
-CREATE INDEX effective_by_group ON effective (registryid, group_xid, xid, {", ".join(TELLING_COLUMNS)});
+CREATE UNIQUE INDEX effective_by_xid ON effective_rows (registryid, xid);
+CREATE INDEX effective_by_schema ON effective_rows (registryid, schema_xid) WHERE schema_xid IS NOT NULL;
+CREATE INDEX effective_by_snapshot ON effective_rows (snapshot_id);
+CREATE INDEX effective_by_group ON effective_rows (registryid, group_xid, xid, {", ".join(TELLING_COLUMNS)});
 CREATE UNIQUE INDEX violations_by_id ON violations (violation_id);
 CREATE INDEX violations_by_document ON violations (registryid, document_uri);
 CREATE UNIQUE INDEX searched_by_xid ON searched (registryid, kind, xid);
 CREATE INDEX searched_by_id ON searched (entityid);
 """
+_PACKED = (LOG_TEXTS, EFFECTIVE_TEXTS, WORD_TEXTS)
 _BUSY_SECONDS = 30
 _OF_VERSION = {name: Pointer(f"/{name}") for name in ("basemessage", "dataschemauri", "dataschemaxid")}
 _XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")
@@ -123,11 +133,12 @@ _XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")
 def create(path: Path) -> sqlite3.Connection:
     """Create a file that nobody reads yet, readable by its owner only; nothing of it need survive a crash until it is whole."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    made = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=ReadConnection)
     made.executescript(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA cache_size = -24576;"
     )
     made.executescript(TABLES)
+    let_read(made, _PACKED)
     return made
 
 
@@ -169,6 +180,7 @@ def connect(path: Path, *, write: bool = False) -> ReadConnection:
         timeout=_BUSY_SECONDS,
         factory=ReadConnection,
     )
+    let_read(opened, _PACKED)
     opened.execute("PRAGMA cell_size_check = ON")
     opened.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
     if write:
@@ -280,7 +292,7 @@ def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
         body: its normal form.
     """
     if kind == "version":
-        if any(f'"{name}"' in body for name in _OF_VERSION):
+        if '"basemessage"' in body or '"dataschemauri"' in body or '"dataschemaxid"' in body:
             known = orjson.loads(body)
             for name, pointer in _OF_VERSION.items():
                 if isinstance(known.get(name), str):

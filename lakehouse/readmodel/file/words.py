@@ -15,17 +15,18 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.domain.references import schema_places
-from lakehouse.readmodel.file.sqliteschema import NEVER
+from lakehouse.readmodel.file.sqliteschema import NEVER, WORD_COLUMNS, WORD_TEXTS
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
 KINDS = ("message", "group", "endpoint", "schema", "document")
 EFFECTIVE = ("name", "ce_type", "address", "labels", "description", "attributes", "protocol", "schema_xid", "dataschemauri")
+_COLUMNS, _PLACES = ", ".join(WORD_COLUMNS), ", ?" * len(WORD_COLUMNS)
 _PARENT = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_DECLARED = re.compile(
-    r'"/(envelopemetadata|protocoloptions)/([^"]*?)(?:/(value|type|required|description|specurl))?":"([^"\\]*(?:\\.[^"\\]*)*)"'
-)
+_DECLARED = re.compile(r"/(envelopemetadata|protocoloptions)/(.*?)(?:/(value|type|required|description|specurl))?", re.DOTALL)
+_STRING = re.compile(r'"(/[^"]*)":"([^"\\]*(?:\\.[^"\\]*)*)"')
+_HASH_BYTES = 32 << 20  # what is indexed in memory before it is written: fewer parts are merged afterwards
 _MOST = 20_000  # characters of one entity's attributes: a schema that is in the definition may be as long as a book
 
 
@@ -57,23 +58,27 @@ def parent_xid(kind: str, xid: Xid) -> tuple[str, Xid] | None:
 
 def index_all(db: sqlite3.Connection) -> None:
     """Index every entity of a file that has nothing indexed yet."""
-    columns = ", ".join(f"e.{name}" for name in EFFECTIVE)
+    db.execute("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (_HASH_BYTES,))
+    there = "FROM log AS l WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'"
     messages = db.execute(
-        f"SELECT l.registryid, l.xid, e.xid, {columns} FROM log AS l"
-        " LEFT JOIN effective AS e ON e.registryid = l.registryid AND e.xid = l.xid"
-        " WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'",
+        f"SELECT e.registryid, e.xid, {', '.join(f'e.{name}' for name in EFFECTIVE)} FROM effective AS e"
+        f" WHERE EXISTS (SELECT 1 {there} AND l.registryid = e.registryid AND l.xid = e.xid)",  # as they are packed
         (NEVER,),
     )
     fields = _FieldsOf(db)
-    result = (
-        (one, "message", xid, words_of_message(xid, *fields.read(one, row if own else None))) for one, xid, own, *row in messages
+    result = ((one, "message", xid, words_of_message(xid, *fields.read(one, row))) for one, xid, *row in messages)
+    _insert(db, result)
+    bare = db.execute(
+        f"SELECT l.registryid, l.xid {there}"
+        " AND NOT EXISTS (SELECT 1 FROM effective_rows AS e WHERE e.registryid = l.registryid AND e.xid = l.xid)",
+        (NEVER,),
     )
-    last = _insert(db, result, 0)
+    _insert(db, ((one, "message", xid, words_of_message(xid, None)) for one, xid in bare.fetchall()))
     kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
     others = db.execute(
         f"SELECT registryid, kind, xid FROM log WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
     ).fetchall()
-    _insert(db, ((*key, words_of(db, *key)) for key in others), last)
+    _insert(db, ((*key, words_of(db, *key)) for key in others))
 
 
 def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xid]]) -> None:
@@ -91,10 +96,13 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
         (schemas,),
     )
     wanted = sorted(touched | set(of_schemas))
+    deleted: list[int] = []
     for key in wanted:
-        for (row,) in db.execute("SELECT id FROM searched WHERE registryid = ? AND kind = ? AND xid = ?", key).fetchall():
-            db.execute("DELETE FROM words WHERE rowid = ?", (row,))
-            db.execute("DELETE FROM searched WHERE id = ?", (row,))
+        query = f"SELECT id, {_COLUMNS} FROM found_by WHERE registryid = ? AND kind = ? AND xid = ?"
+        for row in db.execute(query, key).fetchall():
+            db.execute(f"INSERT INTO words (words, rowid, {_COLUMNS}) VALUES ('delete', ?{_PLACES})", row)
+            db.execute("DELETE FROM searched WHERE id = ?", row[:1])
+            deleted.append(row[0])
     there = [
         key
         for key in wanted
@@ -102,24 +110,23 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
             "SELECT 1 FROM log WHERE registryid = ? AND kind = ? AND xid = ? AND until = ? AND op <> 'delete'", (*key, NEVER)
         ).fetchone()
     ]
-    last = db.execute("SELECT coalesce(max(id), 0) FROM searched").fetchone()[0]
-    _insert(db, ((*key, words_of(db, *key)) for key in there), last)
+    _insert(db, ((*key, words_of(db, *key)) for key in there))
+    WORD_TEXTS.drop_unused(db, "searched", deleted)
 
 
-def _insert(db: sqlite3.Connection, results: Iterable[tuple[str, str, str, Words]], last: int) -> int:
-    """Insert entities with their words, in rows after the last; give the number of the new last one."""
+def _insert(db: sqlite3.Connection, results: Iterable[tuple[str, str, str, Words]]) -> None:
+    """Insert entities with their words."""
     for one in _parts(results):
-        numbered = list(enumerate(one, start=last + 1))
+        first = WORD_TEXTS.next_id(db)
+        numbered = list(enumerate(one, first))
         db.executemany(
             "INSERT INTO searched VALUES (?, ?, ?, ?, ?)",
             ((row, *key, key[2] if key[1] == "document" else key[2].rsplit("/", 1)[1]) for row, (*key, _) in numbered),
         )
         db.executemany(
-            f"INSERT INTO words (rowid, {', '.join(Words._fields)}) VALUES (?{', ?' * len(Words._fields)})",
-            ((row, *words) for row, (*_, words) in numbered),
+            f"INSERT INTO words (rowid, {_COLUMNS}) VALUES (?{_PLACES})", ((row, *words) for row, (*_, words) in numbered)
         )
-        last += len(numbered)
-    return last
+        WORD_TEXTS.add(db, first, (words for *_, words in one))
 
 
 def _parts(results: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[str, str, str, Words]]]:
@@ -177,10 +184,26 @@ def declared_in(attributes: str) -> tuple[tuple[str, str, bool], ...]:
         attributes: of its effective definition, as JSON text: JSON Pointer to JSON text.
     """
     results: dict[tuple[str, str], bool] = {}
-    for section, name, part, value in _DECLARED.findall(attributes[:_MOST]):
-        key = (section, name)
-        results[key] = results.get(key, False) or (part == "required" and value == "true")
+    for pointer, value in _strings_of(attributes[:_MOST]):
+        if (declaration := _declaration(pointer)) is not None:
+            key, is_requirement = declaration
+            results[key] = results.get(key, False) or (is_requirement and value == "true")
     return tuple((section, name, is_required) for (section, name), is_required in results.items())
+
+
+def _strings_of(attributes: str) -> Iterable[tuple[str, str]]:
+    """Return pointers and values of a definition, of one that was cut or is not JSON any more those that can be read."""
+    try:
+        return orjson.loads(attributes).items()
+    except orjson.JSONDecodeError:
+        return ((pointer, value) for pointer, value in _STRING.findall(attributes))
+
+
+@lru_cache(10_000)
+def _declaration(pointer: str) -> tuple[tuple[str, str], bool] | None:
+    """Return section and name of the declaration that a pointer is of, and whether it is its `required`; None: it is of none."""
+    match = _DECLARED.fullmatch(pointer)
+    return None if match is None else ((match[1], match[2]), match[3] == "required")
 
 
 def _with_words(paths: Sequence[str]) -> str:
@@ -243,7 +266,7 @@ def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -
 
 def _split(text: str) -> str:
     """Return a name and, where it is written in camel case, and its words."""
-    words = _CAMEL.sub(" ", text)
+    words = text if text.islower() else _CAMEL.sub(" ", text)
     return text if words == text else f"{text} {words}"
 
 
