@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import QueryError
+from lakehouse.readmodel.file.sqliteschema import PACKED
 from lakehouse.readmodel.snapshotview import View
 
 MOST_CHARACTERS = 8000  # some 2,000 tokens
@@ -58,6 +59,7 @@ _STEPS = 10_000  # of SQLite between two looks at the clock
 _LIMIT_LENGTH, _MOST_BYTES = 0, 1 << 20  # SQLITE_LIMIT_LENGTH; of one value
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _TABLES = ("effective", "violations", "searched", "log", "edges")
+_READABLE = (*_TABLES, "effective_rows", "log_rows", *(packs.table for packs in PACKED))  # the latter are read by views
 _REFUSED_FUNCTIONS = ("load_extension", "zeroblob", "randomblob", "printf", "format")  # the last four can fill the memory
 
 
@@ -93,7 +95,7 @@ def run_select(view: View, query: str, seconds: float = SECONDS) -> dict[str, An
 
 
 def _authorize(action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
-    if action == sqlite3.SQLITE_READ and first not in _TABLES:
+    if action == sqlite3.SQLITE_READ and first not in _READABLE:
         return sqlite3.SQLITE_DENY
     if action == sqlite3.SQLITE_FUNCTION and second in _REFUSED_FUNCTIONS:
         return sqlite3.SQLITE_DENY

@@ -24,6 +24,7 @@ from lakehouse.readmodel.file.sqliteschema import (
     FORMAT,
     INDEXES,
     LOG_COLUMNS,
+    LOG_INDEXES,
     LOG_TEXTS,
     NEVER,
     VIOLATION_COLUMNS,
@@ -121,22 +122,22 @@ def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) ->
     db = create(file)
     try:
         db.execute("BEGIN")
-        for batch in batches(opened["effective_messages"], EFFECTIVE_COLUMNS):
-            _EFFECTIVE.add(db, list(sqliteschema.effective_rows(batch)))
-            reporter.more(batch.num_rows)
         _take_log(db, opened["changes"], None, reporter)
-        _take_violations(db, opened["violations"], reporter)
-        for statement in INDEXES.split(";"):
+        for statement in LOG_INDEXES.split(";"):
             db.execute(statement)
         _number(db, 0)
-        db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
         _replace(db, 0)
-        words.index_all(db)
+        _take_definitions(db, opened["effective_messages"], reporter)
+        _take_violations(db, opened["violations"], reporter)
+        db.execute("DELETE FROM violations WHERE rowid NOT IN (SELECT min(rowid) FROM violations GROUP BY violation_id)")
+        for statement in INDEXES.split(";"):
+            db.execute(statement)
         facts = _write_facts(db, warehouse, opened, counts["violations"])
         facts["effective"] = int(db.execute("SELECT count(*) FROM effective").fetchone()[0])
         _check_counts(db, facts, counts)
         crash_point("readmodel_build")
         db.execute("COMMIT")
+        db.execute("PRAGMA analysis_limit = 1000")
         db.execute("ANALYZE")
     finally:
         db.close()
@@ -195,6 +196,18 @@ class _Counter:
         self.done += count
         if self.progress is not None:
             self.progress(self.done, self.total)
+
+
+def _take_definitions(db: sqlite3.Connection, table: DeltaTable, reporter: _Counter) -> None:
+    """Take all effective definitions, and index all that is searched."""
+    index = words.FirstIndex(db)
+    for batch in batches(table, EFFECTIVE_COLUMNS):
+        results = list(sqliteschema.effective_rows(batch))
+        _EFFECTIVE.add(db, results)
+        index.add_messages(results, sqliteschema.pointers_of(batch))
+        reporter.more(batch.num_rows)
+    db.execute("CREATE UNIQUE INDEX effective_by_xid ON effective_rows (registryid, xid)")
+    index.add_others()
 
 
 def _take_violations(db: sqlite3.Connection, table: DeltaTable, reporter: _Counter) -> None:

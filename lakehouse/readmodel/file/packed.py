@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-ROWS = 16  # of a pack: more shrink little further, and take longer to read one text of them
+ROWS = 32  # of a pack: more shrink little further, and take longer to read one text of them
 _CHARACTERS = 1 << 18  # of a pack of several rows
-_LEVEL = 1
+_LEVEL = 3
 _MOST_KEPT = 64  # packs that a connection remembers
 
 
@@ -91,9 +91,7 @@ def _packed(rows: list[Sequence[str | None]]) -> bytes:
 class _Pack(NamedTuple):
     first: int
     last: int
-    lengths: Sequence[int]
-    starts: Sequence[int]
-    text: str
+    texts: list[str | None]
 
 
 class _Reader:
@@ -102,19 +100,18 @@ class _Reader:
     def __init__(self, db: sqlite3.Connection, packs: Packs) -> None:
         self._db = weakref.ref(db)  # the connection holds the reader
         self._packs = packs
+        self._width = len(packs.columns)
         self._kept: OrderedDict[int, _Pack] = OrderedDict()
-        self._newest = _Pack(0, -1, (), (), "")
+        self._newest = _Pack(0, -1, [])
 
     def __call__(self, number: int | None, column: int) -> str | None:
         """Return a text of a row; None: there is none."""
         if number is None:
             return None
-        pack = self._newest
-        if not pack.first <= number <= pack.last:
-            pack = self._newest = self._pack(number)
-        at = (number - pack.first) * len(self._packs.columns) + column
-        length = pack.lengths[at]
-        return None if length < 0 else pack.text[pack.starts[at] : pack.starts[at] + length]
+        first, last, texts = self._newest
+        if not first <= number <= last:
+            first, _, texts = self._newest = self._pack(number)
+        return texts[(number - first) * self._width + column]
 
     def _pack(self, number: int) -> _Pack:
         key = number // ROWS
@@ -138,8 +135,11 @@ class _Reader:
         data = zlib.decompress(texts)
         count = int.from_bytes(data[:4], "little")
         lengths = array("i", data[4 : 4 + 4 * count])
-        starts = list(accumulate((max(length, 0) for length in lengths), initial=0))
-        return _Pack(first, last, lengths, starts, str(data[4 + 4 * count :], "utf-8"))
+        text = str(data[4 + 4 * count :], "utf-8")
+        ends = accumulate(max(length, 0) for length in lengths)
+        return _Pack(
+            first, last, [None if length < 0 else text[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+        )
 
 
 def let_read(db: sqlite3.Connection, every: Iterable[Packs]) -> None:

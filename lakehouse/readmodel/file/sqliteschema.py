@@ -10,6 +10,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -102,7 +103,7 @@ CREATE VIEW found_by AS SELECT id, registryid, kind, xid, entityid, {WORD_TEXTS.
 CREATE VIRTUAL TABLE vocabulary USING fts5vocab('words', 'row');
 """
 # Made after the first rows, which is quicker.
-INDEXES = f"""
+LOG_INDEXES = f"""
 CREATE INDEX log_by_xid ON log_rows (registryid, xid, snapshot_id);
 CREATE INDEX log_by_snapshot ON log_rows (snapshot_id, registryid, xid, kind, op);
 CREATE INDEX log_by_owner ON log_rows (registryid, document_uris) WHERE document_uris IS NOT NULL;
@@ -115,7 +116,8 @@ CREATE INDEX schema_rows_by_position ON schema_rows (position);
 CREATE INDEX schema_rows_by_registry_id ON schema_rows (registry_id) WHERE registry_id IS NOT NULL;
 CREATE INDEX schema_rows_by_guid ON schema_rows (guid) WHERE guid IS NOT NULL;
 CREATE INDEX version_uris_by_uri ON version_uris (version_uri);
-CREATE UNIQUE INDEX effective_by_xid ON effective_rows (registryid, xid);
+"""
+INDEXES = f"""
 CREATE INDEX effective_by_schema ON effective_rows (registryid, schema_xid) WHERE schema_xid IS NOT NULL;
 CREATE INDEX effective_by_snapshot ON effective_rows (snapshot_id);
 CREATE INDEX effective_by_group ON effective_rows (registryid, group_xid, xid, {", ".join(TELLING_COLUMNS)});
@@ -124,7 +126,7 @@ CREATE INDEX violations_by_document ON violations (registryid, document_uri);
 CREATE UNIQUE INDEX searched_by_xid ON searched (registryid, kind, xid);
 CREATE INDEX searched_by_id ON searched (entityid);
 """
-_PACKED = (LOG_TEXTS, EFFECTIVE_TEXTS, WORD_TEXTS)
+PACKED = (LOG_TEXTS, EFFECTIVE_TEXTS, WORD_TEXTS)
 _BUSY_SECONDS = 30
 _OF_VERSION = {name: Pointer(f"/{name}") for name in ("basemessage", "dataschemauri", "dataschemaxid")}
 _XREF, _WILL = Pointer("/meta/xref"), Pointer("/protocoloptions/willmessage")
@@ -138,7 +140,7 @@ def create(path: Path) -> sqlite3.Connection:
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; PRAGMA cache_size = -24576;"
     )
     made.executescript(TABLES)
-    let_read(made, _PACKED)
+    let_read(made, PACKED)
     return made
 
 
@@ -180,7 +182,7 @@ def connect(path: Path, *, write: bool = False) -> ReadConnection:
         timeout=_BUSY_SECONDS,
         factory=ReadConnection,
     )
-    let_read(opened, _PACKED)
+    let_read(opened, PACKED)
     opened.execute("PRAGMA cell_size_check = ON")
     opened.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
     if write:
@@ -209,6 +211,14 @@ def log_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 def effective_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """Return rows of `effective_messages` in the order of `EFFECTIVE_COLUMNS`."""
     return zip(*(_column(batch, name) for name in EFFECTIVE_COLUMNS), strict=True)
+
+
+def pointers_of(batch: pa.RecordBatch) -> Iterator[tuple[str, ...]]:
+    """Return the pointers of the attributes of each row of `effective_messages`."""
+    column = batch.column(batch.schema.get_field_index("attributes"))
+    ends = column.offsets.to_pylist()
+    keys = column.keys.slice(ends[0], ends[-1] - ends[0]).to_pylist()
+    return (tuple(keys[start - ends[0] : end - ends[0]]) for start, end in pairwise(ends))
 
 
 def violation_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

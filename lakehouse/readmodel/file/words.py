@@ -10,12 +10,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
 
 from lakehouse.domain.references import schema_places
-from lakehouse.readmodel.file.sqliteschema import NEVER, WORD_COLUMNS, WORD_TEXTS
+from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, NEVER, WORD_COLUMNS, WORD_TEXTS
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
@@ -26,6 +27,7 @@ _PARENT = {"version": "message", "schemaversion": "schema"}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _DECLARED = re.compile(r"/(envelopemetadata|protocoloptions)/(.*?)(?:/(value|type|required|description|specurl))?", re.DOTALL)
 _STRING = re.compile(r'"(/[^"]*)":"([^"\\]*(?:\\.[^"\\]*)*)"')
+_searched = itemgetter(*(EFFECTIVE_COLUMNS.index(name) for name in EFFECTIVE))
 _HASH_BYTES = 32 << 20  # what is indexed in memory before it is written: fewer parts are merged afterwards
 _MOST = 20_000  # characters of one entity's attributes: a schema that is in the definition may be as long as a book
 
@@ -56,29 +58,50 @@ def parent_xid(kind: str, xid: Xid) -> tuple[str, Xid] | None:
     return (_PARENT[kind], xid_of_resource(xid)) if kind in _PARENT else None
 
 
-def index_all(db: sqlite3.Connection) -> None:
-    """Index every entity of a file that has nothing indexed yet."""
-    db.execute("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (_HASH_BYTES,))
-    there = "FROM log AS l WHERE l.kind = 'message' AND l.until = ? AND l.op <> 'delete'"
-    messages = db.execute(
-        f"SELECT e.registryid, e.xid, {', '.join(f'e.{name}' for name in EFFECTIVE)} FROM effective AS e"
-        f" WHERE EXISTS (SELECT 1 {there} AND l.registryid = e.registryid AND l.xid = e.xid)",  # as they are packed
-        (NEVER,),
-    )
-    fields = _FieldsOf(db)
-    result = ((one, "message", xid, words_of_message(xid, *fields.read(one, row))) for one, xid, *row in messages)
-    _insert(db, result)
-    bare = db.execute(
-        f"SELECT l.registryid, l.xid {there}"
-        " AND NOT EXISTS (SELECT 1 FROM effective_rows AS e WHERE e.registryid = l.registryid AND e.xid = l.xid)",
-        (NEVER,),
-    )
-    _insert(db, ((one, "message", xid, words_of_message(xid, None)) for one, xid in bare.fetchall()))
-    kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
-    others = db.execute(
-        f"SELECT registryid, kind, xid FROM log WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
-    ).fetchall()
-    _insert(db, ((*key, words_of(db, *key)) for key in others))
+class FirstIndex:
+    """Indexes every entity of a file that has nothing indexed yet, and whose log is whole.
+
+    Args:
+        db: the file, with its indexes of the log.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._fields = _FieldsOf(db)
+        deleted = "SELECT registryid, xid FROM log_rows WHERE kind = 'message' AND op = 'delete' AND until = ?"
+        self._deleted = set(db.execute(deleted, (NEVER,)))  # of which a definition may be left
+        db.execute("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (_HASH_BYTES,))
+
+    def add_messages(self, rows: Iterable[tuple[Any, ...]], pointers: Iterable[tuple[str, ...]]) -> None:
+        """Index the messages of some rows of `effective`, as far as they are there.
+
+        Args:
+            rows: in the order of `EFFECTIVE_COLUMNS`.
+            pointers: of the attributes of each row.
+        """
+        _insert(
+            self._db,
+            (
+                (row[0], "message", row[1], words_of_message(row[1], *self._fields.read(row[0], _searched(row)), own))
+                for row, own in zip(rows, pointers, strict=True)
+                if row[:2] not in self._deleted
+            ),
+        )
+
+    def add_others(self) -> None:
+        """Index messages without a definition, and all that is no message."""
+        db = self._db
+        bare = db.execute(
+            "SELECT l.registryid, 'message', l.xid FROM log_rows AS l WHERE kind = 'message' AND until = ? AND op <> 'delete'"
+            " AND NOT EXISTS (SELECT 1 FROM effective_rows AS e WHERE e.registryid = l.registryid AND e.xid = l.xid)",
+            (NEVER,),
+        ).fetchall()
+        _insert(db, ((*key, words_of_message(key[2], None)) for key in bare))
+        kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
+        others = db.execute(
+            f"SELECT registryid, kind, xid FROM log_rows WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
+        ).fetchall()
+        _insert(db, ((*key, words_of(db, *key)) for key in others))
 
 
 def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xid]]) -> None:
@@ -149,20 +172,23 @@ def words_of(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid
     return words_of_body(xid, kind, body)
 
 
-def words_of_message(xid: Xid, row: Sequence[Any] | None, fields: Sequence[str] = ()) -> Words:
+def words_of_message(
+    xid: Xid, row: Sequence[Any] | None, fields: Sequence[str] = (), pointers: tuple[str, ...] | None = None
+) -> Words:
     """Return what a message is found by.
 
     Args:
         xid: of the message.
         row: columns `EFFECTIVE` of its definition; None: its definition is not computed yet.
         fields: paths of the fields of its payload.
+        pointers: those of its attributes, where they are at hand.
     """
     ids = _split(xid)
     if row is None:
         return Words(ids)
     name, ce_type, address, labels, description, attributes, protocol, *_ = row
     kinds = " ".join(text for text in (_split(ce_type or ""), protocol or "") if text) or None
-    names = dict.fromkeys(name for _, name, _ in declared_in(attributes or ""))
+    names = _declared_names(tuple(dict(_strings_of((attributes or "")[:_MOST]))) if pointers is None else pointers)
     return Words(
         ids,
         _split(name or "") or None,
@@ -172,7 +198,7 @@ def words_of_message(xid: Xid, row: Sequence[Any] | None, fields: Sequence[str] 
         description,
         _plain(attributes),
         _with_words(fields) if fields else None,
-        " ".join(names) or None,
+        names,
     )
 
 
@@ -197,6 +223,13 @@ def _strings_of(attributes: str) -> Iterable[tuple[str, str]]:
         return orjson.loads(attributes).items()
     except orjson.JSONDecodeError:
         return ((pointer, value) for pointer, value in _STRING.findall(attributes))
+
+
+@lru_cache(1_000)
+def _declared_names(pointers: tuple[str, ...]) -> str | None:
+    """Return the names of what is declared, in one text; None: nothing is. Many messages declare the same."""
+    declared = (declaration for declaration in map(_declaration, pointers) if declaration is not None)
+    return " ".join(dict.fromkeys(name for (_, name), _ in declared)) or None
 
 
 @lru_cache(10_000)
