@@ -220,9 +220,10 @@ def declared_in(attributes: str) -> tuple[tuple[str, str, bool], ...]:
 def _strings_of(attributes: str) -> Iterable[tuple[str, str]]:
     """Return pointers and values of a definition, of one that was cut or is not JSON any more those that can be read."""
     try:
-        return orjson.loads(attributes).items()
+        strings: dict[str, str] = orjson.loads(attributes)
     except orjson.JSONDecodeError:
-        return ((pointer, value) for pointer, value in _STRING.findall(attributes))
+        return _STRING.findall(attributes)
+    return strings.items()
 
 
 @lru_cache(1_000)
