@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from lakehouse.export.lines import path_of
+from lakehouse.export.run import path_of
 from lakehouse.export.view import Stored
 from lakehouse.ingest.parse.document import ParseLimits, read_document
 from lakehouse.ingest.parse.parse import Source, parser

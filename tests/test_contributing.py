@@ -30,5 +30,5 @@ def test_every_name_stands_in_its_file(name, path):
 
 
 def test_names_and_paths_are_read():
-    assert ("default_version", "ingest/parse/resources.py") in NAMED
+    assert ("default_version", "ingest/parse/document.py") in NAMED
     assert "ddl/views/" in PATHS

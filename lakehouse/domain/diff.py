@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.compatibility import Answer, SchemaDifference, judge
+from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.references import schema_places
 from lakehouse.text.csvtables import read_rows
 from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
@@ -26,7 +27,6 @@ from lakehouse.text.xid import xid_of_version
 CLASSES = ("breaking", "unknown", "compatible", "cosmetic")  # the gravest first
 COMPARED_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
-FlatAttributes = dict[Pointer, str]
 Definitions = dict[Key, FlatAttributes]
 FindFlatAttributes = Callable[[Key], FlatAttributes | None]  # of an entity of a state; None: it is not there
 # Where the format of a document is said, by the rule of its change and its place.
@@ -274,4 +274,4 @@ def _json_attributes(attributes: dict[str, Any], *names: str) -> dict[Pointer, s
 
 
 def _without_nothing(attributes: dict[Pointer, str | None]) -> FlatAttributes:
-    return {pointer: value for pointer, value in attributes.items() if value is not None and value != "{}"}
+    return {pointer: JsonText(value) for pointer, value in attributes.items() if value is not None and value != "{}"}

@@ -1,22 +1,107 @@
-"""The effective definition of a message: a row of `effective_messages`, computed of the bodies of the entities alone.
+"""The effective definition of a message: with the chain of its bases and what the specifications infer.
 
-The view `computed_messages`, and the views that it reads, compute the same for whole tables: tests compare them.
+Computed of the bodies of the entities alone, as a row of `effective_messages` and as what two snapshots are compared by. The view
+`computed_messages`, and the views that it reads, compute the same for whole tables: tests compare them. Inferred are the defaults
+of MSG-054, MSG-055, MSG-237 to MSG-263, END-135, END-163 and END-165.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import GUESSED, PROTOCOLS, family_of, protocol_version
-from lakehouse.domain.bases import FlatAttributes
-from lakehouse.domain.inferred import format_type, inferred_attributes, is_cloudevent
+from lakehouse.domain.bases import Chain, FlatAttributes, chain_of, merged, shown_version, text_at
+from lakehouse.domain.diff import (
+    Difference,
+    Key,
+    differences_of,
+    flat_attributes_of_entity,
+    flat_attributes_of_message,
+    in_order,
+    with_other_schema,
+)
+from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import pointer_of, read_canonical
-from lakehouse.text.names import Pointer, Xid
+from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical
+from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.xid import xid_of_resource
 
+_METADATA = "/envelopemetadata"
 # Attributes of CloudEvents that have a column, and whether each is required when nothing is said.
 _CE = {"type": True, "source": True, "subject": False}
 _LABELS = "/labels/"
+FindBody = Callable[[RegistryId, Xid], JsonText | None]
+_MOST_CACHED = 10_000  # bodies that were read, since many messages have one base
+
+
+class _InferredAttribute(NamedTuple):
+    """What is inferred of a CloudEvents attribute: its type, whether it is required, its value."""
+
+    type: str
+    required: bool = False
+    value: JsonText | None = None
+
+
+_ALWAYS = {
+    "specversion": _InferredAttribute("string", required=True, value=JsonText('"1.0"')),
+    "id": _InferredAttribute("string", required=True),
+    "source": _InferredAttribute("uritemplate", required=True),
+    "type": _InferredAttribute("string", required=True),
+    "time": _InferredAttribute("timestamp", value=JsonText('"0000-01-01T00:00:00Z"')),
+}
+
+
+def inferred_attributes(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
+    """Return what is inferred of an effective definition, as flat attributes; nothing that it says itself."""
+    implied = _of_cloudevent(attributes) if is_cloudevent(attributes) else {}
+    content_type = format_type(attributes)
+    if content_type is not None:
+        implied[pointer_of("datacontenttype")] = canonical_text(content_type)
+    family = family_of(text_at(attributes, "/protocol"))
+    if family == "MQTT":
+        implied |= _implied_option("qos", 0) | _implied_option("retain", False)
+    if family == "HTTP" and attributes.get(Pointer("/protocoloptions/status/value"), "null") == "null":
+        implied |= _implied_option("method", "POST")
+    return {pointer: leaf for pointer, leaf in implied.items() if pointer not in attributes}
+
+
+def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
+    """Return what CloudEvents says of its attributes, declared or not."""
+    names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_METADATA}/"))
+    of_format = format_type(attributes)
+    content_type = attributes.get(Pointer("/datacontenttype"), None if of_format is None else canonical_text(of_format))
+    schema = attributes.get(Pointer("/dataschemauri"))
+    declared = dict(_ALWAYS)
+    declared |= {name: _InferredAttribute("string") for name in names if name not in ("dataschema", *declared)}
+    if content_type not in (None, "null"):
+        declared["datacontenttype"] = _InferredAttribute("string", value=content_type)
+    if "dataschema" in names or schema not in (None, "null"):
+        declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
+    result: dict[Pointer, JsonText] = {}
+    for name, inferred in declared.items():
+        at = f"{_METADATA}/{name}"  # of a pointer: it is escaped
+        result[Pointer(f"{at}/type")] = canonical_text(inferred.type)
+        result[Pointer(f"{at}/required")] = canonical_text(inferred.required)
+        if inferred.value is not None:
+            result[Pointer(f"{at}/value")] = inferred.value
+    return result
+
+
+def _implied_option(name: str, value: str | int | bool) -> dict[Pointer, JsonText]:
+    return {pointer_of("protocoloptions", name, "value"): canonical_text(value)}
+
+
+def is_cloudevent(attributes: FlatAttributes) -> bool:
+    """Return whether the envelope is CloudEvents, of whatever version."""
+    return (text_at(attributes, "/envelope") or "").partition("/")[0].upper() == "CLOUDEVENTS"
+
+
+def format_type(attributes: FlatAttributes) -> str | None:
+    """Return the media type that `dataschemaformat` stands for: that of JSON Schema is JSON."""
+    name = (text_at(attributes, "/dataschemaformat") or "").partition("/")[0]
+    return "application/json" if name.replace("-", "").replace("_", "").upper() == "JSONSCHEMA" else None
 
 
 def columns_of(attributes: FlatAttributes) -> dict[str, Any]:
@@ -81,3 +166,87 @@ def xid_parts(message: Xid) -> dict[str, str]:
     """Return the columns that follow from the XID of a message: of its group or endpoint, and its own id there."""
     group, _, messageid = message.rsplit("/", 2)
     return {"group_xid": group, "messageid": messageid}
+
+
+class EntityBodies:
+    """The entities of a state.
+
+    Args:
+        find: gives the body of an entity; None: it is not there.
+        max_depth: how many bases of a message are followed.
+    """
+
+    def __init__(self, find: FindBody, max_depth: int) -> None:
+        self._find = find
+        self._max_depth = max_depth
+        self._attributes = lru_cache(_MOST_CACHED)(self._read)
+
+    def bodies_of(self, key: Key) -> list[JsonText] | None:
+        """Return the bodies that an entity's flat attributes follow from: its own, of a message those that are merged too."""
+        registryid, kind, xid = key
+        own = self._find(registryid, xid)
+        if own is None or kind != "message":
+            return None if own is None else [own]
+        return [
+            own,
+            *(body for version in self._merged_from(registryid, xid) if (body := self._find(registryid, version)) is not None),
+        ]
+
+    def flat_attributes_of(self, key: Key) -> FlatAttributes | None:
+        """Return the flat attributes by which an entity is compared; None: it is not there."""
+        return _flat_attributes_of(key[1], self.bodies_of(key))
+
+    def effective(self, registryid: RegistryId, message: Xid) -> dict[str, Any]:
+        """Return the row of `effective_messages` of a message that is there, but for its documents and snapshot."""
+        find = partial(self._attributes, registryid)
+        chain, xref = self._chain(registryid, message), (find(message) or {}).get("xref")
+        bodies = self.bodies_of((registryid, "message", message)) or []
+        bases = [base for version in chain.versions if (base := (find(version) or {}).get("basemessage")) is not None]
+        sought = [*chain.versions, *(base for base in bases if base.startswith("/"))] if bases else []
+        depends_on = [message, *([] if xref is None else [xref]), *map(xid_of_resource, sought)]
+        return {
+            "registryid": registryid,
+            "xid": message,
+            **xid_parts(message),
+            "version_xid": next(iter(chain.versions), None),
+            "chain_status": chain.status,
+            "chain_depth": max(0, len(bodies) - 2),
+            "depends_on": list(dict.fromkeys(depends_on)),
+            **columns_of(merged(dict(flat_attributes_of_body(body)) for body in bodies[1:])),
+        }
+
+    def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
+        """Return the Versions that a message is merged from, nearest first."""
+        chain = self._chain(registryid, message)
+        return chain.versions[:1] if chain.status == "cycle" else chain.versions
+
+    def _chain(self, registryid: RegistryId, message: Xid) -> Chain:
+        """Return the chain of the Version that a message shows; an empty one that is dangling: there is none."""
+        find = partial(self._attributes, registryid)
+        version = shown_version(message, find)
+        return Chain((), "dangling") if version is None or find(version) is None else chain_of(version, find, self._max_depth)
+
+    def _read(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
+        body = self._find(registryid, xid)
+        result: dict[str, Any] | None = None if body is None else read_canonical(body)
+        return result
+
+
+def compare_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
+    """Compare entities of two states: the gravest differences first. Flat attributes are computed only where bodies differ."""
+    results: list[Difference] = []
+    for key in keys:
+        own_before, own_after = before.bodies_of(key), after.bodies_of(key)
+        if own_before != own_after:
+            differing = differences_of(key, _flat_attributes_of(key[1], own_before), _flat_attributes_of(key[1], own_after))
+            results += (with_other_schema(each, before.flat_attributes_of, after.flat_attributes_of) for each in differing)
+    return in_order(results)
+
+
+def _flat_attributes_of(kind: str, bodies: list[JsonText] | None) -> FlatAttributes | None:
+    if bodies is None:
+        return None
+    if kind != "message":
+        return flat_attributes_of_entity(kind, bodies[0])
+    attributes = merged(dict(flat_attributes_of_body(body)) for body in bodies[1:])
+    return flat_attributes_of_message(inferred_attributes(attributes), attributes, read_canonical(bodies[0]).get("deprecated"))

@@ -13,10 +13,9 @@ from lakehouse.dialects.tables import family_of, has_rule
 from lakehouse.domain import relations
 from lakehouse.domain.bases import Attributes, FindAttributes, FlatAttributes, bases_of, chain_of, merged, shown_version, text_at
 from lakehouse.domain.flatattributes import flat_attributes_of
-from lakehouse.domain.promises import PROMISES, compared_pairs
 from lakehouse.domain.references import spelled
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING, Violations
-from lakehouse.domain.versionchanges import compared_version
+from lakehouse.domain.versionchanges import PROMISES, compared_pairs, compared_version
 from lakehouse.text.jsontext import as_column_text, canonical_text
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.xid import last_id, split_version, xid_of_group, xid_of_resource, xid_of_version

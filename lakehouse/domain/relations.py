@@ -16,10 +16,9 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
 from lakehouse.domain.bases import Attributes, FlatAttributes, has_below
-from lakehouse.domain.promises import broken_promise
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
-from lakehouse.domain.versionchanges import ComparedVersion
+from lakehouse.domain.versionchanges import ComparedVersion, broken_promise
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import Pointer
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.asyncapi.messagewriting import identity_of
-from lakehouse.asyncapi.outward import Perspective, write_asyncapi
+from lakehouse.asyncapi.outward import Perspective, identity_of, write_asyncapi
 from lakehouse.asyncapi.servers import unique
 from lakehouse.domain.references import schema_places
 from lakehouse.text.names import Xid

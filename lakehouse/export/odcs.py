@@ -1,25 +1,287 @@
-"""A registry as data contracts of the Open Data Contract Standard (ODCS), one for each message."""
+"""A registry as data contracts of the Open Data Contract Standard (ODCS), one for each message.
+
+Fields of its payload's schema (JSON Schema, Avro, Protobuf) are properties. A property has one logical type: a value of several
+types is `string` if all are scalars, else `object`; `physicalType` names them all.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lakehouse.asyncapi.messagewriting import address_of, identity_of
-from lakehouse.asyncapi.outward import endpoint_address
+import orjson
+
+from lakehouse.asyncapi.following import Following
+from lakehouse.asyncapi.outward import address_of, endpoint_address, identity_of
+from lakehouse.compatibility.avroschemas import full_name, read_avro
+from lakehouse.compatibility.limits import Unreadable
+from lakehouse.compatibility.protoschemas import ProtoField, ProtoFile
 from lakehouse.dialects.tables import family_of
 from lakehouse.domain.references import schema_places
 from lakehouse.export.backstage import OWNER, first_of
-from lakehouse.export.odcsproperties import properties_of
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
+Property = dict[str, Any]
+PAYLOAD = "payload"  # the one property of a payload that is no object
+_DEEPEST = 12
+_DATES = {"date": "date", "date-time": "timestamp", "time": "time"}
+_PYTHON = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
+_NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+_LOGICAL = (*_OPTIONS, "boolean")
+_AVRO = {"int": "integer", "long": "integer", "float": "number", "double": "number", "boolean": "boolean", "string": "string",
+         "bytes": "string", "fixed": "string", "enum": "string", "record": "object", "array": "array", "map": "map"}  # fmt: skip
+_AVRO_LOGICAL = {"date": "date", "time-": "time", "timestamp-": "timestamp", "local-timestamp-": "timestamp", "decimal": "number"}
+_PROTO = {"double": "number", "float": "number", "bool": "boolean", "string": "string", "bytes": "string",
+          "google.protobuf.Timestamp": "timestamp"}  # fmt: skip
 VERSION = "v3.2.0"
 _HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+._\-]*://)?([^/]*)")
 _WITH_TOPICS = ("KAFKA", "MQTT")
 _OWN_LABELS = (*OWNER, "domain", "status")  # what a contract has a member for
 _FORMATS = {"jsonschema": "json", "avro": "avro", "protobuf": "protobuf", "xsd": "xml"}
+
+
+def properties_of(schema_format: str, schema: Any, type_name: str | None = None) -> list[Property] | None:
+    """Return the properties of a payload; None: the schema is of another format, or cannot be read.
+
+    Args:
+        schema_format: such as `Avro/1.11`.
+        schema: a value or text.
+        type_name: the type in it that is meant; None: the first.
+    """
+    read = _READERS.get(schema_format.partition("/")[0].lower())
+    try:
+        return None if read is None else read(schema, type_name)
+    except (Unreadable, orjson.JSONDecodeError):
+        return None
+
+
+def _property(name: str, logical: str, physical: str, **members: Any) -> Property:
+    """Return a property; members that are None or empty are left out."""
+    every = {"name": name, "logicalType": logical, "physicalType": physical} | members
+    return {key: value for key, value in every.items() if value is not None and value not in ("", [], {}, False)}
+
+
+def _as_item(property_: Property) -> Property:
+    """Return a property as what an array or a map holds, which has no name."""
+    return {key: member for key, member in property_.items() if key not in ("name", "required")}
+
+
+def _map(value: Property) -> dict[str, Any]:
+    return {"key": {"logicalType": "string"}, "value": _as_item(value)}
+
+
+def _fields(whole: Property) -> list[Property]:
+    """Return the properties of a payload; one that is no object is one property."""
+    return whole["properties"] if whole.get("properties") else [whole]
+
+
+class _JsonSchema:
+    """Reads a JSON Schema, whose references lead into itself."""
+
+    def __init__(self, document: Any) -> None:
+        self._following = Following(document)
+
+    def read(self, name: str, schema: Any, *, required: bool = False, within: frozenset[str] = frozenset()) -> Property:
+        """Return the property of a schema; within: references that were followed, which end where they lead back."""
+        merged, within = self._merged(schema, within)
+        kinds = self._kinds(merged)
+        logical = _logical(kinds)
+        if logical == "object" and not merged.get("properties") and isinstance(merged.get("additionalProperties"), dict):
+            logical = "map" if len(within) < _DEEPEST else logical
+        form = merged.get("format") if logical == "string" else None
+        logical = _DATES.get(str(form), logical)
+        options = {word: merged[word] for word in _OPTIONS.get(logical, ()) if _is_option(word, merged.get(word))}
+        members: dict[str, Any] = {"required": required, "logicalTypeOptions": options} | _texts(merged)
+        members |= self._inner(merged, logical, within) if len(within) < _DEEPEST else {}
+        return _property(name, logical, str(form or " or ".join(kinds) or "any"), **members)
+
+    @staticmethod
+    def _kinds(merged: dict[str, Any]) -> list[str]:
+        """Return the types that values may have; empty: any."""
+        kinds = [str(value) for value in _listed(merged.get("type")) if value != "null"]
+        values = [merged["const"]] if "const" in merged else _listed(merged.get("enum"))
+        kinds = kinds or [name for word, name in (("properties", "object"), ("items", "array")) if merged.get(word)]
+        return kinds or list(dict.fromkeys(_PYTHON[type(value)] for value in values if type(value) in _PYTHON))
+
+    def _inner(self, merged: dict[str, Any], logical: str | None, within: frozenset[str]) -> dict[str, Any]:
+        if logical == "object":
+            must = _listed(merged.get("required"))
+            fields = _object(merged).items()
+            return {"properties": [self.read(name, field, required=name in must, within=within) for name, field in fields]}
+        if logical == "map":
+            return {"map": _map(self.read("value", merged["additionalProperties"], within=within))}
+        if logical == "array" and isinstance(merged.get("items"), dict):
+            return {"items": _as_item(self.read("item", merged["items"], within=within))}
+        return {}
+
+    def _merged(self, schema: Any, within: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
+        """Return a schema with what it refers to, what `allOf` adds, and what its alternatives may have, never required."""
+        if not isinstance(schema, dict):
+            return {}, within
+        reference = schema.get("$ref")
+        merged = {name: member for name, member in schema.items() if name not in ("$ref", "allOf")}
+        parts: list[Any] = list(_listed(schema.get("allOf")))
+        if isinstance(reference, str) and reference not in within:
+            within |= {reference}
+            target = self._following.target(self._following.root, reference)
+            parts.insert(0, target.value if target else None)
+        for part in parts:
+            part_schema, within = self._merged(part, within)
+            required = [*_listed(part_schema.get("required")), *_listed(merged.get("required"))]
+            merged = part_schema | merged | {"properties": _object(part_schema) | _object(merged), "required": required}
+        branches = [self._merged(branch, within)[0] for word in ("oneOf", "anyOf") for branch in _listed(merged.get(word))]
+        kinds = list(dict.fromkeys(kind for branch in branches for kind in self._kinds(branch)))
+        fields = {name: field for branch in branches for name, field in _object(branch).items()} | _object(merged)
+        merged = {word: member for word, member in merged.items() if word not in ("oneOf", "anyOf")} | {"properties": fields}
+        return ({"type": kinds} if kinds else {}) | merged, within
+
+
+def _logical(kinds: list[str]) -> str:
+    """Return the logical type of a value of these types; every property needs one."""
+    if len(kinds) == 1 and kinds[0] in _LOGICAL:
+        return kinds[0]
+    return "string" if kinds and not {"object", "array", "map"} & set(kinds) else "object"
+
+
+def _texts(schema: dict[str, Any]) -> dict[str, Any]:
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    values = [value for value in _listed(values) if not isinstance(value, dict | list)]
+    description = schema.get("description")
+    return {
+        "description": description if isinstance(description, str) else None,
+        "enum": [{"value": value} for value in values],
+        "examples": list(_listed(schema.get("examples"))),
+    }
+
+
+def _is_option(word: str, value: Any) -> bool:
+    if word in ("pattern", "format"):
+        return isinstance(value, str)
+    return isinstance(value, bool) if word == "uniqueItems" else isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _json_fields(schema: Any, type_name: str | None) -> list[Property]:
+    document = orjson.loads(schema) if isinstance(schema, str) else schema
+    root = {"$ref": f"#/{type_name.strip('/')}"} if type_name and "/" in type_name else document
+    return _fields(_JsonSchema(document).read(PAYLOAD, root))
+
+
+class _Avro:
+    """Reads an Avro schema; named types are read where they are defined and known by their names from there on."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, dict[str, Any]] = {}
+
+    def read(self, name: str, schema: Any, space: str, within: frozenset[str] = frozenset(), **members: Any) -> Property:
+        """Return the property of a type; within: names of records that it is in."""
+        branches = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
+        if len(branches) != 1:
+            kinds = [branch if isinstance(branch, str) else branch["type"] for branch in branches]
+            return _property(name, _logical([_AVRO.get(branch, "object") for branch in kinds]), " or ".join(kinds), **members)
+        part = self._named.get(full_name(branches[0], space)) if isinstance(branches[0], str) else branches[0]
+        part = {"type": branches[0]} if part is None else part
+        kind = part["type"]
+        if isinstance(kind, dict | list):
+            return self.read(name, kind, space, within, **members)
+        if "name" in part and kind in ("record", "error", "enum", "fixed"):
+            full = full_name(part["name"], part.get("namespace", space))
+            space = full.rpartition(".")[0]
+            self._named[full] = part
+            if kind == "record":
+                members |= {} if full in within else self._record(part, space, within | {full})
+        members.setdefault("description", part.get("doc"))
+        if kind == "array":
+            members["items"] = _as_item(self.read("item", part["items"], space, within))
+        if kind == "map":
+            members["map"] = _map(self.read("value", part["values"], space, within))
+        if kind == "enum":
+            members["enum"] = [{"value": symbol} for symbol in part["symbols"]]
+        written = str(part.get("logicalType") or "")
+        logical = next(
+            (logical_type for prefix, logical_type in _AVRO_LOGICAL.items() if written.startswith(prefix)),
+            _AVRO.get(kind, "object"),
+        )
+        return _property(name, logical, written or kind, **members)
+
+    def _record(self, part: dict[str, Any], space: str, within: frozenset[str]) -> dict[str, Any]:
+        fields = []
+        for field in part["fields"]:
+            kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+            required = "null" not in kinds and "default" not in field
+            about = {"description": field["doc"]} if isinstance(field.get("doc"), str) else {}
+            fields.append(self.read(field["name"], field["type"], space, within, required=required, **about))
+        return {"properties": fields}
+
+
+def _avro_fields(schema: Any, type_name: str | None) -> list[Property]:
+    read_avro(schema)  # refuses what is no schema
+    document = orjson.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"') else schema
+    if isinstance(document, list):  # several types, of which one is meant: the last that is named so, else the last
+        reader = _Avro()
+        made = [reader.read(PAYLOAD, type_schema, "") for type_schema in document]
+        wanted = (type_name or "").rpartition(".")[2]
+        names = [type_schema.get("name") if isinstance(type_schema, dict) else type_schema for type_schema in document]
+        return _fields(made[names.index(wanted)] if wanted in names else made[-1])
+    return _fields(_Avro().read(PAYLOAD, document, ""))
+
+
+def _proto_fields(schema: Any, type_name: str | None) -> list[Property]:
+    file = ProtoFile(str(schema))
+    names = [name for name in file.messages if type_name and (name == type_name or name.endswith(f".{type_name}"))]
+    root = names[0] if names else file.first
+    if root not in file.messages:
+        raise Unreadable("it declares no message")
+    return _proto_message(file, root, frozenset({root}))
+
+
+def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[Property]:
+    def value(field: ProtoField) -> Property:
+        kind = file.resolve(field.type, name)
+        members: dict[str, Any] = {}
+        logical = _PROTO.get(kind, "object")
+        if re.fullmatch(r"s?(?:u?int|fixed)(?:32|64)", kind):
+            logical = "integer"
+        if kind in file.enums:
+            logical = "string"
+            members["enum"] = [{"value": label} for labels in file.enums[kind].values.values() for label in labels]
+        if kind in file.messages:
+            members["properties"] = [] if kind in within else _proto_message(file, kind, within | {kind})
+        return _property(field.name, logical, kind, required=field.label == "required", **members)
+
+    fields = []
+    for field in file.messages[name].fields.values():
+        made = value(field)
+        if field.key:
+            made = _property(field.name, "map", "map", map=_map(made))
+        elif field.label == "repeated":
+            made = _property(field.name, "array", "repeated", items=_as_item(made))
+        fields.append(made)
+    return fields
+
+
+_READERS: dict[str, Callable[[Any, str | None], list[Property]]] = {
+    "jsonschema": _json_fields,
+    "avro": _avro_fields,
+    "protobuf": _proto_fields,
+}
+
+
+def _object(schema: dict[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def write_contracts(registry: dict[str, Any]) -> dict[Xid, dict[str, Any]]:
@@ -62,7 +324,7 @@ def _contract(registry: dict[str, Any], xid: Xid, parent: dict[str, Any], messag
         "authoritativeDefinitions": _links(message, parent),
         "tags": sorted(name for name, value in labels.items() if not value),
         "servers": list(_servers(endpoints, schema_format)),
-        "schema": [_object(messageid, message, parent, endpoints, schema_format, schema, reference)],
+        "schema": [_schema_object(messageid, message, parent, endpoints, schema_format, schema, reference)],
         "team": {"name": first_of(labels, OWNER)} if first_of(labels, OWNER) else None,
         "customProperties": _custom(xid, message, parent, schema_format, reference, labels),
     }
@@ -103,7 +365,7 @@ def _schema(registry: dict[str, Any], message: dict[str, Any]) -> tuple[str, Any
     return str(message.get("dataschemaformat") or ""), None, reference
 
 
-def _object(
+def _schema_object(
     messageid: str, message: dict[str, Any], parent: dict[str, Any], endpoints: dict[str, dict[str, Any]], schema_format: str,
     schema: Any, reference: str | None,
 ) -> dict[str, Any]:  # fmt: skip

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.log.ownership.isdefault import with_isdefault, with_member
+from lakehouse.log.owners import with_isdefault, with_member
 from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import STAGE
 from lakehouse.store.xids import no_uris, version_xid

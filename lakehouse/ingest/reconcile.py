@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, WarehouseError
-from lakehouse.ingest.planner import Planner, grow_parents
-from lakehouse.ingest.planwriter import PlanWriter
+from lakehouse.ingest.planner import Planner, PlanWriter, grow_parents
 from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, tables_in_use, with_rejected
 from lakehouse.log.compare import compare
 from lakehouse.log.head import Head

@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, MapType, StringType, StructField, Str
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.log.head import LOGGED, Head
-from lakehouse.log.ownership.disputes import (
+from lakehouse.log.owners import (
     added_to,
     existing_disputes,
 )
@@ -40,7 +40,7 @@ class Baseline:
         log: rows of `changes` up to the head.
         existing_documents: as from `current_documents`.
         gone: documents that are not where they were: registryid, xid.
-        disputes: as from `disputes.existing_disputes`; None: there are none.
+        disputes: as from `owners.existing_disputes`; None: there are none.
         state: as from `read_state`.
         staged: what the staged documents hold, refused by rules between entities or not: KEY, document_uri.
     """
@@ -300,7 +300,7 @@ def with_document_op(facts: DataFrame, existing_documents: DataFrame, gone: Data
         facts: as from `document_facts`.
         existing_documents: as from `current_documents`.
         gone: registryid, xid of documents that are not where they were.
-        disputes: as from `disputes.by_document`; those of documents that were not read are added to what is known of them.
+        disputes: as from `owners.by_document`; those of documents that were not read are added to what is known of them.
 
     Returns:
         Rows of `changes` without snapshot_id, raw and attributes.

@@ -20,7 +20,7 @@ from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.log.baseline import of_snapshots
 from lakehouse.log.head import APPLICATION, LOGGED, Head
-from lakehouse.log.ownership.isdefault import with_isdefault
+from lakehouse.log.owners import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.store.delta.conflicts import is_conflict
 from lakehouse.store.delta.positions import metadata_of_appends, newest_version, was_never_written

@@ -8,14 +8,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.baseline import Baseline
-from lakehouse.log.ownership.disputes import (
+from lakehouse.log.owners import (
     at_or_below,
+    claims_of,
+    gathered,
+    may_move_default,
     refused_in,
     standing,
+    with_declared,
+    with_defaults,
     with_standing,
+    with_verdict,
 )
-from lakehouse.log.ownership.isdefault import may_move_default, with_defaults
-from lakehouse.log.ownership.owners import claims_of, gathered, with_declared, with_verdict
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
 from lakehouse.store.materialize import count_if, is_known_empty, materialize
 from lakehouse.store.schema import TABLE_OF_KIND
@@ -25,7 +29,7 @@ from lakehouse.text.timestamps import micros_of
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
-    rows: as from `owners.with_verdict` and `isdefault.with_defaults`; is_all_new: every entity is new, is
+    rows: as from `owners.with_verdict` and `owners.with_defaults`; is_all_new: every entity is new, is
     in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
     been there before.
     """
@@ -112,7 +116,7 @@ class _Seen(NamedTuple):
     """What a comparison shows at a glance.
 
     suspects: updates that may be stale; all_single_inserts: all is new, each entity in one document; may_move_defaults: rows for
-    which `isdefault.may_move_default` holds; moved: as of `Comparison`.
+    which `owners.may_move_default` holds; moved: as of `Comparison`.
     """
 
     suspects: int

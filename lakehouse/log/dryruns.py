@@ -18,9 +18,17 @@ from lakehouse.log import effectivetable
 from lakehouse.log.head import Head
 from lakehouse.log.projections import lagging, last_rows, project
 from lakehouse.settings import Settings
-from lakehouse.store.deltatables import SCHEMA_VERSION, attach_existing, open_table, remove_stand_ins, stand_in, table_name
+from lakehouse.store.deltatables import (
+    SCHEMA_VERSION,
+    attach_existing,
+    check_not_newer,
+    open_table,
+    remove_stand_ins,
+    stand_in,
+    stored_version,
+    table_name,
+)
 from lakehouse.store.materialize import no_rows
-from lakehouse.store.migrations import check_not_newer, stored_version
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, VIOLATIONS, Table
 
 _Arguments = ParamSpec("_Arguments")

@@ -105,7 +105,7 @@ def refresh(
 
 
 def take(session: SparkSession, rows: DataFrame, *, is_new: bool) -> None:
-    """Take rows that were computed by `domain.bodies`: those of messages that are no more are left out.
+    """Take rows that were computed by `domain.effective`: those of messages that are no more are left out.
 
     Args:
         session: its own session.

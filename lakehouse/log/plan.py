@@ -19,15 +19,15 @@ from lakehouse.errors import PruneRefused
 from lakehouse.log.baseline import Baseline, document_facts, of_snapshots, with_document_op
 from lakehouse.log.compare import Comparison, all_findings
 from lakehouse.log.head import LOGGED, Head
-from lakehouse.log.ownership.disputes import (
+from lakehouse.log.owners import (
+    as_unchanged,
     by_document,
-    disputes_after,
+    disputes_after_plan,
     find_refusals,
     refused_in,
     standing,
+    with_declared,
 )
-from lakehouse.log.ownership.isdefault import as_unchanged
-from lakehouse.log.ownership.owners import with_declared
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
 from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND
@@ -159,7 +159,7 @@ def plan_changes(baseline: Baseline, stage: DataFrame, comparison: Comparison, r
 def _disputes(
     baseline: Baseline, stage: DataFrame, reconciled: DataFrame, findings: DataFrame, count: _Count
 ) -> DataFrame | None:
-    """Return the disputes of documents as from `disputes.by_document`; None if there are none, before and after."""
+    """Return the disputes of documents as from `owners.by_document`; None if there are none, before and after."""
     broken = None
     refused = materialize(refused_in(findings))
     if not is_empty(refused):
@@ -168,7 +168,7 @@ def _disputes(
     if not count.reported and baseline.disputes is None and broken is None:
         return None
     stands = None if baseline.disputes is None else materialize(standing(baseline.disputes, stage, refused))
-    return materialize(by_document(disputes_after(reconciled, stands, broken)))
+    return materialize(by_document(disputes_after_plan(reconciled, stands, broken)))
 
 
 class _Count(NamedTuple):

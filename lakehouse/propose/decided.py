@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lakehouse.propose.eventcounts import Counts, PathType, settle
-from lakehouse.propose.pathcounts import ITEM, MEMBER, PathCounts, child, name_in, parent
+from lakehouse.propose.pathcounts import ITEM, MEMBER, Counts, PathCounts, PathType, child, name_in, parent, settle
 
 
 @dataclass(frozen=True)

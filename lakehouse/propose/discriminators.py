@@ -15,8 +15,7 @@ import orjson
 
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import Event
-from lakehouse.propose.eventcounts import is_secret
-from lakehouse.propose.pathcounts import DATA, MOST_VALUES, OPTIONS, child, looks_like_id, may_be_kept, name_in
+from lakehouse.propose.pathcounts import DATA, MOST_VALUES, OPTIONS, child, is_secret, looks_like_id, may_be_kept, name_in
 
 _MOST_SHAPES = 1_000  # of one address and path; with more, payloads are maps
 _FEWEST_EVENTS = 10  # of a value that decides

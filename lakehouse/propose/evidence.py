@@ -9,7 +9,7 @@ from lakehouse.propose.decided import Observed, Thresholds, share
 from lakehouse.propose.pathcounts import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
 from lakehouse.propose.payloadschema import examples_of
 from lakehouse.propose.proposals import ProposedGroup, ProposedKind
-from lakehouse.propose.widenedversions import WidenedVersion
+from lakehouse.propose.widening import WidenedVersion
 
 _LONGEST = 80
 _MOST_SOURCES = 3

@@ -18,14 +18,18 @@ from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, PLACES, Event, unpacked
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, distinguishing, kind_at
-from lakehouse.propose.eventcounts import Counts, KindCounts, Sent, columns_of_shapes, is_secret
 from lakehouse.propose.pathcounts import (
     CONTENT_TYPE,
     DATA,
     ENVELOPE,
     MOST_VALUES,
     OPTIONS,
+    Counts,
+    KindCounts,
+    Sent,
     child,
+    columns_of_shapes,
+    is_secret,
     looks_like_id,
     may_be_kept,
     segment,

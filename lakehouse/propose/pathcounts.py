@@ -1,17 +1,21 @@
-"""Paths in the payloads of one kind, and what is counted of one JSON type at one path.
+"""Events of one kind, counted: the paths in their payloads, and what is counted of one JSON type at one path.
 
-All of it adds up: counts of two parts of the events give those of the whole.
+All of it adds up: counts of two parts of the events give those of the whole. Sums, unions, least and greatest do not depend on
+the order or on how events were split, but for `equals` and `compared`, which look at a sample. A path is a JSON Pointer in which
+`*` is any item of an array and `{}` any key of a map.
 
-Sums, unions, least and greatest do not depend on the order or on how events were split, but for `equals` and `compared`, which
-look at a sample. A path is a JSON Pointer in which `*` is any item of an array and `{}` any key of a map.
+Objects with the same members are taken apart together, so that what is done for each value is done by functions in C. Keys that
+look like ids are members of a map, and so are those of an object that has too many; depth and number of paths have limits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from operator import methodcaller
 from typing import Any
 from zlib import crc32
@@ -21,12 +25,45 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.match.definition.valuetypes import is_timestamp
-from lakehouse.text.blanking import blank_text
+from lakehouse.match.definition.valuetypes import as_text, is_timestamp
+from lakehouse.text.blanking import blank_text, looks_secret
 from lakehouse.text.sketches import REGISTERS, estimated, registers_of
 
 MOST_VALUES = 32
 LONGEST_VALUE = 256
+_PATTERNS = {
+    "date": r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])",
+    "time": r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)",
+    "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+",
+    "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
+    "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
+}
+_encoded = methodcaller("encode", "utf-8", "surrogatepass")
+_USUAL_TIMESTAMP = re.compile(  # on a day that all months have; others take ten times as long
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+FORMATS: dict[str, Callable[[str], object]] = {
+    "date-time": lambda text: _USUAL_TIMESTAMP.fullmatch(text) or is_timestamp(text),
+    **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
+}
+_GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {name: rf"\A(?:{one})\z" for name, one in _PATTERNS.items()}
+ITEM, MEMBER = "*", "{}"
+ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
+CONTENT_TYPE = "/datacontenttype"
+SEGMENT = "#"
+_ESCAPES = (("~", "~0"), ("/", "~1"), ("*", "~2"), ("{", "~3"), ("#", "~4"))
+_ID = re.compile(
+    r"\A(?:\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{8,}|\d{4}-\d\d(?:-\d\d.*)?"
+    r"|(?=(?:[^\d]*\d){4})[A-Za-z0-9_-]{16,})\Z"
+)
+MOST_KEYS = 200  # of an object; one with more is a map
+MOST_PATHS = 1_000  # of a kind; beyond, the widest object is a map
+MOST_DEPTH = 12
+_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+PathType = tuple[str, str]
+Sent = tuple[str, tuple[str, ...], tuple[type, ...]]  # a source, and members of an object with the types of their values
 
 
 @dataclass(slots=True)
@@ -151,27 +188,6 @@ def _greatest(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else max(one, other)
 
 
-_PATTERNS = {
-    "date": r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])",
-    "time": r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)",
-    "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+",
-    "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
-    "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
-}
-_encoded = methodcaller("encode", "utf-8", "surrogatepass")
-_USUAL_TIMESTAMP = re.compile(  # on a day that all months have; others take ten times as long
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
-    re.ASCII,
-)
-FORMATS: dict[str, Callable[[str], object]] = {
-    "date-time": lambda text: _USUAL_TIMESTAMP.fullmatch(text) or is_timestamp(text),
-    **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
-}
-
-_GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {name: rf"\A(?:{one})\z" for name, one in _PATTERNS.items()}
-
-
 def formats_of(texts: Collection[str], among: Iterable[str] | None = None) -> frozenset[str]:
     """Return the formats that all texts have.
 
@@ -189,17 +205,6 @@ def formats_of_column(texts: pa.StringArray, among: Iterable[str] | None = None)
     possible = formats_of([texts[0].as_py()], among)
     others = {name: texts.filter(pc.invert(pc.match_substring_regex(texts, _GLANCES[name]))) for name in possible}
     return frozenset(name for name, left in others.items() if all(map(FORMATS[name], left.to_pylist())))
-
-
-ITEM, MEMBER = "*", "{}"
-ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
-CONTENT_TYPE = "/datacontenttype"
-SEGMENT = "#"
-_ESCAPES = (("~", "~0"), ("/", "~1"), ("*", "~2"), ("{", "~3"), ("#", "~4"))
-_ID = re.compile(
-    r"\A(?:\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{8,}|\d{4}-\d\d(?:-\d\d.*)?"
-    r"|(?=(?:[^\d]*\d){4})[A-Za-z0-9_-]{16,})\Z"
-)
 
 
 @lru_cache(10_000)
@@ -232,3 +237,209 @@ def segment(path: str, count: int, index: int) -> str:
 def looks_like_id(name: str) -> bool:
     """Return whether a text names one thing and not a kind of thing: a number, a UUID, a date, a long token with digits."""
     return _ID.match(name) is not None
+
+
+Counts = dict[PathType, PathCounts]
+
+
+@dataclass
+class KindCounts:
+    """Counts of the events of one kind and day.
+
+    Attributes:
+        keeps_values: whether values may be kept.
+        counts: by path and JSON type.
+        compared: events whose texts were compared.
+    """
+
+    keeps_values: bool = True
+    counts: Counts = field(default_factory=dict)
+    compared: int = 0
+    _keys: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def count(self, path: str, values: Sequence[Any]) -> None:
+        """Count values at a path; members of objects and items of arrays at the paths below it."""
+        types = set(map(type, values))
+        if len(types) == 1:
+            self._of_type(path, types.pop(), values)
+        else:
+            by_type: dict[type, list[Any]] = {one: [] for one in types}
+            for value in values:
+                by_type[type(value)].append(value)
+            for one, same in by_type.items():
+                self._of_type(path, one, same)
+
+    def count_texts(self, path: str, texts: Mapping[str, int]) -> None:
+        """Count texts at a path, each with how often it was there."""
+        counts = self.at(path, "string")
+        counts.events += sum(texts.values())
+        self.keep(path, counts, texts)
+        add_lengths(counts, list(map(len, texts)))
+        if counts.formats is None or counts.formats:
+            counts.formats = formats_of(texts, counts.formats)
+
+    def count_text_column(self, path: str, texts: pa.StringArray) -> None:
+        """Count texts at a path, each as often as it is there; none is null."""
+        counts = self.at(path, "string")
+        distinct = texts.value_counts() if counts.values is not None else None
+        if distinct is not None and len(distinct) <= MOST_VALUES:
+            self.count_texts(path, dict(zip(distinct.field(0).to_pylist(), distinct.field(1).to_pylist(), strict=True)))
+            return
+        counts.events += len(texts)
+        counts.add_texts(texts)
+        self._hide(path, counts)
+        add_lengths(counts, pc.min_max(pc.utf8_length(texts)).as_py().values())
+        if counts.formats is None or counts.formats:
+            counts.formats = formats_of_column(texts, counts.formats)
+
+    def add_events(self, path: str, kind: str, events: int) -> None:
+        """Count values of which nothing else is known."""
+        self.at(path, kind).events += events
+
+    def add_equals(self, path: str, others: Iterable[str]) -> None:
+        """Count one text of the sample, and the paths that held the same text."""
+        counts = self.at(path, "string")
+        counts.compared += 1
+        for other in others:
+            counts.equals[other] = counts.equals.get(other, 0) + 1
+
+    def add_producers(self, path: str, sent: Iterable[Sent]) -> None:
+        """Add which sources sent which members of objects at a path."""
+        sources: defaultdict[PathType, set[str]] = defaultdict(set)
+        for source, names, types in sent:
+            for name, one in zip(names, types, strict=True):
+                sources[child(path, name), _NAMES[one]].add(source)
+        for (place, kind), producers in sources.items():
+            self.add_producer(place, kind, producers)
+
+    def add_producer(self, path: str, kind: str, sources: Iterable[str]) -> None:
+        """Add sources that sent values of a type at a path; what has no counts is a key of a map."""
+        if (path, kind) in self.counts:
+            self.counts[path, kind].add_producers(frozenset(sources))
+
+    def drop_producers(self) -> None:
+        """Keep no sources: they are too many, or may not be kept."""
+        for counts in self.counts.values():
+            counts.producers = None
+
+    def add(self, other: Mapping[PathType, PathCounts]) -> None:
+        """Add counts of other events of the kind."""
+        for (path, kind), counts in other.items():
+            self.at(path, kind).add(counts)
+
+    def at(self, path: str, kind: str) -> PathCounts:
+        """Return the counts of a JSON type at a path, new ones where there were none."""
+        key = (path, kind)
+        if key not in self.counts:
+            self.counts[key] = PathCounts()
+        return self.counts[key]
+
+    def _of_type(self, path: str, kind: type, values: Sequence[Any]) -> None:
+        if kind is str:
+            self.count_texts(path, Counter(values))
+            return
+        counts = self.at(path, _NAMES[kind])
+        counts.events += len(values)
+        if kind is dict:
+            add_lengths(counts, list(map(len, values)))
+            self._objects(path, values)
+        elif kind is list:
+            add_lengths(counts, list(map(len, values)))
+            items = list(chain.from_iterable(values))
+            if items and path.count("/") < MOST_DEPTH:
+                self.count(f"{path}/{ITEM}", items)
+        elif kind is bool:
+            self.keep(path, counts, Counter(map(as_text, values)))
+        elif kind is not type(None):
+            self._numbers(path, counts, values)
+
+    def _numbers(self, path: str, counts: PathCounts, values: Sequence[Any]) -> None:
+        self.keep_numbers(path, counts, np.array(values, np.float64), Counter(values) if counts.values is not None else None)
+
+    def keep_numbers(
+        self, path: str, counts: PathCounts, numbers: npt.NDArray[np.float64], distinct: Mapping[int | float, int] | None
+    ) -> None:
+        """Add numbers, and how often each of few was there; None: they are many, or values were dropped before."""
+        counts.add_range(float(numbers.min()), float(numbers.max()))
+        if distinct is not None and len(distinct) <= MOST_VALUES:
+            self.keep(path, counts, {as_text(value): times for value, times in distinct.items()})
+        else:
+            counts.add_numbers(numbers)
+            self._hide(path, counts)
+
+    def keep(self, path: str, counts: PathCounts, texts: Mapping[str, int]) -> None:
+        """Add values by their text, unless values may not be kept at the path."""
+        counts.add_values(texts)
+        self._hide(path, counts)
+
+    def _hide(self, path: str, counts: PathCounts) -> None:
+        if not self.keeps_values or is_secret(path):
+            counts.hide_values()
+
+    def _objects(self, path: str, objects: Sequence[dict[str, Any]]) -> None:
+        if path.count("/") >= MOST_DEPTH:
+            return
+        columns: defaultdict[str, list[Any]] = defaultdict(list)
+        for shape, cells in columns_of_shapes(objects):
+            for name, column in zip(shape, cells, strict=True):
+                columns[self.place(path, name)].extend(column)
+        for place, values in columns.items():
+            self.count(place, values)
+
+    def place(self, path: str, name: str) -> str:
+        """Return the path of a member of an object: its own, which it has from now on, or that of the keys of a map."""
+        known = self._keys[path]
+        if name not in known:
+            if (path.startswith(DATA) and looks_like_id(name)) or len(known) > MOST_KEYS:
+                return f"{path}/{MEMBER}"
+            known.add(name)
+        return child(path, name)
+
+
+def columns_of_shapes(objects: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], list[list[Any]]]]:
+    """Yield the names of the members of objects that have the same ones in the same order, and a column for each name."""
+    shapes: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for one in objects:
+        shapes[tuple(one)].append(one)
+    for shape, same in shapes.items():
+        cells = list(chain.from_iterable(map(dict.values, same)))
+        yield shape, [cells[number :: len(shape)] for number in range(len(shape))]
+
+
+@lru_cache(10_000)
+def is_secret(path: str) -> bool:
+    """Return whether what a member holds may be a secret, by its name; a Kafka key is none."""
+    return looks_secret(name_in(path)) and not (path.startswith(OPTIONS) and "~1" not in path)
+
+
+def settle(counts: Counts) -> Counts:
+    """Fold members of maps: all of an object with more than `MOST_KEYS`, and of the widest ones beyond `MOST_PATHS`."""
+    while True:
+        members: defaultdict[str, set[str]] = defaultdict(set)
+        for path, _ in counts:
+            if path.startswith(f"{DATA}/") and name_in(path) not in (MEMBER, ITEM):
+                members[parent(path)].add(path)
+        wide = [path for path, names in members.items() if len(names) > MOST_KEYS]
+        if not wide and len({path for path, _ in counts}) > MOST_PATHS and members:
+            wide = [max(sorted(members), key=lambda path: len(members[path]))]
+        if not wide:
+            return counts
+        for path in sorted(wide, reverse=True):
+            counts = fold(counts, path)
+
+
+def fold(counts: Counts, path: str) -> Counts:
+    """Return counts in which an object is a map: what its members hold is counted together."""
+    folded = KindCounts()
+    for (place, kind), one in counts.items():
+        _, slash, below = place[len(path) + 1 :].partition("/")
+        is_below = place.startswith(f"{path}/")
+        folded.add({(f"{path}/{MEMBER}{slash}{below}" if is_below else place, kind): one})
+    return folded.counts
+
+
+def add_lengths(counts: PathCounts, lengths: Collection[int]) -> None:
+    """Add lengths of texts, arrays or objects, or the least and the greatest of them."""
+    shortest, longest = min(lengths), max(lengths)
+    counts.shortest = shortest if counts.shortest is None else min(counts.shortest, shortest)
+    counts.longest = longest if counts.longest is None else max(counts.longest, longest)

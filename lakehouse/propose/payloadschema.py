@@ -12,8 +12,7 @@ import orjson
 
 from lakehouse.propose.decided import Observed, Thresholds, is_map, names_below
 from lakehouse.propose.discriminators import discriminator_of
-from lakehouse.propose.eventcounts import fold
-from lakehouse.propose.pathcounts import DATA, ITEM, MEMBER, PathCounts, child
+from lakehouse.propose.pathcounts import DATA, ITEM, MEMBER, PathCounts, child, fold
 
 FORMAT = "JSONSchema/draft-07"
 DRAFT = "http://json-schema.org/draft-07/schema#"

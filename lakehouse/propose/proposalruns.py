@@ -40,12 +40,11 @@ from lakehouse.progress import Clock, Watcher
 from lakehouse.propose.columnevents import count_records
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, discriminator_of
-from lakehouse.propose.eventcounts import Counts, KindCounts, settle
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
-from lakehouse.propose.pathcounts import PathCounts
+from lakehouse.propose.pathcounts import Counts, KindCounts, PathCounts, settle
 from lakehouse.propose.proposals import ProposedKind, as_bytes, groups_of, propose_kinds
-from lakehouse.propose.widenedversions import BrokenSchema, WidenedVersion, widen_versions
+from lakehouse.propose.widening import BrokenSchema, WidenedVersion, widen_versions
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists
 from lakehouse.store.microbatches import run_stream

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.bodies import EntityBodies, compare_bodies
 from lakehouse.domain.diff import COMPARED_KINDS, Difference, Key
+from lakehouse.domain.effective import EntityBodies, compare_bodies
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
 from lakehouse.ingest.sources import HIDDEN_NAME, find_sources, is_hidden, look_into, read_documents

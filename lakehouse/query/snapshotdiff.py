@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.diff import (
     CLASSES,
     OF_OTHER_SCHEMA,
     Definitions,
     Difference,
-    FlatAttributes,
     differences_of,
     schemas_named,
     with_other_schema,

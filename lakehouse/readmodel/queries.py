@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.domain.bodies import compare_bodies
-from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, FlatAttributes, flat_attributes_of_entity
+from lakehouse.domain.bases import FlatAttributes
+from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, flat_attributes_of_entity
+from lakehouse.domain.effective import compare_bodies
 from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoints, cloudevents
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of, version_change
@@ -304,7 +305,7 @@ def declared_leaves(kind: str, body: JsonText) -> FlatAttributes:
         return {pointer: value for pointer, value in flat_attributes_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
         known = orjson.loads(body)
-        return {Pointer(f"/{name}"): orjson.dumps(value).decode() for name, value in known.items() if value is not None}
+        return {Pointer(f"/{name}"): JsonText(orjson.dumps(value).decode()) for name, value in known.items() if value is not None}
     return flat_attributes_of_entity(kind, body)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from lakehouse.domain.bodies import EntityBodies
+from lakehouse.domain.effective import EntityBodies
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
 from lakehouse.readmodel.file.build import Facts

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 from lakehouse.compatibility.avroschemas import full_name
 from lakehouse.compatibility.limits import Malformed, Unreadable
 from lakehouse.compatibility.protoschemas import ProtoFile
-from lakehouse.domain.promises import broken_promise, compared_pairs
 from lakehouse.domain.subjects import (
     AVRO,
     DEFAULT_GROUP,
@@ -32,7 +31,7 @@ from lakehouse.domain.subjects import (
     qualified,
     schema_document,
 )
-from lakehouse.domain.versionchanges import compared_version
+from lakehouse.domain.versionchanges import broken_promise, compared_pairs, compared_version
 from lakehouse.text.jsontext import object_at, text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of, xid_of_version

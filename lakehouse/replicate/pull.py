@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from lakehouse.errors import SettingsError
 from lakehouse.faults import crash_point
 from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits
-from lakehouse.replicate.crawler import Unit, Walk
-from lakehouse.replicate.drafts import DraftWalk, is_draft_catalog
+from lakehouse.replicate.crawler import DraftWalk, Unit, Walk, is_draft_catalog
 from lakehouse.replicate.sourcedocuments import Screen
 from lakehouse.replicate.state import PeerState, at_hand, is_in_catalog, open_state
 from lakehouse.settings import Settings

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from lakehouse.dialects.tables import table
-from lakehouse.domain.promises import PROMISES
+from lakehouse.domain.versionchanges import PROMISES
 from lakehouse.serve.apierrors import RC2, RC4
 from lakehouse.serve.subjects.described import subject_paths
 from lakehouse.serve.targets import MEMBERS, SINGULAR

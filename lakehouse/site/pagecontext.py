@@ -16,8 +16,7 @@ from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.readmodel.traffic import SentMessage, SentTotals
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
-from lakehouse.site.prose import prose
-from lakehouse.site.templating import MEDIA_TYPES, render
+from lakehouse.site.templating import MEDIA_TYPES, prose, render
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 

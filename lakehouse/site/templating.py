@@ -1,9 +1,15 @@
-"""Templates become pages: Jinja with autoescape on, and the few words that templates need for dates, ids and differences."""
+"""Templates become pages: Jinja with autoescape on, and the few words that templates need for dates, ids and differences.
+
+Texts of documents that are written in Markdown become HTML: CommonMark without HTML, headings and pictures. Links lead to pages
+of the catalog (an XID), or to http and https, with `rel` so that the other host learns nothing; any other is shown as text. An
+XID in a text is a link, too.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -11,7 +17,7 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,8 +25,15 @@ from markupsafe import Markup, escape
 
 from lakehouse.site.addresses import written
 from lakehouse.site.markdown import escaped
-from lakehouse.site.prose import outside
 
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+
+FindPage = Callable[[str], str | None]  # the address of the page of an XID; None: there is none
+_XID = re.compile(r"/(?:messagegroups|endpoints|schemagroups)/[^\s<>()\[\]\"'`,;]*[^\s<>()\[\]\"'`,;.:!?]")
+_OUTSIDE = re.compile(r"https?://[^\s]+\Z", re.IGNORECASE)
+_REL = "external nofollow noopener noreferrer"
 T = TypeVar("T")
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -41,6 +54,57 @@ _MOST = 400  # characters of a value that a table shows
 _LEAST = 24  # characters that are left of any text
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.04)
 _scale: ContextVar[float] = ContextVar("scale", default=1.0)
+_MOST_LINES = 300  # that are matched: the time grows with their square
+_BEFORE = 40  # characters before the first that differs
+_GAP = "…"
+
+
+def prose(text: str, find: FindPage) -> Markup:
+    """Return a text in Markdown as HTML: paragraphs, lists, code, emphasis, links."""
+    return Markup(_reader().render(text, {"find": find, "open": []}))  # noqa: S704 - HTML of the text is escaped
+
+
+def outside(text: str) -> Markup:
+    """Return a text as HTML: a link if it is an address of http or https."""
+    if not _OUTSIDE.match(text):
+        return escape(text)
+    return Markup('<a href="{0}" rel="{1}">{0}</a>').format(text, _REL)
+
+
+@cache
+def _reader() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - takes 40 ms
+
+    made = MarkdownIt("commonmark", {"html": False}).disable(["heading", "lheading", "hr", "image", "html_block", "html_inline"])
+    made.add_render_rule("link_open", _link_open)
+    made.add_render_rule("link_close", _link_close)
+    made.add_render_rule("text", _text)
+    return made
+
+
+def _link_open(_: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+    href = str(tokens[at].attrs.get("href", ""))
+    page = env["find"](href)
+    is_outside = page is None and _OUTSIDE.match(href) is not None
+    env["open"].append(page is not None or is_outside)
+    if is_outside:
+        return str(Markup('<a href="{}" rel="{}">').format(href, _REL))
+    return "" if page is None else str(Markup('<a href="{}">').format(page))
+
+
+def _link_close(_: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+    return "</a>" if env["open"].pop() else ""
+
+
+def _text(_: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+    text = tokens[at].content
+    result, done = Markup(""), 0
+    for match in _XID.finditer(text) if not env["open"] else ():
+        page = env["find"](match[0])
+        if page is not None:
+            result += escape(text[done : match.start()]) + Markup('<a href="{}">{}</a>').format(page, match[0])
+            done = match.end()
+    return str(result + escape(text[done:]))
 
 
 class Attributes(dict[str, Any]):
@@ -164,11 +228,6 @@ def grouped(number: int) -> str:
 def plural(number: int, noun: str, many: str = "") -> str:
     """Write a number with its noun."""
     return f"{grouped(number)} {noun if number == 1 else many or noun + 's'}"
-
-
-_MOST_LINES = 300  # that are matched: the time grows with their square
-_BEFORE = 40  # characters before the first that differs
-_GAP = "…"
 
 
 def unquoted(text: str) -> str:

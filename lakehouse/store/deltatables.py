@@ -1,7 +1,11 @@
-"""The catalog's tables: created from `ddl/tables`, attached as late as a command needs them.
+"""The catalog's tables: created from `ddl/tables`, attached as late as a command needs them, migrated by `ddl/migrations`.
 
 Without a metastore each session attaches the tables that are under the warehouse folder; with one (Hive, Unity Catalog) they
 are there already. Names, not paths, are used everywhere else.
+
+`ddl/migrations/<version>_<name>.sql` holds the statements that lead from the version before to that version. Each statement may
+run again: a process that dies in between leaves a warehouse that the next command takes the rest of the way, since the version
+in the properties of `changes` is set last.
 """
 
 from __future__ import annotations
@@ -9,11 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.errors import SettingsError, WarehouseError
+from lakehouse.errors import SettingsError, WarehouseError, WarehouseTooNew
+from lakehouse.faults import crash_point
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.conflicts import is_conflict, retries
 from lakehouse.store.delta.positions import (
@@ -22,6 +29,7 @@ from lakehouse.store.delta.positions import (
     schema_location,
     table_bytes,
     table_location,
+    table_property,
     was_never_written,
 )
 from lakehouse.store.files import exists
@@ -30,10 +38,14 @@ from lakehouse.store.internals.deltalog import Files
 from lakehouse.store.internals.guards import LOG_STORE, lets_writers_in
 from lakehouse.store.localpaths import no_catalog
 from lakehouse.store.materialize import no_rows
-from lakehouse.store.migrations import check_not_newer, migrate, stored_version
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
 from lakehouse.store.session import absolute_location, interpreted, is_interpreted, log_store_key, open_sibling
 
+_FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
+_STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
+# What ALTER TABLE says of a column that a run before this one added: Spark has no ADD COLUMN IF NOT EXISTS.
+_DONE_ALREADY = ("FIELD_ALREADY_EXISTS", "COLUMN_ALREADY_EXISTS")
+PROPERTY = "xregistry.schema_version"
 TABLES = tuple(DECLARATIONS)
 SCHEMA_VERSION = 1
 # What Delta says of a folder that has files and no log yet.
@@ -42,6 +54,88 @@ _THREADS = 4
 # Whether the session's catalog, or its metastore, gets the columns of tables, for which Delta computes the state of each.
 TELL_CATALOG = "spark.databricks.delta.catalog.update.enabled"
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
+
+
+class Migration(NamedTuple):
+    """A step: the version that it leads to, its name, its statements."""
+
+    version: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def migrations(folder: Path | None = None) -> list[Migration]:
+    """Read the migrations, in order; a version without a file changes nothing but its number."""
+    place = data_folder("ddl") / "migrations" if folder is None else folder
+    results = []
+    for file in place.iterdir():
+        named = _FILE.match(file.name)
+        if named:
+            lines = file.read_text(encoding="utf-8").splitlines()
+            text = "\n".join(line for line in lines if not line.lstrip().startswith("--"))
+            statements = tuple(part.strip() for part in _STATEMENT_END.split(text) if part.strip())
+            results.append(Migration(int(named[1]), named[2], statements))
+    return sorted(results)
+
+
+def migrate(spark: SparkSession, target: int, tables: tuple[str, ...], steps: list[Migration] | None = None) -> list[str]:
+    """Migrate the attached tables to a version.
+
+    Args:
+        spark: the session, the tables attached.
+        target: the version.
+        tables: names of the tables whose property is set.
+        steps: the migrations; None: those of `ddl/migrations`.
+
+    Returns:
+        Names of the migrations that ran.
+
+    Raises:
+        WarehouseTooNew: the tables are ahead of the target.
+    """
+    present = stored_version(spark)
+    check_not_newer(present, target)
+    ran = []
+    session = open_sibling(spark, SCHEMA)
+    for version in range(present + 1, target + 1):
+        for step in (step for step in (migrations() if steps is None else steps) if step.version == version):
+            for statement in step.statements:
+                _run(session, statement)
+                crash_point(f"in_migration_{version}")
+            ran.append(f"{step.version:04}_{step.name}")
+        # `changes` last: its property is the one that counts.
+        for name in (*(name for name in tables if name != "changes"), "changes"):
+            _run(session, f"ALTER TABLE {name} SET TBLPROPERTIES ('{PROPERTY}' = '{version}')")
+    return ran
+
+
+def check_not_newer(version: int, supported: int) -> None:
+    """Refuse tables that are ahead of what is known.
+
+    Raises:
+        WarehouseTooNew: they are.
+    """
+    if version > supported:
+        raise WarehouseTooNew(
+            f"the warehouse has tables of version {version}, and this product works with "
+            f"version {supported}. Install a newer release."
+        )
+
+
+def stored_version(spark: SparkSession) -> int:
+    """Read the version of the attached tables; 0 when it is not said."""
+    result = table_property(spark, "changes", PROPERTY) or ""
+    return int(result) if result.isdigit() else 0
+
+
+@retries(8).wraps
+def _run(session: SparkSession, statement: str) -> None:
+    """Run a statement; another process may migrate at the same time, and then it runs again on what that one made."""
+    try:
+        session.sql(statement)
+    except PySparkException as error:
+        if error.getCondition() not in _DONE_ALREADY:
+            raise
 
 
 def table_name(name: str) -> str:

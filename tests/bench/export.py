@@ -21,8 +21,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.export.lines import WriteStyle
-from lakehouse.export.run import ExportRequest, export
+from lakehouse.export.run import ExportRequest, WriteStyle, export
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.settings import Settings, read_settings
 from lakehouse.store.session import open_session

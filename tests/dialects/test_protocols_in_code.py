@@ -14,7 +14,7 @@ REASONS = {
     "agents/codegen.py": (3, "xrcg names its templates by protocol"),
     "asyncapi": (30, "bindings of AsyncAPI are declared by protocol"),
     "dialects": (5, "0.5-wip writes Kafka's key in base64, AMQP's sections have types, the draft names sections by protocol"),
-    "domain/inferred.py": (2, "the specification infers options of MQTT and HTTP"),
+    "domain/effective.py": (2, "the specification infers options of MQTT and HTTP"),
     "domain/protocols.py": (1, "MQTT without a version is another protocol than one with another"),
     "domain/relations.py": (1, "END-174 names MQTT"),
     "export": (4, "servers of data contracts; AMQP's options are grouped in sections"),

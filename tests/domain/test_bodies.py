@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from deltas import unpack
 
-from lakehouse.domain.bodies import compare_bodies
 from lakehouse.domain.diff import differences, flat_attributes_of_message
+from lakehouse.domain.effective import compare_bodies
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.queries import definitions_of, diff_snapshots
 from lakehouse.settings import read_settings

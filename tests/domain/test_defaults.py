@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakehouse.domain.versions import DefaultChoice, choose_default, with_isdefault
-from lakehouse.log.ownership.isdefault import with_isdefault as column_with_isdefault
+from lakehouse.log.owners import with_isdefault as column_with_isdefault
 from lakehouse.text.jsontext import canonical, decoded
 from lakehouse.text.names import JsonText
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
-from lakehouse.domain.promises import broken_promise, earlier_versions
-from lakehouse.domain.versionchanges import ComparedVersion, compared_version
+from lakehouse.domain.versionchanges import ComparedVersion, broken_promise, compared_version, earlier_versions
 from lakehouse.text.names import Xid
 
 SCHEMA = "/schemagroups/g/schemas/s"

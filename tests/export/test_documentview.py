@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dialects.detection import not_a_registry
-from lakehouse.export.lines import Trailer, write_lines
+from lakehouse.export.run import Trailer, write_lines
 from lakehouse.export.view import Stored, Urls, as_bytes, nested, registry_view
 from lakehouse.export.writers import WriteStyle
 from lakehouse.ingest.parse.readings import Reading

@@ -24,8 +24,7 @@ from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
 from lakehouse.export import run as export_module
-from lakehouse.export.lines import WriteStyle
-from lakehouse.export.run import Exported, ExportRequest, export, read_log, sorted_rows
+from lakehouse.export.run import Exported, ExportRequest, WriteStyle, export, read_log, sorted_rows
 from lakehouse.export.selection import current_rows
 from lakehouse.settings import data_folder
 from lakehouse.store.deltatables import create_tables

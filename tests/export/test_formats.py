@@ -16,7 +16,7 @@ from conftest import Catalog
 from jsonschema.validators import validator_for
 from open_data_contract_standard.model import OpenDataContractStandard
 
-from lakehouse.export.odcsproperties import properties_of
+from lakehouse.export.odcs import properties_of
 from lakehouse.export.otherformats import FORMATS
 from lakehouse.export.run import ExportRequest, export
 from lakehouse.export.writers import WriteStyle, whole_registry

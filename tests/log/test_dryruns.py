@@ -16,8 +16,7 @@ from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest
-from lakehouse.store.deltatables import attach_tables
-from lakehouse.store.migrations import PROPERTY
+from lakehouse.store.deltatables import PROPERTY, attach_tables
 
 DRY = IngestRequest(dry_run=True)
 CRASH = "LAKEHOUSE_CRASH_AT"

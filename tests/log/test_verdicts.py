@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from lakehouse.domain.ownership import Claim, Dispute, Policy, Published, verdict
 from lakehouse.log.baseline import OPTIONAL, STATE
-from lakehouse.log.ownership.owners import VERDICT, _row, claims_of, gathered, with_verdict
+from lakehouse.log.owners import VERDICT, _row, claims_of, gathered, with_verdict
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, DISPUTE, STAGE
 from lakehouse.text.problems import CONFLICT, OWNER_CHANGED, REGAINED, STALE

@@ -19,10 +19,9 @@ from match.catalogs import load
 
 from lakehouse.match import Index, Matcher, MatchRequest, Payloads, Schemas
 from lakehouse.propose import proposalruns
-from lakehouse.propose.columnevents import count_records
-from lakehouse.propose.eventcounts import KindCounts
-from lakehouse.propose.jsoncolumns import count_objects
+from lakehouse.propose.columnevents import count_objects, count_records
 from lakehouse.propose.kinds import EventCounter
+from lakehouse.propose.pathcounts import KindCounts
 from lakehouse.text.objectcolumns import ObjectReader
 from propose.test_payloadschema import OBJECTS
 from propose.test_widenedversions import declared

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.propose.decided import Observed, Thresholds
-from lakehouse.propose.eventcounts import KindCounts
+from lakehouse.propose.pathcounts import KindCounts
 from lakehouse.propose.payloadschema import payload_schema
 
 ANY = Thresholds(required_events=1, required_days=0, map_keys=1_000)

@@ -16,7 +16,7 @@ from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
 from lakehouse.propose.proposals import as_bytes, groups_of, propose_kinds
-from lakehouse.propose.widenedversions import BrokenSchema, widen_versions
+from lakehouse.propose.widening import BrokenSchema, widen_versions
 from propose.test_proposals import kafka
 
 ORDER = "/schemagroups/shop.orders/schemas/shop.orders.OrderPlaced"

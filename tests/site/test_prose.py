@@ -7,7 +7,7 @@ from sitecatalogs import Catalog, opened
 from sitechecks import Page, faults_of
 
 from lakehouse.site import Site
-from lakehouse.site.prose import outside, prose
+from lakehouse.site.templating import outside, prose
 
 XID = "/messagegroups/g/messages/m"
 REL = 'rel="external nofollow noopener noreferrer"'

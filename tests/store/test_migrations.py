@@ -7,8 +7,16 @@ import pytest
 from lakehouse.errors import WarehouseError, WarehouseTooNew
 from lakehouse.faults import CrashRequested
 from lakehouse.settings import data_folder
-from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, attach_tables, create_tables
-from lakehouse.store.migrations import Migration, migrate, migrations, stored_version
+from lakehouse.store.deltatables import (
+    SCHEMA_VERSION,
+    TABLES,
+    Migration,
+    attach_tables,
+    create_tables,
+    migrate,
+    migrations,
+    stored_version,
+)
 
 STEPS = [
     Migration(

@@ -10,7 +10,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.promises import PROMISES, compared_pairs
+from lakehouse.domain.versionchanges import PROMISES, compared_pairs
 from lakehouse.rules.relational.candidaterows import Candidate, candidate_rows
 from lakehouse.rules.relational.pairs import no_pairs, pairs_of
 from lakehouse.store.deltatables import open_table

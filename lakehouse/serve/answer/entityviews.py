@@ -26,8 +26,7 @@ from lakehouse.dialects.schemadocuments import content_of, decoded_base64, docum
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.domain.promises import PROMISES, compared_pairs, why_undecided
-from lakehouse.domain.versionchanges import NO_TEXT, compared_version
+from lakehouse.domain.versionchanges import NO_TEXT, PROMISES, compared_pairs, compared_version, why_undecided
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.serve.apierrors import RC4, ProblemFound

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lakehouse.compatibility import check_format
-from lakehouse.domain.promises import PROMISES, broken_promise, why_undecided
 from lakehouse.domain.subjects import (
     AVRO,
     JSON,
@@ -20,7 +19,7 @@ from lakehouse.domain.subjects import (
     qualified,
     schema_document,
 )
-from lakehouse.domain.versionchanges import compared_version
+from lakehouse.domain.versionchanges import PROMISES, broken_promise, compared_version, why_undecided
 from lakehouse.extras import not_installed
 from lakehouse.serve.answer.exchange import ApiAnswer, ReadRequest
 from lakehouse.serve.apierrors import ProblemFound

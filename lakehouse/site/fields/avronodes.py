@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakehouse.site.fields.jsonwords import words_of
-from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, one_of, text_of, value_text
+from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, one_of, text_of, value_text, words_of
 
 _NAMED = ("record", "error", "enum", "fixed")
 

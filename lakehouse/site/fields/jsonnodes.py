@@ -8,8 +8,7 @@ from typing import Any
 
 from lakehouse.render.example.jsonschema import referred
 from lakehouse.render.example.plausible import Impossible
-from lakehouse.site.fields.jsonwords import words_of
-from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, text_of
+from lakehouse.site.fields.listing import FieldNode, Listing, PartCounter, joined, listed, text_of, words_of
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _HOLDING = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "dependentSchemas",

@@ -11,6 +11,10 @@ import orjson
 DEEPEST, MOST_ROWS = 8, 150
 _MOST_STEPS = 20_000
 _MOST_VALUES, _MOST_TEXT = 12, 300
+_WORDS = ("format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
+          "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "multipleOf", "const", "default", "unit",
+          "symbol", "precision", "scale", "logicalType", "contentEncoding", "contentMediaType", "readOnly", "writeOnly",
+          "deprecated", "size", "aliases")  # fmt: skip
 
 
 class Field(NamedTuple):
@@ -144,3 +148,12 @@ def text_of(value: Any) -> str:
         return ""
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
+
+
+def words_of(schema: Any) -> str:
+    """Write what a schema asks of a value besides its type."""
+    if not isinstance(schema, dict):
+        return ""
+    values = schema.get("enum")
+    details = [f"{name} {value_text(schema[name])}" for name in _WORDS if name in schema]
+    return joined([one_of(values) if isinstance(values, list) else "", *details])

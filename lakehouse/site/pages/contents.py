@@ -23,11 +23,9 @@ from lakehouse.site.pages import (
     consequences,
     endpointview,
     entities,
-    facets,
     lists,
     map,
     messages,
-    nameindex,
     past,
     search,
     sidebyside,
@@ -42,7 +40,7 @@ _LISTS = {
     addresses.FINDINGS: lists.findings_page,
     addresses.DOCUMENTS: lists.documents_page,
     addresses.MAP: map.map_page,
-    addresses.NAMES: nameindex.names_page,
+    addresses.NAMES: lists.names_page,
 }
 _HIT_LISTS = {f"{addresses.SEARCH.removesuffix('html')}{ending}": ending for ending in search.LISTS}
 
@@ -135,7 +133,7 @@ def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mappin
 def _wanted(query: Mapping[str, str]) -> search.Wanted:
     """Return what the parameters of a search ask for."""
     number = query.get("page", "1")
-    details = {parameter: query.get(parameter, "")[:400] for parameter in ("q", "group", "label", "order", *facets.FACETS)}
+    details = {parameter: query.get(parameter, "")[:400] for parameter in ("q", "group", "label", "order", *search.FACETS)}
     return search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1)
 
 
@@ -235,7 +233,7 @@ def all_paths(page_context: PageContext) -> Iterator[str]:
     yield from (f"assets/{name}" for name in ASSETS)
     yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
     yield from numbered(addresses.MAP, map.count_pages(page_context), 1)
-    yield from numbered(addresses.NAMES, nameindex.count_names(page_context))
+    yield from numbered(addresses.NAMES, lists.count_names(page_context))
     yield from numbered(addresses.FINDINGS, len(overview.findings_by_rule))
     yield from numbered(addresses.DOCUMENTS, len(overview.documents))
     upto = [one for one in overview.snapshots if one.snapshot_id <= page_context.view.snapshot_id]

@@ -8,7 +8,8 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from lakehouse.domain.diff import Difference, FlatAttributes, differences
+from lakehouse.domain.bases import FlatAttributes
+from lakehouse.domain.diff import Difference, differences
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
 from lakehouse.readmodel.queries import declared_leaves, default_leaves, leaves_of_version
