@@ -89,7 +89,7 @@ def choose_default(named: Iterable[str | None], versionids: Collection[str], new
 
 
 def with_isdefault(body: JsonText, isdefault: bool) -> JsonText:
-    """Return the normal form of a Version, which holds `isdefault`, with another one; `owners.with_isdefault` changes a column."""
+    """Return the normal form of a Version, which holds `isdefault`, with another; `owners.with_isdefault` changes a column."""
     member, other = ('"isdefault":true', '"isdefault":false') if isdefault else ('"isdefault":false', '"isdefault":true')
     before, after = body.count(other), body.count(member)
     if not before:
