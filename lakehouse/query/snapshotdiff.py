@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from string import Template
 from typing import Any
 
@@ -38,7 +39,7 @@ DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
 _SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
 _KEY = ["registryid", "kind", "xid"]
-COLUMNS = [name.rstrip("_") for name in Difference.__dataclass_fields__]
+COLUMNS = [field.name.rstrip("_") for field in fields(Difference) if field.compare]  # `within` is no column
 _TYPES = ", ".join(f"{name} string" for name in COLUMNS)
 
 

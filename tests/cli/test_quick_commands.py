@@ -64,7 +64,7 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, check=False, env=inherited | given, timeout=120)
 
 
-@pytest.mark.parametrize("arguments", first_of([(words,) for words in QUICK], 8), ids=[" ".join(words) for words in QUICK])
+@pytest.mark.parametrize("arguments", first_of(map(pytest.param, QUICK), 8), ids=[" ".join(words) for words in QUICK])
 def test_it_answers_without_java(place, arguments):
     ran = run(place, *arguments)
     assert (ran.returncode, ran.stdout != "") == (0, True), ran.stderr

@@ -92,6 +92,7 @@ def test_any_bytes_are_told_of(matcher, text):
 @pytest.mark.parametrize(
     "text",
     [
+        b'{"log":{"entries":[{"request":{},"response":{"status":200,"headers":1}}]}}',
         b"[" * 100_000, b'{"a":' * 100_000, b'{"specversion":"1.0","type":"\\ud800"}', b'{"specversion":"1.0","id":1e999}',
         b'{"protocol":"MQTT/5.0","captured":{"topic_name":"' + b"a/" * 100_000 + b'"}}',
         b'{"protocol":"KAFKA","captured":{"topic":"' + b"{" * 10_000 + b'","headers":[]}}',
@@ -100,7 +101,7 @@ def test_any_bytes_are_told_of(matcher, text):
         b'{"specversion":"1.0","type":"T","source":"/s/a","id":"1","time":' + b"9" * 100_000 + b"}",
         '{"specversion":"1.0","type":"T"}'.encode("utf-16"), b'{"specversion":"1.0","type":"\xe9"}',
     ],
-    ids=range(11),
+    ids=range(12),
 )  # fmt: skip
 def test_what_is_deep_long_or_large_is_told_of(matcher, text):
     assert [row["status"] for row in told(matcher, text)] in (["unmatched"], ["unreadable"])

@@ -525,7 +525,8 @@ def landed_of_har(entry: Any) -> Iterator[CapturedEvent]:
 def _of_har(message: Mapping[str, Any], content: Any, method: str, url: str, status: int | None) -> CapturedEvent:
     members = content if isinstance(content, dict) else {}
     text, body = members.get("text"), None
-    headers = [header for header in message.get("headers") or () if isinstance(header, dict)]
+    listed = message.get("headers")
+    headers = [header for header in listed if isinstance(header, dict)] if isinstance(listed, list) else []
     if isinstance(members.get("mimeType"), str) and not any(
         str(header.get("name")).lower() == "content-type" for header in headers
     ):
