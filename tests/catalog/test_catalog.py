@@ -55,6 +55,7 @@ def test_what_the_page_shows_works(folder, spark):
     assert "messages=2" in printed[3]
 
 
+@pytest.mark.slow
 def test_a_session_that_is_there_is_left_as_it_was(folder, spark):
     before = dict(spark.conf.getAll), spark.catalog.currentDatabase()
     spark.createDataFrame([(1,)], "mine int").createOrReplaceTempView("flat_messages")

@@ -143,6 +143,7 @@ def test_a_house_rule_that_warns_or_waits_for_validate_stops_nothing(catalog):
     assert catalog.ingest(settings=house_rule(catalog, severity="error", when="validate")).snapshot_id == 1
 
 
+@pytest.mark.slow
 def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     catalog.write("a.json", {"messagegroups": {"g": {}}})
     catalog.ingest()

@@ -225,6 +225,7 @@ def without_roots_of(rows: set[tuple[Any, ...]], registries: set[str]) -> set[tu
     return {row for row in rows if not (row[1] == "registry" and row[0] in registries)}
 
 
+@pytest.mark.slow
 def test_a_catalog_fed_with_an_export_exports_the_same(catalog: Catalog, tmp_path: Path) -> None:
     catalog.write("shop.json", SHOP)
     catalog.ingest(registry_from="document")

@@ -21,6 +21,8 @@ MESSAGE = (
 )
 VERSION = "registryid string, xid string, basemessage string, base_xid string, attributes map<string,string>"
 VIEWS = ("message_chains", "flat_messages", "flat_attributes")
+pytestmark = pytest.mark.slow  # the views of short chains are in test_readmodel_views, all of these in domain/test_bases
+
 G = "/messagegroups/g/messages/"
 
 

@@ -19,7 +19,7 @@ from lakehouse.match.conformance import all_runs, open_named_in
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.distributed import large_batches, match
 from lakehouse.match.matcher import MatchRequest
-from lakehouse.match.runs import MatchOptions, read_landed, run_match, watch
+from lakehouse.match.runs import MatchOptions, MatchSummary, read_landed, run_match, watch
 from lakehouse.query.sql import run_query
 from match.test_costly import HANGING
 
@@ -87,12 +87,16 @@ def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
-    spark, settings = shop.spark, shop.settings
+def match_lines(shop, tmp_path) -> tuple[MatchSummary, list[dict]]:
+    """Match the captured lines, and one that is no JSON, into the schema `conformance`; return the summary and the results."""
     text = tmp_path / "captured.jsonl"
     text.write_text("".join(json.dumps(captured(row)) + "\n" for row in ROWS) + "no JSON\n")
-    summary = run_match(spark, settings, MatchOptions((str(text),), results=str(tmp_path / "one.jsonl"), into="conformance"))
-    told = lines(tmp_path / "one.jsonl")
+    options = MatchOptions((str(text),), results=str(tmp_path / "one.jsonl"), into="conformance")
+    return run_match(shop.spark, shop.settings, options), lines(tmp_path / "one.jsonl")
+
+
+def test_lines(shop, tmp_path):
+    summary, told = match_lines(shop, tmp_path)
     # in the order of the input, and what is no event is told too
     assert [row["row"] for row in told] == list(range(7))
     assert [row["status"] for row in told] == [*EXPECTED, "unreadable"]
@@ -111,6 +115,12 @@ def test_lines_and_kafka_rows_and_tables(shop, tmp_path):
     counted = summary.as_json()
     assert (counted["read"], counted["matched"], counted["unmatched"], counted["unreadable"]) == (7, 4, 2, 1)
     assert counted["payloads"] == {"invalid": 1, "valid": 3}
+
+
+@pytest.mark.slow
+def test_kafka_rows_tables_and_the_suite(shop, tmp_path):
+    spark, settings = shop.spark, shop.settings
+    _, told = match_lines(shop, tmp_path)
 
     # Kafka as Spark lands it
     landed = spark.createDataFrame(ROWS, KAFKA)

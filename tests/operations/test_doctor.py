@@ -36,6 +36,7 @@ def without_checksums(path):
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 def test_a_sound_warehouse_is_told_so_and_a_rebuilt_one_is_the_same(history, loaded_history):
     assert problems(history, deep=True) == {}
     history.spark.sql("DELETE FROM versions WHERE name = 'three'")

@@ -23,6 +23,7 @@ def by_table(maintained):
     return {one.table: one for one in maintained.tables}
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_and_does_nothing(history):
     stage = Path(history.settings.warehouse) / "_stage" / "dead"
     stage.mkdir(parents=True)

@@ -109,6 +109,7 @@ def carried(both):
     return {(message, endpoint): dict(options) for message, endpoint, options in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", SAID)
 def test_what_a_message_declares_is_in_effect_for_all_that_read_it(both, carried, protocol):
     _, model = both

@@ -289,6 +289,7 @@ def test_an_authorization_that_is_a_list_is_taken_and_its_secrets_are_not():
         assert not any(secret in str((row.body, row.raw)) for row in reading.rows for secret in ("hunter2", "abc"))
 
 
+@pytest.mark.slow
 def test_the_first_push_takes_what_refers_to_something_of_the_same_push(tmp_path, stack):
     """END-173 at the target: a will message has to be there."""
     catalog = Catalog(tmp_path / "warehouse")

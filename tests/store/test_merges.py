@@ -79,6 +79,7 @@ def test_a_small_table_is_written_anew_by_one_query(catalog, merging):
     assert recorded_position(catalog.spark, "groups") == 4
 
 
+@pytest.mark.slow
 def test_both_ways_give_the_same(catalog, merging):
     for snapshot_id, transaction in enumerate((True, False, True, False), 1):
         merging(snapshot_id, "same", f"new{snapshot_id}", gone=[f"new{snapshot_id - 1}"], transaction=transaction)

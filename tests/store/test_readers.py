@@ -32,6 +32,7 @@ def sort(rows):
     return sorted([{name: plain(value) for name, value in row.items()} for row in rows], key=str)
 
 
+@pytest.mark.slow
 def test_deltalake_reads_every_table_as_spark_does(past, spark_rows):
     for name in TABLES:
         table = DeltaTable(f"{past.settings.warehouse}/{name}")
@@ -39,6 +40,7 @@ def test_deltalake_reads_every_table_as_spark_does(past, spark_rows):
         assert sort(table.to_pyarrow_table().to_pylist()) == spark_rows[name], name
 
 
+@pytest.mark.slow
 def test_duckdb_asks_the_same_questions(past, spark_rows):
     with duckdb.connect() as database:
         for name in ("messages", "versions", "endpoints"):
@@ -54,6 +56,7 @@ def test_duckdb_asks_the_same_questions(past, spark_rows):
         assert leaf == '"string"'
 
 
+@pytest.mark.slow
 def test_polars_reads_the_log_and_an_older_version(past, spark_rows):
     log = polars.read_delta(f"{past.settings.warehouse}/changes")
     assert log.height == len(spark_rows["changes"])
