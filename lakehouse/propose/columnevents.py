@@ -62,9 +62,9 @@ def count_objects(counts: KindCounts, path: str, objects: pa.StructArray, has_nu
     widths = np.sum(there, axis=0) if there else np.zeros(1, np.int64)
     add_lengths(own, [int(widths.min()), int(widths.max())])
     if path.count("/") < MOST_DEPTH:
-        for one, cell, is_there in zip(objects.type, cells, there, strict=True):
+        for field, cell, is_there in zip(objects.type, cells, there, strict=True):
             if is_there.any():
-                count_cells(counts, counts.place(path, one.name), cell, has_nulls)
+                count_cells(counts, counts.place(path, field.name), cell, has_nulls)
 
 
 def count_cells(counts: KindCounts, path: str, cells: pa.Array, has_nulls: Flags) -> None:
@@ -162,7 +162,7 @@ def count_records(batch: pa.RecordBatch, counter_of: Callable[[int], EventCounte
             if len(places) >= FEWEST and not kind.startswith(FAMILY):
                 counter = counter_of(ordinal)
                 counts = counter.kinds.setdefault((kind, on), KindCounts(counter.keeps_values))
-                later = places[max(0, SAMPLE - counts.compared) :]
+                later = places[max(0, SAMPLE - counts.sampled) :]
                 for part in counter.readers[kind].read(bodies.take(pa.array(records.rows[later]))):
                     same = records.at(later[part.rows])
                     _count(counts, same, part)
@@ -173,8 +173,8 @@ def count_records(batch: pa.RecordBatch, counter_of: Callable[[int], EventCounte
 def _together(ordinals: pa.Array, kinds: pa.Array, days: pa.Array) -> Iterator[tuple[int, str, str, Rows]]:
     """Yield the numbers of the records of each source, kind and day, in their order."""
     table = pa.table({"ordinal": ordinals, "kind": kinds, "day": days, "row": np.arange(len(kinds))})
-    for one in table.group_by(["ordinal", "kind", "day"], use_threads=False).aggregate([("row", "list")]).to_pylist():
-        yield one["ordinal"], one["kind"], one["day"], np.array(one["row_list"])
+    for row in table.group_by(["ordinal", "kind", "day"], use_threads=False).aggregate([("row", "list")]).to_pylist():
+        yield row["ordinal"], row["kind"], row["day"], np.array(row["row_list"])
 
 
 def _alike(batch: pa.RecordBatch) -> Iterator[AlikeRecords]:
@@ -213,7 +213,7 @@ def _alike(batch: pa.RecordBatch) -> Iterator[AlikeRecords]:
                     for place, code in enumerate(shape[:-1])}  # fmt: skip
             columns |= {name: pairs.column(name, of_shape)[0] for name in option_names}
             if shape[-1]:
-                encoded = [b64encode(one).decode() for one in batch.column("key").take(at).to_pylist()]
+                encoded = [b64encode(value).decode() for value in batch.column("key").take(at).to_pylist()]
                 columns |= {"key": key.take(at), "key_base64": pa.array(encoded, pa.string())}
             yield from _records(batch, of_shape, columns)
 
@@ -274,7 +274,7 @@ def _count_producers(counts: KindCounts, records: AlikeRecords, part: ReadObject
         return
     for path, kind in (("", "object"), *((child(ENVELOPE, name), "string") for name in records.attributes)):
         counts.add_producer(path, kind, words)
-    for one, cells in zip(part.objects.type, part.objects.flatten(), strict=True):
+    for field, cells in zip(part.objects.type, part.objects.flatten(), strict=True):
         is_there = cells.is_valid().to_numpy(zero_copy_only=False)
-        for kind, which in ((json_type(one.type), is_there), ("null", part.has_nulls & ~is_there)):
-            counts.add_producer(child(DATA, one.name), kind, [words[code] for code in np.unique(codes[which]).tolist()])
+        for kind, which in ((json_type(field.type), is_there), ("null", part.has_nulls & ~is_there)):
+            counts.add_producer(child(DATA, field.name), kind, [words[code] for code in np.unique(codes[which]).tolist()])

@@ -166,7 +166,7 @@ def _count(counts: KindCounts, same: list[SentEvent]) -> None:
         counts.count(DATA, texts)
     if len(texts) < len(payloads):
         counts.add_events(DATA, "binary", len(payloads) - len(texts))
-    for event, payload in same[: max(0, SAMPLE - counts.compared)]:
+    for event, payload in same[: max(0, SAMPLE - counts.sampled)]:
         _compare(counts, event, payload)
 
 
@@ -246,7 +246,7 @@ def _segments(texts: Mapping[str, int], path: str, separator: str) -> Iterator[t
 
 def _compare(counts: KindCounts, event: Event, payload: Any) -> None:
     """Count which attributes, segments and members of the payload hold the same text."""
-    counts.compared += 1
+    counts.sampled += 1
     separator = address_separator(event.family)
     texts = list(_texts(event))
     texts += [(place, part) for path, text in texts for place, parts in _segments({text: 1}, path, separator) for part in parts]

@@ -1,7 +1,7 @@
 """Events of one kind, counted: the paths in their payloads, and what is counted of one JSON type at one path.
 
 All of it adds up: counts of two parts of the events give those of the whole. Sums, unions, least and greatest do not depend on
-the order or on how events were split, but for `equals` and `compared`, which look at a sample. A path is a JSON Pointer in which
+the order or on how events were split, but for `equals` and `sampled`, which look at a sample. A path is a JSON Pointer in which
 `*` is any item of an array and `{}` any key of a map.
 
 Objects with the same members are taken apart together, so that what is done for each value is done by functions in C. Keys that
@@ -48,7 +48,9 @@ FORMATS: dict[str, Callable[[str], object]] = {
     "date-time": lambda text: _USUAL_TIMESTAMP.fullmatch(text) or is_timestamp(text),
     **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
 }
-_GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {name: rf"\A(?:{one})\z" for name, one in _PATTERNS.items()}
+_GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {
+    name: rf"\A(?:{pattern})\z" for name, pattern in _PATTERNS.items()
+}
 ITEM, MEMBER = "*", "{}"
 ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
 CONTENT_TYPE = "/datacontenttype"
@@ -79,7 +81,7 @@ class PathCounts:
         shortest: length of a text in characters, of an array in items, of an object in members.
         longest: of the same.
         formats: those that every text has; None: no text was seen.
-        compared: events of the sample whose texts were compared.
+        sampled: events of the sample whose texts were compared.
         equals: paths that held the same text, and how often.
         producers: sources of the events; None: more than `MOST_VALUES`, or they were not kept.
     """
@@ -92,7 +94,7 @@ class PathCounts:
     shortest: int | None = None
     longest: int | None = None
     formats: frozenset[str] | None = None
-    compared: int = 0
+    sampled: int = 0
     equals: dict[str, int] = field(default_factory=dict)
     producers: frozenset[str] | None = frozenset()
 
@@ -108,7 +110,7 @@ class PathCounts:
         self.shortest, self.longest = _least(self.shortest, other.shortest), _greatest(self.longest, other.longest)
         if other.formats is not None:
             self.formats = other.formats if self.formats is None else self.formats & other.formats
-        self.compared += other.compared
+        self.sampled += other.sampled
         for path, times in other.equals.items():
             self.equals[path] = self.equals.get(path, 0) + times
         self.add_producers(other.producers)
@@ -180,12 +182,12 @@ def may_be_kept(text: str) -> bool:
     return len(text) <= LONGEST_VALUE and blank_text(text) == text
 
 
-def _least(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else min(one, other)
+def _least(value: Any, other: Any) -> Any:
+    return other if value is None else value if other is None else min(value, other)
 
 
-def _greatest(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else max(one, other)
+def _greatest(value: Any, other: Any) -> Any:
+    return other if value is None else value if other is None else max(value, other)
 
 
 def formats_of(texts: Collection[str], among: Iterable[str] | None = None) -> frozenset[str]:
@@ -249,12 +251,12 @@ class KindCounts:
     Attributes:
         keeps_values: whether values may be kept.
         counts: by path and JSON type.
-        compared: events whose texts were compared.
+        sampled: events whose texts were compared.
     """
 
     keeps_values: bool = True
     counts: Counts = field(default_factory=dict)
-    compared: int = 0
+    sampled: int = 0
     _keys: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def count(self, path: str, values: Sequence[Any]) -> None:
@@ -263,11 +265,11 @@ class KindCounts:
         if len(types) == 1:
             self._of_type(path, types.pop(), values)
         else:
-            by_type: dict[type, list[Any]] = {one: [] for one in types}
+            by_type: dict[type, list[Any]] = {type_: [] for type_ in types}
             for value in values:
                 by_type[type(value)].append(value)
-            for one, same in by_type.items():
-                self._of_type(path, one, same)
+            for type_, same in by_type.items():
+                self._of_type(path, type_, same)
 
     def count_texts(self, path: str, texts: Mapping[str, int]) -> None:
         """Count texts at a path, each with how often it was there."""
@@ -299,7 +301,7 @@ class KindCounts:
     def add_equals(self, path: str, others: Iterable[str]) -> None:
         """Count one text of the sample, and the paths that held the same text."""
         counts = self.at(path, "string")
-        counts.compared += 1
+        counts.sampled += 1
         for other in others:
             counts.equals[other] = counts.equals.get(other, 0) + 1
 
@@ -307,8 +309,8 @@ class KindCounts:
         """Add which sources sent which members of objects at a path."""
         sources: defaultdict[PathType, set[str]] = defaultdict(set)
         for source, names, types in sent:
-            for name, one in zip(names, types, strict=True):
-                sources[child(path, name), _NAMES[one]].add(source)
+            for name, type_ in zip(names, types, strict=True):
+                sources[child(path, name), _NAMES[type_]].add(source)
         for (place, kind), producers in sources.items():
             self.add_producer(place, kind, producers)
 
@@ -388,19 +390,19 @@ class KindCounts:
 
     def place(self, path: str, name: str) -> str:
         """Return the path of a member of an object: its own, which it has from now on, or that of the keys of a map."""
-        known = self._keys[path]
-        if name not in known:
-            if (path.startswith(DATA) and looks_like_id(name)) or len(known) > MOST_KEYS:
+        keys = self._keys[path]
+        if name not in keys:
+            if (path.startswith(DATA) and looks_like_id(name)) or len(keys) > MOST_KEYS:
                 return f"{path}/{MEMBER}"
-            known.add(name)
+            keys.add(name)
         return child(path, name)
 
 
 def columns_of_shapes(objects: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], list[list[Any]]]]:
     """Yield the names of the members of objects that have the same ones in the same order, and a column for each name."""
     shapes: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-    for one in objects:
-        shapes[tuple(one)].append(one)
+    for members in objects:
+        shapes[tuple(members)].append(members)
     for shape, same in shapes.items():
         cells = list(chain.from_iterable(map(dict.values, same)))
         yield shape, [cells[number :: len(shape)] for number in range(len(shape))]
@@ -431,10 +433,10 @@ def settle(counts: Counts) -> Counts:
 def fold(counts: Counts, path: str) -> Counts:
     """Return counts in which an object is a map: what its members hold is counted together."""
     folded = KindCounts()
-    for (place, kind), one in counts.items():
+    for (place, kind), path_counts in counts.items():
         _, slash, below = place[len(path) + 1 :].partition("/")
         is_below = place.startswith(f"{path}/")
-        folded.add({(f"{path}/{MEMBER}{slash}{below}" if is_below else place, kind): one})
+        folded.add({(f"{path}/{MEMBER}{slash}{below}" if is_below else place, kind): path_counts})
     return folded.counts
 
 

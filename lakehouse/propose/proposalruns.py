@@ -107,9 +107,9 @@ class ProposeSummary:
     def as_json(self) -> dict[str, Any]:
         """Return the summary as one JSON value."""
         counts = {name: self.events.get(name, 0) for name in _COUNTED}
-        kinds = [{"kind": one.observed.kind, "group": one.group, "events": one.events} for one in self.kinds]
-        return {"read": sum(counts.values()), **counts, "kinds": kinds, "schemas": [one.as_json() for one in self.widened],
-                "files": self.files}  # fmt: skip
+        kinds = [{"kind": proposed.observed.kind, "group": proposed.group, "events": proposed.events} for proposed in self.kinds]
+        schemas = [version.as_json() for version in self.widened]
+        return {"read": sum(counts.values()), **counts, "kinds": kinds, "schemas": schemas, "files": self.files}
 
 
 def run_propose(
@@ -148,8 +148,8 @@ def decide(
     widened = []
     if opened is not None:
         versions = open_store(opened.path, MatchRequest()).payloads.schemas.versions
-        widened = widen_versions([one for one in observed if one.breaks], versions, options.thresholds)
-    kinds = propose_kinds([one for one in observed if not one.breaks], options.thresholds)
+        widened = widen_versions([kind for kind in observed if kind.breaks], versions, options.thresholds)
+    kinds = propose_kinds([kind for kind in observed if not kind.breaks], options.thresholds)
     return ProposeSummary(events, kinds, widened)
 
 
@@ -245,7 +245,7 @@ def known_discriminators(spark: SparkSession, settings: Settings) -> dict[str, s
     """Return the discriminators of the kinds that were counted before, by address."""
     kinds = spark.read.format("delta").load(location_of(settings)).filter(F.col("kind").contains("?/")).select("kind").distinct()
     found = [discriminator_of(row["kind"]) for row in kinds.orderBy("kind").collect()]
-    return {one.address: one.path for one in found if one is not None}
+    return {discriminator.address: discriminator.path for discriminator in found if discriminator is not None}
 
 
 def counting(
@@ -392,15 +392,16 @@ def rows_of(counter: EventCounter, source: str, breaks: str) -> Iterator[dict[st
 
 def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iterator[dict[str, Any]]:
     is_hidden = ("", "object") in counts and counts["", "object"].producers is None
-    for (path, name), one in counts.items():
+    for (path, name), path_counts in counts.items():
         yield {
-            "source": source, "kind": kind, "path": path, "type": name, "day": day, "events": one.events,
-            "values": None if one.values is None else sorted(one.values.items()), "sketch": one.sketch,
-            "least": one.least, "greatest": one.greatest, "shortest": one.shortest, "longest": one.longest,
-            "formats": None if one.formats is None else sorted(one.formats),
-            "compared": one.compared, "equals": sorted(one.equals.items()),
+            "source": source, "kind": kind, "path": path, "type": name, "day": day, "events": path_counts.events,
+            "values": None if path_counts.values is None else sorted(path_counts.values.items()), "sketch": path_counts.sketch,
+            "least": path_counts.least, "greatest": path_counts.greatest,
+            "shortest": path_counts.shortest, "longest": path_counts.longest,
+            "formats": None if path_counts.formats is None else sorted(path_counts.formats),
+            "compared": path_counts.sampled, "equals": sorted(path_counts.equals.items()),
             "breaks": breaks or None,
-            "producers": None if is_hidden or one.producers is None else sorted(one.producers),
+            "producers": None if is_hidden or path_counts.producers is None else sorted(path_counts.producers),
         }  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def _literal(counts: PathCounts, thresholds: Thresholds) -> str | None:
         return None
     if counts.events >= thresholds.sure_events:
         return text
-    is_payload = any(path.startswith(DATA) and times == counts.compared for path, times in counts.equals.items())
+    is_payload = any(path.startswith(DATA) and times == counts.sampled for path, times in counts.equals.items())
     is_one_of_many = looks_like_id(text) or _NUMBERED.search(text) is not None or (text != "" and is_payload)
     return None if counts.events < thresholds.constant_events or is_one_of_many else text
 
@@ -155,7 +155,7 @@ def _opened(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Th
 
 def _always_equal(observed: Observed, path: str, other: str) -> bool:
     counts, others = observed.counts[path, "string"], observed.counts[other, "string"]
-    events = min(counts.compared, others.compared)
+    events = min(counts.sampled, others.sampled)
     return events > 0 and counts.equals.get(other, 0) == events
 
 
@@ -163,7 +163,7 @@ def _name(observed: Observed, hole: str) -> str:
     """Return the name of the member or attribute that held the same text, else that of the attribute."""
     counts = observed.counts[hole, "string"]
     alike = [(-times, not path.startswith(DATA), path.count("/"), path) for path, times in counts.equals.items()]
-    best = next((path for times, _, _, path in sorted(alike) if -times >= _ALIKE * counts.compared), None)
+    best = next((path for times, _, _, path in sorted(alike) if -times >= _ALIKE * counts.sampled), None)
     if best is not None and SEGMENT not in best:
         return _plain(name_in(best))
     attribute, _, place = hole.partition(SEGMENT)
@@ -292,14 +292,14 @@ def _with_evidence(schema: Json, observed: Observed, path: str) -> Json:
     """Return a schema whose members say how often they were there."""
     shown = dict(schema)
     if "anyOf" in schema:
-        shown["anyOf"] = [_with_evidence(one, observed, path) for one in schema["anyOf"]]
+        shown["anyOf"] = [_with_evidence(branch, observed, path) for branch in schema["anyOf"]]
     if "items" in schema:
         shown["items"] = _with_evidence(schema["items"], observed, f"{path}/{ITEM}")
     if "properties" in schema:
         places = {name: child(path, name) for name in schema["properties"]}
         shown["properties"] = {
-            name: _with_evidence(one, observed, places[name]) | observed.evidence(places[name])
-            for name, one in schema["properties"].items()
+            name: _with_evidence(member, observed, places[name]) | observed.evidence(places[name])
+            for name, member in schema["properties"].items()
         }
     return shown
 
