@@ -153,16 +153,16 @@ class PruneRefused(LakehouseError):
 
     Attributes:
         deleted: entities that would go.
-        held: entities of the registries concerned.
+        existing: entities of the registries concerned.
     """
 
-    def __init__(self, deleted: int, held: int) -> None:
+    def __init__(self, deleted: int, existing: int) -> None:
         super().__init__(
-            f"--prune would delete {deleted} of {held} entities, more than half, so nothing was done. Check that SOURCE is "
+            f"--prune would delete {deleted} of {existing} entities, more than half, so nothing was done. Check that SOURCE is "
             "complete (an empty or half-copied folder looks like this), or pass --force."
         )
         self.deleted = deleted
-        self.held = held
+        self.existing = existing
 
 
 class CandidateRefused(LakehouseError):

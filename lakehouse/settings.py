@@ -106,8 +106,8 @@ def read_settings(conf: str | None = None, **options: Any) -> Settings:
             return init_settings, env_settings, InitSettingsSource(settings_cls, in_files)
 
     try:
-        given = {key: value for key, value in options.items() if value is not None}
-        return Settings(**SettingSources(**given).model_dump())
+        overrides = {key: value for key, value in options.items() if value is not None}
+        return Settings(**SettingSources(**overrides).model_dump())
     except (ValidationError, SettingsSourceError) as error:
         raise SettingsError(_told(error)) from error
 

@@ -13,7 +13,7 @@ from lakehouse.match.explain import match_text
 from lakehouse.match.matcher import MatchRequest
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.detail import full_xid, rendered, show
-from lakehouse.readmodel.queries import compared_leaves, diff_snapshots
+from lakehouse.readmodel.queries import comparable_attributes, diff_snapshots
 from lakehouse.readmodel.violationlist import with_reasons
 from lakehouse.readmodel.wordsearch import hits_of
 from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of
@@ -195,7 +195,9 @@ def _between(view: View, before: str, after: str, registry: RegistryId | None) -
     if old.kind != new.kind:
         raise SettingsError(f"{old.xid} is a {old.kind}, {new.xid} a {new.kind}: compare two of one kind.")
     kind = "schemaversion" if new.kind == "schema" else new.kind  # its default Version has the document
-    return in_order(differences_of((new.registryid, kind, new.xid), compared_leaves(view, old), compared_leaves(view, new)))
+    return in_order(
+        differences_of((new.registryid, kind, new.xid), comparable_attributes(view, old), comparable_attributes(view, new))
+    )
 
 
 def _registry_of(shown: Any) -> RegistryId:

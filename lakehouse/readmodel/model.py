@@ -14,7 +14,7 @@ from typing import TypeVar
 from lakehouse.errors import WarehouseError
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file.build import CannotFollow, Facts, Progress, build, follow
-from lakehouse.readmodel.file.delta import READ, Known, Warehouse
+from lakehouse.readmodel.file.delta import READ, TableVersion, Warehouse
 from lakehouse.readmodel.file.place import ModelFiles, location_of
 from lakehouse.readmodel.file.sqliteschema import FORMAT, ReadConnection, connect
 from lakehouse.readmodel.snapshotview import View
@@ -162,14 +162,14 @@ class ReadModel:
         is_sound = False
         try:
             facts = Facts(db)
-            versions = facts.known()
+            versions = facts.table_versions()
             is_ours = facts["format"] == FORMAT and facts["location"] == self.location and set(versions) == set(READ)
             is_sound = True
         finally:
             self._give_back(file, db, is_sound)
         return is_ours and all(self._is_unchanged(name, versions[name]) for name in READ)
 
-    def _is_unchanged(self, name: str, earlier: Known) -> bool:
+    def _is_unchanged(self, name: str, earlier: TableVersion) -> bool:
         if not self.warehouse.is_remote and earlier.signature:
             return self.warehouse.is_unchanged(name, earlier)
         table = self.warehouse.open(name)

@@ -46,25 +46,25 @@ def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: 
         TooManyChanges: more than `most` may differ.
     """
 
-    def compare(one: View) -> list[Difference]:
+    def compare(view: View) -> list[Difference]:
         with model.at(after) as other:
-            keys = {key for key in one.may_differ(other) if key[1] in COMPARED_KINDS}
+            keys = {key for key in view.may_differ(other) if key[1] in COMPARED_KINDS}
             if most is not None and len(keys) > most:
                 raise TooManyChanges
-            return [with_endpoints(other, each) for each in compare_bodies(one.bodies, other.bodies, keys)]
+            return [with_endpoints(other, difference) for difference in compare_bodies(view.bodies, other.bodies, keys)]
 
     return model.answer(compare, before)
 
 
 def definitions_of(view: View) -> Definitions:
-    """Return the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to leaves."""
+    """Return the rows of the view `comparable_definitions` at a snapshot: registryid, kind, xid to flat attributes."""
     keys = [
-        (registryid, one.kind, one.xid)
+        (registryid, entity.kind, entity.xid)
         for registryid in view.registries()
-        for one in view.below(registryid, REGISTRY)
-        if one.kind in COMPARED_KINDS
+        for entity in view.below(registryid, REGISTRY)
+        if entity.kind in COMPARED_KINDS
     ]
-    return {key: leaves for key in keys if (leaves := view.bodies.flat_attributes_of(key)) is not None}
+    return {key: attributes for key in keys if (attributes := view.bodies.flat_attributes_of(key)) is not None}
 
 
 def change_events(
@@ -140,7 +140,7 @@ def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
     if view.is_stored():
         rows = view.db.execute("SELECT registryid, xid, protocol_family FROM effective")
         return {(registryid, xid): family for registryid, xid, family in rows}
-    return {(one["registryid"], one["xid"]): one["protocol_family"] for one in view.definitions()}
+    return {(definition["registryid"], definition["xid"]): definition["protocol_family"] for definition in view.definitions()}
 
 
 def labelled_messages(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, Any]]]:
@@ -149,7 +149,11 @@ def labelled_messages(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, A
         rows = view.db.execute("SELECT registryid, xid, labels FROM effective WHERE labels IS NOT NULL AND labels <> '{}'")
         yield from ((registryid, xid, orjson.loads(labels)) for registryid, xid, labels in rows)
         return
-    yield from ((one["registryid"], one["xid"], one["labels"]) for one in view.definitions() if one["labels"])
+    yield from (
+        (definition["registryid"], definition["xid"], definition["labels"])
+        for definition in view.definitions()
+        if definition["labels"]
+    )
 
 
 def last_changes(view: View) -> dict[tuple[RegistryId, Xid], int]:
@@ -171,7 +175,9 @@ def formats_in(view: View) -> dict[tuple[RegistryId, Xid], list[str]]:
     rows = view.db.execute(
         f"SELECT registryid, xid, body ->> '$.format' FROM log WHERE kind = 'schemaversion' AND {view.holds()}"
     ).fetchall()
-    rows += [(one["registryid"], one["xid"], one["dataschemaformat"]) for one in _payload_formats(view)]
+    rows += [
+        (definition["registryid"], definition["xid"], definition["dataschemaformat"]) for definition in _payload_formats(view)
+    ]
     result: dict[tuple[RegistryId, Xid], set[str]] = defaultdict(set)
     for registryid, xid, format_ in rows:
         if isinstance(format_, str) and format_:
@@ -190,7 +196,7 @@ def _payload_formats(view: View) -> Iterator[dict[str, Any]]:
 def with_schema(view: View, registryid: RegistryId, xid: Xid) -> list[Xid]:
     """List the messages whose effective definition in the newest snapshot names a schema."""
     rows = view.db.execute("SELECT xid FROM effective WHERE registryid = ? AND schema_xid = ?", (registryid, xid))
-    return [one for (one,) in rows]
+    return [message_xid for (message_xid,) in rows]
 
 
 def mentioning(view: View, registryid: RegistryId, xid: Xid) -> set[tuple[RegistryId, Xid]]:
@@ -200,7 +206,7 @@ def mentioning(view: View, registryid: RegistryId, xid: Xid) -> set[tuple[Regist
         f" AND instr(body, ?) AND {view.holds()}",
         (registryid, xid),
     )
-    return {(registryid, xid_of_resource(one)) for (one,) in rows}
+    return {(registryid, xid_of_resource(source_xid)) for (source_xid,) in rows}
 
 
 def deprecated_in(view: View) -> set[tuple[RegistryId, Xid]]:
@@ -211,11 +217,11 @@ def deprecated_in(view: View) -> set[tuple[RegistryId, Xid]]:
     ).fetchall()
     results = set()
     for registryid, kind, xid in rows:
-        holder = xid_of_resource(xid) if kind in VERSION_KINDS else xid
-        entity = view.entity(registryid, holder)
+        entity_xid = xid_of_resource(xid) if kind in VERSION_KINDS else xid
+        entity = view.entity(registryid, entity_xid)
         default = None if entity is None else entity.attributes.get("defaultversionid")
-        if holder == xid or xid == xid_of_version(holder, default):
-            results.add((registryid, holder))
+        if entity_xid == xid or xid == xid_of_version(entity_xid, default):
+            results.add((registryid, entity_xid))
     return results
 
 
@@ -238,7 +244,7 @@ def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[
         """,
         (xid, registryid, limit),
     )
-    return sorted(one for (one,) in rows)
+    return sorted(message_xid for (message_xid,) in rows)
 
 
 def referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit: int) -> list[Xid]:
@@ -260,7 +266,7 @@ def referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit
         """,
         (xid, relation, registryid, limit),
     )
-    return sorted(one for (one,) in rows)
+    return sorted(source_xid for (source_xid,) in rows)
 
 
 def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> list[ChangedRow]:
@@ -299,39 +305,41 @@ def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
     return dict(rows)
 
 
-def declared_leaves(kind: str, body: JsonText) -> FlatAttributes:
-    """Return the leaves by which two states of an entity are compared, as it declares them: bases do not count."""
+def declared_attributes(kind: str, body: JsonText) -> FlatAttributes:
+    """Return the flat attributes by which two states of an entity are compared, as it declares them, without its bases."""
     if kind == "version":
         return {pointer: value for pointer, value in flat_attributes_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
-        known = orjson.loads(body)
-        return {Pointer(f"/{name}"): JsonText(orjson.dumps(value).decode()) for name, value in known.items() if value is not None}
+        attributes = orjson.loads(body)
+        return {
+            Pointer(f"/{name}"): JsonText(orjson.dumps(value).decode()) for name, value in attributes.items() if value is not None
+        }
     return flat_attributes_of_entity(kind, body)
 
 
-def leaves_of_version(version: Entity) -> tuple[FlatAttributes, Xid]:
+def attributes_of_version(version: Entity) -> tuple[FlatAttributes, Xid]:
     """Return what a Version declares, and its XID."""
-    return declared_leaves(version.kind, version.body), version.xid
+    return declared_attributes(version.kind, version.body), version.xid
 
 
-def default_leaves(view: View, registryid: RegistryId, xid: Xid) -> tuple[FlatAttributes | None, Xid | None]:
+def attributes_of_default(view: View, registryid: RegistryId, xid: Xid) -> tuple[FlatAttributes | None, Xid | None]:
     """Return what the default Version of a message or schema declares, and its XID; None: it is not in the snapshot."""
     there = view.entity(registryid, xid)
     if there is None:
         return None, None
     versions = view.versions(registryid, xid)
     wanted = xid_of_version(xid, there.attributes.get("defaultversionid"))
-    version = next((one for one in versions if one.xid == wanted), versions[-1] if versions else None)
-    return ({}, None) if version is None else leaves_of_version(version)
+    version = next((version for version in versions if version.xid == wanted), versions[-1] if versions else None)
+    return ({}, None) if version is None else attributes_of_version(version)
 
 
-def compared_leaves(view: View, entity: Entity) -> FlatAttributes:
-    """Return the leaves by which two entities of one kind are compared; of a schema those of its default Version.
+def comparable_attributes(view: View, entity: Entity) -> FlatAttributes:
+    """Return the flat attributes by which two entities of one kind are compared; of a schema those of its default Version.
 
     Of others they are effective; a message whose definition is not there yet has those of its default Version.
     """
-    leaves = None if entity.kind == "schema" else view.bodies.flat_attributes_of((entity.registryid, entity.kind, entity.xid))
-    return leaves if leaves is not None else default_leaves(view, entity.registryid, entity.xid)[0] or {}
+    attributes = None if entity.kind == "schema" else view.bodies.flat_attributes_of((entity.registryid, entity.kind, entity.xid))
+    return attributes if attributes is not None else attributes_of_default(view, entity.registryid, entity.xid)[0] or {}
 
 
 _ROLES = {"producers": frozenset({"producer"}), "consumers": frozenset({"consumer", "subscriber"})}
@@ -368,21 +376,25 @@ class ReferringBodies:
         return self._referring.get((registryid, xid), [])
 
 
-def with_endpoints(references: EntityReferences, one: Difference) -> Difference:
+def with_endpoints(references: EntityReferences, difference: Difference) -> Difference:
     """Add to a difference within a schema at which endpoints it breaks whom; others are returned as they are.
 
     Args:
         references: of the state after it.
-        one: the difference.
+        difference: as a comparison found it.
     """
-    broken = [who for who, effect in (("producers", one.for_producers), ("consumers", one.for_consumers)) if effect == "breaking"]
-    if not one.is_about_schema or not broken:
-        return one
+    broken = [
+        who
+        for who, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
+        if effect == "breaking"
+    ]
+    if not difference.is_about_schema or not broken:
+        return difference
     sentences = []
-    for who, xids in endpoints_broken_by(references, one.registryid, one.xid, broken).items():
+    for who, xids in endpoints_broken_by(references, difference.registryid, difference.xid, broken).items():
         more = f" and {len(xids) - _MOST_SHOWN} more" if len(xids) > _MOST_SHOWN else ""
         sentences.append(f"It breaks {who} at {', '.join(xids[:_MOST_SHOWN])}{more}.")
-    return replace(one, told=" ".join([one.told, *sentences]))
+    return replace(difference, told=" ".join([difference.told, *sentences]))
 
 
 def endpoints_broken_by(
@@ -398,7 +410,7 @@ def endpoints_broken_by(
     """
     groups = sorted({xid_of_group(message) for message in messages_changed_by(references, registryid, xid)})
     endpoints = {endpoint.xid: endpoint for group in groups for endpoint in carrying(references, registryid, group)}
-    results = {who: [xid for xid, one in sorted(endpoints.items()) if is_endpoint_of(one, who)] for who in broken}
+    results = {who: [xid for xid, endpoint in sorted(endpoints.items()) if is_endpoint_of(endpoint, who)] for who in broken}
     return {who: xids for who, xids in results.items() if xids}
 
 
@@ -415,7 +427,7 @@ def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Se
         One object for each that differs: version, comparedwith, breaks, differences, endpoints.
     """
     results = []
-    for xid in dict.fromkeys([version, *(_shown_version(view, registryid, one) for one in schemas)]):
+    for xid in dict.fromkeys([version, *(_shown_version(view, registryid, schema) for schema in schemas)]):
         entity = view.entity(registryid, xid)
         if entity is None or entity.kind not in VERSION_KINDS:
             continue
@@ -431,8 +443,8 @@ def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Se
 def _shown_version(view: View, registryid: RegistryId, schema: Xid) -> Xid:
     if split_version(schema)[1] is not None:
         return schema
-    holder = view.entity(registryid, schema)
-    return xid_of_version(schema, None if holder is None else holder.attributes.get("defaultversionid"))
+    resource = view.entity(registryid, schema)
+    return xid_of_version(schema, None if resource is None else resource.attributes.get("defaultversionid"))
 
 
 def is_endpoint_of(endpoint: Entity, who: str) -> bool:
@@ -443,15 +455,15 @@ def is_endpoint_of(endpoint: Entity, who: str) -> bool:
 
 def messages_changed_by(references: EntityReferences, registryid: RegistryId, xid: Xid) -> set[Xid]:
     """Return the messages that a change is about: the message itself or those that name the schema, and all based on them."""
-    holder, versionid = split_version(xid)
+    resource_xid, versionid = split_version(xid)
     if xid_of_group(xid).startswith(("/messagegroups/", "/endpoints/")):
-        return _extending(references, registryid, {holder})
+        return _extending(references, registryid, {resource_xid})
     named = [xid] if versionid is not None else []
-    schema = references.entity(registryid, holder)
+    schema = references.entity(registryid, resource_xid)
     if versionid is None or (schema is not None and schema.attributes.get("defaultversionid") == versionid):
-        named.append(holder)
-    naming = (reference for one in named for reference in references.referring_to(registryid, one))
-    result = {xid_of_resource(one.source_xid) for one in naming if one.relation.startswith("dataschema")}
+        named.append(resource_xid)
+    naming = (reference for named_xid in named for reference in references.referring_to(registryid, named_xid))
+    result = {xid_of_resource(reference.source_xid) for reference in naming if reference.relation.startswith("dataschema")}
     return _extending(references, registryid, result)
 
 
@@ -460,7 +472,7 @@ def _extending(references: EntityReferences, registryid: RegistryId, messages: s
     result, left = set(messages), list(messages)
     while left:
         naming = references.referring_to(registryid, left.pop())
-        new = {xid_of_resource(one.source_xid) for one in naming if one.relation == "basemessage"} - result
+        new = {xid_of_resource(reference.source_xid) for reference in naming if reference.relation == "basemessage"} - result
         result |= new
         left += new
     return result

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import orjson
 
 from lakehouse.errors import WarehouseError
-from lakehouse.readmodel.file.delta import Known, Warehouse, file_batches, statistics
+from lakehouse.readmodel.file.delta import TableVersion, Warehouse, file_batches, statistics
 from lakehouse.readmodel.file.place import ModelFiles
 from lakehouse.readmodel.file.sqliteschema import ReadConnection, connect
 from lakehouse.store.localpaths import MATCH_RESULTS
@@ -190,7 +190,7 @@ class Traffic:
             versions = dict(db.execute("SELECT name, known FROM tables")) if is_ours else {}
         is_unchanged = self.warehouse.is_unchanged
         return is_ours and versions.keys() == set(names) and all(
-            is_unchanged(f"{MATCH_RESULTS}/{name}", Known(*orjson.loads(versions[name]))) for name in names
+            is_unchanged(f"{MATCH_RESULTS}/{name}", TableVersion(*orjson.loads(versions[name]))) for name in names
         )  # fmt: skip
 
     def _opened(self) -> ReadConnection:
@@ -218,7 +218,7 @@ class Traffic:
         db.execute("SAVEPOINT follow")
         try:
             table = self.warehouse.newest(f"{MATCH_RESULTS}/{name}")
-            version = orjson.dumps(list(self.warehouse.known(f"{MATCH_RESULTS}/{name}", table))).decode()
+            version = orjson.dumps(list(self.warehouse.version_of(f"{MATCH_RESULTS}/{name}", table))).decode()
             row = db.execute("SELECT known FROM tables WHERE name = ?", (name,)).fetchone()
             if row == (version,):
                 return False

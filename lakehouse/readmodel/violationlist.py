@@ -61,13 +61,13 @@ def find_violations(
     results = _findings(view, of_past_loads=bool(ingest))
     named = None if document is None else _named(view, document, results, registryid)
     if ingest == LAST:
-        newest = max(results, key=lambda one: one["found_at"], default=None)
+        newest = max(results, key=lambda finding: finding["found_at"], default=None)
         ingest = None if newest is None else newest["ingest_id"]
         results = [] if newest is None else results
     wanted = {name: value for name, value in (("ingest_id", ingest), ("registryid", registryid)) if value is not None}
-    rows = [one for one in results if all(one[name] == value for name, value in wanted.items())]
-    rows = rows if named is None else [one for one in rows if one["document_uri"] in named]
-    return sorted(rows if xid is None else [one for one in rows if _is_of(one["xid"], xid)], key=_order)
+    rows = [finding for finding in results if all(finding[name] == value for name, value in wanted.items())]
+    rows = rows if named is None else [finding for finding in rows if finding["document_uri"] in named]
+    return sorted(rows if xid is None else [finding for finding in rows if _is_of(finding["xid"], xid)], key=_order)
 
 
 def _is_of(xid: str | None, entity: Xid) -> bool:
@@ -84,11 +84,11 @@ def _findings(view: View, where: str = "1", values: tuple[str, ...] = (), *, of_
     holds = f"snapshot_id <= {view.snapshot_id:d}" if of_past_loads else view.holds()
     loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {holds}")
     recorded = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
-    return [one for one in results if one["violation_id"] in recorded]
+    return [finding for finding in results if finding["violation_id"] in recorded]
 
 
 def _named(view: View, text: str, results: list[dict[str, Any]], registryid: RegistryId | None) -> list[str]:
-    of_findings = (one["document_uri"] for one in results if registryid is None or one["registryid"] == registryid)
+    of_findings = (finding["document_uri"] for finding in results if registryid is None or finding["registryid"] == registryid)
     named = documents_of(text, [*(uri for _, uri, _, _ in view.documents(registryid)), *of_findings])
     if not named:
         raise DocumentNotFound(text, registryid)
@@ -105,19 +105,19 @@ def violations_by_rule(findings: list[dict[str, Any]], examples: int = 5) -> lis
     from lakehouse.rules.declared import FINDING_RULES
 
     results: dict[tuple[str, str], RuleFindings] = {}
-    for one in findings:
-        key = (one["rule_id"], one["severity"])
-        text = FINDING_RULES[one["rule_id"]].text if one["rule_id"] in FINDING_RULES else ""
-        known = results.setdefault(key, RuleFindings(*key, text, 0, []))
-        results[key] = known._replace(findings=known.findings + 1)
-        if len(known.examples) < examples:
-            known.examples.append({name: one[name] for name in EXAMPLE_COLUMNS})
+    for finding in findings:
+        key = (finding["rule_id"], finding["severity"])
+        text = FINDING_RULES[finding["rule_id"]].text if finding["rule_id"] in FINDING_RULES else ""
+        rule_findings = results.setdefault(key, RuleFindings(*key, text, 0, []))
+        results[key] = rule_findings._replace(findings=rule_findings.findings + 1)
+        if len(rule_findings.examples) < examples:
+            rule_findings.examples.append({name: finding[name] for name in EXAMPLE_COLUMNS})
     return list(results.values())
 
 
-def _order(one: dict[str, Any]) -> tuple[Any, ...]:
-    first = (_WORST_FIRST[one["severity"]], one["rule_id"] in CONSEQUENCES, one["rule_id"], one["document_uri"])
-    return (*first, one["pointer"] is not None, one["pointer"] or "", one["violation_id"])
+def _order(finding: dict[str, Any]) -> tuple[Any, ...]:
+    first = (_WORST_FIRST[finding["severity"]], finding["rule_id"] in CONSEQUENCES, finding["rule_id"], finding["document_uri"])
+    return (*first, finding["pointer"] is not None, finding["pointer"] or "", finding["violation_id"])
 
 
 @contextmanager
@@ -131,10 +131,10 @@ def with_reasons(view: View, registryid: RegistryId | None = None) -> Iterator[N
     try:
         yield
     except EntityAbsent as error:
-        known = [] if isinstance(error, DocumentNotFound) else reasons_of(view, error.xid, registryid)
-        whole = [] if known else rejected_documents(view, registryid)
-        if known or whole:
-            error.because(known or [error.advice, *whole])
+        reasons = [] if isinstance(error, DocumentNotFound) else reasons_of(view, error.xid, registryid)
+        whole = [] if reasons else rejected_documents(view, registryid)
+        if reasons or whole:
+            error.because(reasons or [error.advice, *whole])
         raise
 
 
@@ -188,14 +188,14 @@ def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, on
         only_messages: leave out what is no message.
     """
     findings = [
-        one
-        for one in _findings(view, "action = 'quarantined' AND instr(xid, ?)", (xid_of_resource(Xid(wanted)),))
-        if _is_meant(xid_of_resource(one["xid"]), wanted)
-        and (registryid is None or one["registryid"] == registryid)
-        and (not only_messages or is_message(one["xid"]))
+        finding
+        for finding in _findings(view, "action = 'quarantined' AND instr(xid, ?)", (xid_of_resource(Xid(wanted)),))
+        if _is_meant(xid_of_resource(finding["xid"]), wanted)
+        and (registryid is None or finding["registryid"] == registryid)
+        and (not only_messages or is_message(finding["xid"]))
     ]
-    causes = [one for one in findings if one["rule_id"] not in CONSEQUENCES]
-    return list(dict.fromkeys(_commit_metadata(one) for one in sorted(causes or findings, key=_order)))
+    causes = [finding for finding in findings if finding["rule_id"] not in CONSEQUENCES]
+    return list(dict.fromkeys(_commit_metadata(finding) for finding in sorted(causes or findings, key=_order)))
 
 
 def _commit_metadata(finding: dict[str, Any]) -> str:
@@ -213,14 +213,14 @@ def _deleted(view: View, wanted: str, registryid: RegistryId | None, *, only_mes
             continue
         rows = [row for row in view.history_rows(xid, registryid) if row["xid"] == xid]
         last = {row["registryid"]: row for row in sorted(rows, key=lambda row: int(row["snapshot_id"]))}
-        for one, row in sorted(last.items()):
+        for registry, row in sorted(last.items()):
             if row["op"] == "delete":
                 number = int(row["snapshot_id"])
                 facts = view.commit_of(number)
                 when = utc_seconds(facts["committed_at"])
                 yield (
-                    f"{xid} was deleted from registry {one} in snapshot {number}. `lakehouse show {xid} --at {number - 1}` shows "
-                    f"it as it was. {facts['committed_by']} deleted it at {when} by {facts['command']}: "
+                    f"{xid} was deleted from registry {registry} in snapshot {number}. `lakehouse show {xid} --at {number - 1}` "
+                    f"shows it as it was. {facts['committed_by']} deleted it at {when} by {facts['command']}: "
                     f"`lakehouse log {xid}`."
                 )
 

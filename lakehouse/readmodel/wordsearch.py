@@ -14,7 +14,7 @@ from lakehouse.text.documentnames import documents_of
 from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_ASCII_WORDS = bytes(ord(chr(one).lower()) if chr(one).isalnum() and one < 128 else 32 for one in range(256))
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 # A part of what is searched: a column's prefix, if it has one, and the text up to the next blank.
 _PART = re.compile(r"(?:(field|attr|topic):)?(\S+)", re.IGNORECASE)
 _OF_PREFIX = {"field": "fields", "attr": "names", "topic": "address"}

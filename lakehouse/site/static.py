@@ -84,8 +84,8 @@ def _product() -> list[str]:
     """Return names and versions of all that is installed, and when a file of this package was written last."""
     package = Path(__file__).parents[1]
     newest = max(path.stat().st_mtime_ns for path in package.rglob("*") if path.suffix != ".pyc" and path.is_file())
-    installed = (one.metadata for one in distributions())  # read once each: what `version` returns is in it
-    return [*sorted(f"{one['Name']} {one['Version']}" for one in installed), str(newest)]
+    installed = (distribution.metadata for distribution in distributions())  # read once each: what `version` returns is in it
+    return [*sorted(f"{metadata['Name']} {metadata['Version']}" for metadata in installed), str(newest)]
 
 
 def _digest(value: Any) -> str:
@@ -139,7 +139,7 @@ def pages_to_keep(page_context: PageContext, before: State, now: State, wanted: 
     neighbours = all_neighbours(page_context)
     results: set[str] = set()
     for key, group in overview.groups.items():
-        shown = ((key[0], xid) for one in (key, *neighbours.get(key, ())) for xid in overview.members.get(one, ()))
+        shown = ((key[0], xid) for group_key in (key, *neighbours.get(key, ())) for xid in overview.members.get(group_key, ()))
         if key not in changed and wanted.isdisjoint(shown):
             results.update(paths_of_group(overview, group))
     for number in range(1, before["snapshot_id"] + 1):
@@ -303,7 +303,7 @@ class Writer:
 
     def keep_pages(self, paths: set[str]) -> None:
         """Keep pages, and their Markdown, as they are, where the earlier run wrote them."""
-        every = (one for path in paths for one in (path, f"{path.removesuffix('html')}md"))
+        every = (page for path in paths for page in (path, f"{path.removesuffix('html')}md"))
         self.digests |= {path: self.previous[path] for path in every if path in self.previous}
 
     def write(self, page_context: PageContext, path: str) -> None:

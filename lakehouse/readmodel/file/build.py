@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.faults import crash_point
 from lakehouse.readmodel.file import sqliteschema, words
-from lakehouse.readmodel.file.delta import READ, Known, Warehouse, batches, recorded_position, row_count, statistics
+from lakehouse.readmodel.file.delta import READ, TableVersion, Warehouse, batches, recorded_position, row_count, statistics
 from lakehouse.readmodel.file.packed import Packs
 from lakehouse.readmodel.file.sqliteschema import (
     EFFECTIVE_COLUMNS,
@@ -62,7 +62,7 @@ class _Rows:
         self._texts = itemgetter(*map(columns.index, packs.columns))
         names = ", ".join(("id", *others, *rest))
         self._insert = (
-            f"INSERT INTO {table} ({names}) VALUES (?{', ?' * len(others)}{''.join(f', {one}' for one in rest.values())})"
+            f"INSERT INTO {table} ({names}) VALUES (?{', ?' * len(others)}{''.join(f', {value}' for value in rest.values())})"
         )
 
     def add(self, db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
@@ -74,7 +74,7 @@ class _Rows:
 
     def delete(self, db: sqlite3.Connection, ids: Collection[int]) -> None:
         """Delete rows."""
-        db.executemany(f"DELETE FROM {self.table} WHERE id = ?", ((one,) for one in ids))
+        db.executemany(f"DELETE FROM {self.table} WHERE id = ?", ((row_id,) for row_id in ids))
         self.packs.drop_unused(db, self.table, ids)
 
 
@@ -99,9 +99,9 @@ class Facts:
     def __setitem__(self, name: str, value: Any) -> None:
         self.db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
-    def known(self) -> dict[str, Known]:
-        """Return what is known of the Delta tables."""
-        return {name: Known(*known) for name, known in (self["tables"] or {}).items()}
+    def table_versions(self) -> dict[str, TableVersion]:
+        """Return the versions of the Delta tables that the file was made from."""
+        return {name: TableVersion(*fields) for name, fields in (self["tables"] or {}).items()}
 
 
 def build(warehouse: Warehouse, file: Path, progress: Progress | None = None) -> None:
@@ -156,22 +156,22 @@ def follow(db: sqlite3.Connection, warehouse: Warehouse) -> None:
         WarehouseError: the warehouse holds no catalog any more.
     """
     facts = Facts(db)
-    known = facts.known()
-    if facts["format"] != FORMAT or set(known) != set(READ):
+    earlier = facts.table_versions()
+    if facts["format"] != FORMAT or set(earlier) != set(READ):
         raise CannotFollow
     opened = {name: warehouse.newest(name) for name in ("effective_messages", "changes", "violations")}
     for name, table in opened.items():
-        if str(table.metadata().id) != known[name].id or table.version() < known[name].version:
+        if str(table.metadata().id) != earlier[name].id or table.version() < earlier[name].version:
             raise CannotFollow
     files = statistics(opened["changes"])
     counts = {"changes": row_count(files)}
     for name, fact in (("effective_messages", "effective"), ("violations", "violations")):
-        is_same = opened[name].version() == known[name].version
+        is_same = opened[name].version() == earlier[name].version
         counts[name] = facts[fact] if is_same else row_count(statistics(opened[name]))
     db.execute("BEGIN IMMEDIATE")
     try:
         touched = _follow_log(db, facts, opened["changes"], files)
-        touched |= _follow_effective(db, facts, opened["effective_messages"], known["effective_messages"].version)
+        touched |= _follow_effective(db, facts, opened["effective_messages"], earlier["effective_messages"].version)
         if counts["violations"] is None or counts["violations"] != facts["violations"]:
             _take_violations(db, opened["violations"], _Counter(None, None))
         words.index_again(db, touched)
@@ -292,8 +292,8 @@ def _follow_log(db: sqlite3.Connection, facts: Facts, table: DeltaTable, files: 
     _number(db, last)
     _replace(db, last)
     new = db.execute("SELECT registryid, kind, xid FROM log WHERE id > ?", (last,))
-    held = ((registryid, words.parent_xid(kind, xid)) for registryid, kind, xid in new)
-    return {(registryid, *holder) for registryid, holder in held if holder is not None}
+    parents = ((registryid, words.parent_xid(kind, xid)) for registryid, kind, xid in new)
+    return {(registryid, *parent) for registryid, parent in parents if parent is not None}
 
 
 def _check_head(facts: Facts, table: DeltaTable, files: pa.Table) -> None:
@@ -312,11 +312,11 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
     if table.version() == version:
         return set()
     position, is_plain = recorded_position(table, version)
-    known = facts["definitions"]
-    if not is_plain or known is None or position is None:
+    reached = facts["definitions"]
+    if not is_plain or reached is None or position is None:
         raise CannotFollow
     keys, count = set(), facts["effective"]
-    for batch in batches(table, EFFECTIVE_COLUMNS, known):
+    for batch in batches(table, EFFECTIVE_COLUMNS, reached):
         results = list(sqliteschema.effective_rows(batch))
         count += len(results) - _delete_effective(db, [row[:2] for row in results])
         _EFFECTIVE.add(db, results)
@@ -327,7 +327,7 @@ def _follow_effective(db: sqlite3.Connection, facts: Facts, table: DeltaTable, v
         WHERE l.kind = 'message' AND l.op = 'delete' AND l.snapshot_id > ? AND l.snapshot_id <= ?
           AND e.snapshot_id < l.snapshot_id
         """,
-        (known, position),
+        (reached, position),
     ).fetchall()
     facts["effective"] = count - _delete_effective(db, gone)
     return keys | {(registryid, "message", xid) for registryid, xid in gone}
@@ -343,12 +343,12 @@ def _delete_effective(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, X
 
 def _write_facts(db: sqlite3.Connection, warehouse: Warehouse, opened: dict[str, DeltaTable], violations: int | None) -> Facts:
     facts = Facts(db)
-    is_same = "effective_messages" in (known := facts.known()) and (
-        opened["effective_messages"].version() == known["effective_messages"].version
+    is_same = "effective_messages" in (earlier := facts.table_versions()) and (
+        opened["effective_messages"].version() == earlier["effective_messages"].version
     )
     facts["format"] = FORMAT
     facts["location"] = warehouse.location
-    facts["tables"] = {name: warehouse.known(name, opened[name]) for name in READ}
+    facts["tables"] = {name: warehouse.version_of(name, opened[name]) for name in READ}
     newest = db.execute("SELECT max(snapshot_id) FROM log").fetchone()[0] or 0
     snapshot = db.execute("SELECT body FROM log WHERE snapshot_id = ? AND kind = 'snapshot'", (newest,)).fetchone()
     facts["head"] = newest

@@ -49,8 +49,8 @@ _HARMLESS = (
 )  # fmt: skip
 
 
-class Known(NamedTuple):
-    """What is known of a Delta table that was read: the id of the table, the version, the file of that version's commit."""
+class TableVersion(NamedTuple):
+    """The version of a Delta table that was read: the id of the table, the version, the file of that version's commit."""
 
     id: str
     version: int
@@ -71,10 +71,10 @@ class Warehouse:
         self._options = {name: settings.spark[key] for key, name in _OPTIONS.items() if settings.spark.get(key)}
         if self._options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
             self._options["AWS_ALLOW_HTTP"] = "true"
-        self._opened: dict[str, tuple[DeltaTable, Known]] = {}
+        self._opened: dict[str, tuple[DeltaTable, TableVersion]] = {}
 
-    def is_unchanged(self, name: str, earlier: Known) -> bool:
-        """Return whether a table is the one that is known, with no commit more; False: it has to be opened."""
+    def is_unchanged(self, name: str, earlier: TableVersion) -> bool:
+        """Return whether a table is the one that was read earlier, with no commit more; False: it has to be opened."""
         if self.is_remote or not earlier.signature:
             return False
         return not self._has_next(name, earlier.version) and self._has(name, earlier)
@@ -125,10 +125,10 @@ class Warehouse:
                 table = None
             if table is not None and str(table.metadata().id) == earlier.id and self._has(name, earlier):
                 self._check(table)
-                self._opened[name] = (table, self.known(name, table))
+                self._opened[name] = (table, self.version_of(name, table))
                 return table
         table = self.open(name)
-        self._opened[name] = (table, self.known(name, table))
+        self._opened[name] = (table, self.version_of(name, table))
         return table
 
     def folders(self, name: str) -> list[str]:
@@ -181,7 +181,7 @@ class Warehouse:
     def _has_next(self, name: str, version: int) -> bool:
         return os.path.exists(f"{self.location}/{name}/_delta_log/{version + 1:020}.json")
 
-    def _has(self, name: str, earlier: Known) -> bool:
+    def _has(self, name: str, earlier: TableVersion) -> bool:
         """Return whether a table still has the commit that was its newest; another table may be at its place."""
         return bool(earlier.signature) and self._signature(name, earlier.version) == earlier.signature
 
@@ -193,9 +193,9 @@ class Warehouse:
                 f"{SCHEMA_VERSION}). Install the newer release."
             )
 
-    def known(self, name: str, table: DeltaTable) -> Known:
-        """Return the facts of an open table."""
-        return Known(str(table.metadata().id), table.version(), self._signature(name, table.version()))
+    def version_of(self, name: str, table: DeltaTable) -> TableVersion:
+        """Return the version that a table is open at."""
+        return TableVersion(str(table.metadata().id), table.version(), self._signature(name, table.version()))
 
     def _signature(self, name: str, version: int) -> str:
         if self.is_remote:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 ROWS = 32  # of a pack: more shrink little further, and take longer to read one text of them
 _CHARACTERS = 1 << 18  # of a pack of several rows
 _LEVEL = 3
-_MOST_KEPT = 64  # packs that a connection remembers
+_MOST_CACHED = 64  # packs that a connection remembers
 
 
 class Packs(NamedTuple):
@@ -101,7 +101,7 @@ class _Reader:
         self._db = weakref.ref(db)  # the connection holds the reader
         self._packs = packs
         self._width = len(packs.columns)
-        self._kept: OrderedDict[int, _Pack] = OrderedDict()
+        self._cache: OrderedDict[int, _Pack] = OrderedDict()
         self._newest = _Pack(0, -1, [])
 
     def __call__(self, number: int | None, column: int) -> str | None:
@@ -115,13 +115,13 @@ class _Reader:
 
     def _pack(self, number: int) -> _Pack:
         key = number // ROWS
-        pack = self._kept.get(key)
+        pack = self._cache.get(key)
         if pack is None or not pack.first <= number <= pack.last:
-            pack = self._kept[key] = self._read(number)
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            pack = self._cache[key] = self._read(number)
+            if len(self._cache) > _MOST_CACHED:
+                self._cache.popitem(last=False)
         else:
-            self._kept.move_to_end(key)
+            self._cache.move_to_end(key)
         return pack
 
     def _read(self, number: int) -> _Pack:

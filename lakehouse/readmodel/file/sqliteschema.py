@@ -151,13 +151,13 @@ class ReadConnection(sqlite3.Connection):
     of then. An error keeps such a cursor alive, as long as its traceback is kept.
     """
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
 
-    def execute(self, *given: Any) -> sqlite3.Cursor:
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
         """Execute a statement."""
-        made = super().execute(*given)
+        made = super().execute(*arguments)
         self._cursors.add(made)
         return made
 
@@ -262,16 +262,16 @@ def _lists(column: pa.ListArray) -> list[str | None]:
     first, count = ends[0], ends[-1] - ends[0]
     values = column.values.slice(first, count).to_pylist()
     null = column.is_null().to_pylist()
-    known: dict[tuple[str, ...], str] = {}
+    texts: dict[tuple[str, ...], str] = {}
     results: list[str | None] = []
     for row, is_null in enumerate(null):
         if is_null:
             results.append(None)
             continue
         items = tuple(values[ends[row] - first : ends[row + 1] - first])
-        text = known.get(items)
+        text = texts.get(items)
         if text is None:
-            text = known[items] = orjson.dumps(items).decode()
+            text = texts[items] = orjson.dumps(items).decode()
         results.append(text)
     return results
 
@@ -303,15 +303,15 @@ def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
     """
     if kind == "version":
         if '"basemessage"' in body or '"dataschemauri"' in body or '"dataschemaxid"' in body:
-            known = orjson.loads(body)
+            attributes = orjson.loads(body)
             for name, pointer in _OF_VERSION.items():
-                if isinstance(known.get(name), str):
-                    yield _edge(name, pointer, known[name])
+                if isinstance(attributes.get(name), str):
+                    yield _edge(name, pointer, attributes[name])
     elif kind in ("message", "schema"):
         if '"xref"' in body:
-            known = orjson.loads(body)
-            if isinstance(known.get("xref"), str):
-                yield _edge("xref", _XREF, known["xref"])
+            attributes = orjson.loads(body)
+            if isinstance(attributes.get("xref"), str):
+                yield _edge("xref", _XREF, attributes["xref"])
     elif kind == "schemaversion":
         if '"references"' in body:
             yield from _edges_of_schema(orjson.loads(body).get("extensions") or {})
@@ -346,9 +346,9 @@ def schema_row_of(kind: str, body: JsonText) -> SchemaRow | None:
     """Return what is looked up of a row of the log; None: it is of no Version of a schema."""
     if kind != "schemaversion":
         return None
-    known = orjson.loads(body)
-    schema, labels = known.get("schema"), object_at(known, "labels")
-    own = None if schema is None else kind_of_format(known.get("format"), schema)
+    attributes = orjson.loads(body)
+    schema, labels = attributes.get("schema"), object_at(attributes, "labels")
+    own = None if schema is None else kind_of_format(attributes.get("format"), schema)
     return SchemaRow(
         own, number_of(text_at(labels, ID_LABEL)), text_at(labels, GUID_LABEL), text_at(labels, DELETED_LABEL) == "true"
     )
@@ -363,10 +363,10 @@ def _edges_of_schema(extensions: dict[str, Any]) -> Iterator[Edge]:
             yield _edge("references", Pointer(f"/extensions/references/{position}/xid"), xid)
 
 
-def _edges_of_endpoint(known: dict[str, Any]) -> Iterator[Edge]:
-    for position, group in enumerate(known.get("messagegroups") or []):
+def _edges_of_endpoint(attributes: dict[str, Any]) -> Iterator[Edge]:
+    for position, group in enumerate(attributes.get("messagegroups") or []):
         yield _edge("messagegroups", Pointer(f"/messagegroups/{position}"), group)
-    options = known.get("protocoloptions")
+    options = attributes.get("protocoloptions")
     will = options.get("willmessage") if isinstance(options, dict) else None
     if will is not None:
         text = will if isinstance(will, str) else orjson.dumps(will).decode()

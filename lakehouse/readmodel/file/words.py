@@ -139,9 +139,9 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
 
 def _insert(db: sqlite3.Connection, results: Iterable[tuple[str, str, str, Words]]) -> None:
     """Insert entities with their words."""
-    for one in _parts(results):
+    for part in _parts(results):
         first = WORD_TEXTS.next_id(db)
-        numbered = list(enumerate(one, first))
+        numbered = list(enumerate(part, first))
         db.executemany(
             "INSERT INTO searched VALUES (?, ?, ?, ?, ?)",
             ((row, *key, key[2] if key[1] == "document" else key[2].rsplit("/", 1)[1]) for row, (*key, _) in numbered),
@@ -149,7 +149,7 @@ def _insert(db: sqlite3.Connection, results: Iterable[tuple[str, str, str, Words
         db.executemany(
             f"INSERT INTO words (rowid, {_COLUMNS}) VALUES (?{_PLACES})", ((row, *words) for row, (*_, words) in numbered)
         )
-        WORD_TEXTS.add(db, first, (words for *_, words in one))
+        WORD_TEXTS.add(db, first, (words for *_, words in part))
 
 
 def _parts(results: Iterable[tuple[str, str, str, Words]]) -> Iterator[list[tuple[str, str, str, Words]]]:
@@ -242,7 +242,7 @@ def _declaration(pointer: str) -> tuple[tuple[str, str], bool] | None:
 
 def _with_words(paths: Sequence[str]) -> str:
     text = " ".join(paths)
-    words = " ".join(dict.fromkeys(word for one in paths for word in _CAMEL.sub(" ", one).split() if word != one))
+    words = " ".join(dict.fromkeys(word for path in paths for word in _CAMEL.sub(" ", path).split() if word != path))
     return f"{text}\n{words}" if words else text
 
 
@@ -294,8 +294,8 @@ def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -
         "SELECT body FROM log WHERE registryid = ? AND xid = ? AND kind = ? AND until = ? AND op <> 'delete'",
         (registryid, xid, kind, NEVER),
     ).fetchone()
-    known: dict[str, Any] = {} if result is None else orjson.loads(result[0])
-    return known
+    body: dict[str, Any] = {} if result is None else orjson.loads(result[0])
+    return body
 
 
 def _split(text: str) -> str:
@@ -340,8 +340,8 @@ def _paths(value: Any, within: str, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
-        for one in value:
-            yield from _paths(one, within, depth + 1)
+        for item in value:
+            yield from _paths(item, within, depth + 1)
     if not isinstance(value, dict):
         return
     for key, below in value.items():

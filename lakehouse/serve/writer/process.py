@@ -269,7 +269,7 @@ class Batches:
                 }
         named = {*users.values()}
         by_user = {"": named.pop()} if len(named) == 1 else users
-        version = Facts(view.db).known()["changes"].version
+        version = Facts(view.db).table_versions()["changes"].version
         return Planned(head, version, committed_at, results, list(overlay.changes()), by_user)
 
 

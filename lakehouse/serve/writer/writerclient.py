@@ -94,7 +94,7 @@ class Writers:
         if self.live.went_back is not None:
             return False
         try:
-            version = self.model.answer(lambda view: view.facts.known()["changes"].version)
+            version = self.model.answer(lambda view: view.facts.table_versions()["changes"].version)
             self.model.warehouse.check_newest_parts("changes", version)
             check_storage(f"{self.model.location}/changes/_delta_log")
         except (LakehouseError, sqlite3.Error, OSError) as error:

@@ -236,13 +236,13 @@ def all_paths(page_context: PageContext) -> Iterator[str]:
     yield from numbered(addresses.NAMES, lists.count_names(page_context))
     yield from numbered(addresses.FINDINGS, len(overview.findings_by_rule))
     yield from numbered(addresses.DOCUMENTS, len(overview.documents))
-    upto = [one for one in overview.snapshots if one.snapshot_id <= page_context.view.snapshot_id]
+    upto = [snapshot for snapshot in overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id]
     yield from numbered(addresses.SNAPSHOTS, len(upto))
     yield from (path_of_document(*key) for key in overview.documents)
     for rule_id, findings in overview.findings_by_rule.items():
         yield from numbered(path_of_rule(rule_id), len(findings))
-    for one in upto:
-        number = one.snapshot_id
+    for snapshot in upto:
+        number = snapshot.snapshot_id
         yield from numbered(path_of_snapshot(number), snapshotpages.count_rows(page_context, (number - 1, number)))
     yield from consequences.FEEDS
     yield addresses.COMPARE
@@ -251,7 +251,7 @@ def all_paths(page_context: PageContext) -> Iterator[str]:
         yield from numbered(path, snapshotpages.count_rows(page_context, (before, after)) if after > before + 1 else 1)
         yield addresses.path_of_differences(before, after)
     for registryid in overview.registries:
-        groups = sum(one == registryid for one, _ in overview.groups)
+        groups = sum(registry == registryid for registry, _ in overview.groups)
         yield from numbered(path_of(registryid, REGISTRY), groups)
         yield path_of(registryid, REGISTRY, ending="json")
     for (registryid, xid), group in overview.groups.items():

@@ -106,8 +106,10 @@ def map_page(page_context: PageContext, number: int) -> Page | None:
 
 def _row(page_context: PageContext, group: Entity) -> MapRow:
     key = (group.registryid, group.xid)
-    carriers = [page_context.overview.groups[one] for one in sorted(all_neighbours(page_context).get(key, ()))]
-    sent_to, received_from = ([one for one in carriers if is_endpoint_of(one, who)] for who in ("producers", "consumers"))
+    carriers = [page_context.overview.groups[neighbour] for neighbour in sorted(all_neighbours(page_context).get(key, ()))]
+    sent_to, received_from = (
+        [carrier for carrier in carriers if is_endpoint_of(carrier, who)] for who in ("producers", "consumers")
+    )
     return MapRow(group, len(page_context.overview.members[key]), sent_to, received_from)
 
 

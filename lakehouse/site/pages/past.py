@@ -12,7 +12,7 @@ from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.diff import Difference, differences
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
-from lakehouse.readmodel.queries import declared_leaves, default_leaves, leaves_of_version
+from lakehouse.readmodel.queries import attributes_of_default, attributes_of_version, declared_attributes
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
 from lakehouse.site.pagecontext import Page, PageContext
@@ -131,7 +131,7 @@ def declared_differences(
 ) -> list[Difference]:
     """Compare two bodies of an entity as what they declare; what is inherited or inferred does not count."""
     name = "message" if kind in ("version", "message") else kind
-    sides = [{} if body is None else {(registryid, name, xid): declared_leaves(kind, body)} for body in (before, after)]
+    sides = [{} if body is None else {(registryid, name, xid): declared_attributes(kind, body)} for body in (before, after)]
     return differences(sides[0], sides[1])
 
 
@@ -261,10 +261,10 @@ def _declared_at(page_context: PageContext, entity: Entity, token: str) -> tuple
     if token.startswith("v"):
         wanted = read(token[1:], (last_id(version.xid) for version in page_context.view.versions(registryid, xid)))
         version = None if wanted is None else page_context.entity(registryid, xid_of_version(xid, wanted))
-        return leaves_of_version(version) if version is not None else (None, None)
+        return attributes_of_version(version) if version is not None else (None, None)
     try:
         with page_context.model.at(int(token)) as view:
-            return default_leaves(view, registryid, xid)
+            return attributes_of_default(view, registryid, xid)
     except SnapshotNotFound:
         return None, None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakehouse.domain.diff import differences
-from lakehouse.readmodel.queries import compared_leaves
+from lakehouse.readmodel.queries import comparable_attributes
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import TO, WITH, path_beside, path_of, read
 from lakehouse.site.fields.listing import Field
@@ -67,7 +67,7 @@ def beside_page(
         other: the second, of the same kind and registry.
         schemas: of their payloads, or themselves; None: it is not in the catalog.
     """
-    sides = [compared_leaves(page_context.view, each) for each in (entity, other)]
+    sides = [comparable_attributes(page_context.view, each) for each in (entity, other)]
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
     judged = differences({key: sides[0]}, {key: sides[1]})
     pointers = sorted(sides[0].keys() | sides[1].keys())

@@ -17,8 +17,8 @@ from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.readmodel.queries import (
     ChangedRow,
     TooManyChanges,
+    attributes_of_default,
     changed_in,
-    default_leaves,
     diff_snapshots,
     messages_changed_by,
 )
@@ -80,7 +80,7 @@ def _inherited(page_context: PageContext, by_message: dict[Xid, Difference]) -> 
     bases: dict[Xid, list[Xid]] = {}
     for xid, difference in by_message.items():
         entity = page_context.entity(difference.registryid, xid)
-        declared, _ = default_leaves(page_context.view, difference.registryid, xid)
+        declared, _ = attributes_of_default(page_context.view, difference.registryid, xid)
         is_own = entity is None or difference.pointer in (declared or {})
         bases[xid] = [] if is_own or entity is None else [base for base in bases_of(page_context, entity) if base in by_message]
     for xid, difference in by_message.items():
@@ -133,8 +133,8 @@ def _row(change: ChangedRow) -> SnapshotRow:
 def ready_pairs(page_context: PageContext) -> list[tuple[int, int]]:
     """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
     number = page_context.view.snapshot_id
-    results = [(one - 1, one) for one in range(number, max(1, number - LAST_COMPARED), -1)]
-    results += [(one, other) for _, one, other in _presets(page_context)]
+    results = [(after - 1, after) for after in range(number, max(1, number - LAST_COMPARED), -1)]
+    results += [(before, after) for _, before, after in _presets(page_context)]
     return list(dict.fromkeys(results))
 
 
@@ -239,7 +239,7 @@ def _page(page_context: PageContext, changed: ChangesView, path: str) -> Page:
         between = upto[first:last]
         if last == first + 1 and path == path_of_snapshot(last):  # not on its later pages
             documents = sorted(key for key, (at, _) in page_context.overview.documents.items() if at == last)
-    chosen = {one.snapshot_id for one in upto[-_MOST_CHOICES:]} | set(changed.pair or ())
+    chosen = {snapshot.snapshot_id for snapshot in upto[-_MOST_CHOICES:]} | set(changed.pair or ())
     details: dict[str, Any] = {
         "broken": broken_endpoints(page_context, changed.differences or [])[:_MOST_BROKEN],
         "presets": _presets(page_context),
