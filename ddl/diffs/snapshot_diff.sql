@@ -55,7 +55,7 @@ pairs AS (
     pointer,
     pair.before AS value_before,
     pair.after AS value_after,
-    regexp_replace(pointer, r'[^/]*\z', '') AS holder,
+    regexp_replace(pointer, r'[^/]*\z', '') AS parent,
     CASE
       WHEN before IS NULL THEN 'added'
       WHEN after IS NULL THEN 'removed'
@@ -78,8 +78,8 @@ placed AS (
     change,
     CASE
       WHEN NOT pointer RLIKE r'^/(envelopemetadata|protocoloptions)/.+/(type|value|required|description|specurl)$' THEN ''
-      WHEN NOT exists(map_keys(before), other -> startswith(other, holder)) THEN 'new'
-      WHEN NOT exists(map_keys(after), other -> startswith(other, holder)) THEN 'gone'
+      WHEN NOT exists(map_keys(before), other -> startswith(other, parent)) THEN 'new'
+      WHEN NOT exists(map_keys(after), other -> startswith(other, parent)) THEN 'gone'
       ELSE 'declaration'
     END AS place
   FROM pairs

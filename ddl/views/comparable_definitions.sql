@@ -70,7 +70,7 @@ endpoint_definitions AS (
       map_from_entries(
         transform(
           map_entries(coalesce(from_json(protocoloptions, 'map<string,string>'), CAST(map() AS MAP<STRING, STRING>))),
-          one -> struct(concat('/protocoloptions/', replace(replace(one.key, '~', '~0'), '/', '~1')) AS key, one.value AS value)
+          option -> struct(concat('/protocoloptions/', replace(replace(option.key, '~', '~0'), '/', '~1')) AS key, option.value AS value)
         )
       )
     ) AS leaves

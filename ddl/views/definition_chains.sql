@@ -47,7 +47,7 @@ SELECT
   END AS chain_status,
   definitions,
   concat(
-    transform(definitions, one -> array_join(slice(split(one.version_xid, '/'), 1, 5), '/')),
-    transform(filter(definitions, one -> one.base_xid IS NOT NULL), one -> array_join(slice(split(one.base_xid, '/'), 1, 5), '/'))
+    transform(definitions, definition -> array_join(slice(split(definition.version_xid, '/'), 1, 5), '/')),
+    transform(filter(definitions, definition -> definition.base_xid IS NOT NULL), definition -> array_join(slice(split(definition.base_xid, '/'), 1, 5), '/'))
   ) AS sought
 FROM chains;

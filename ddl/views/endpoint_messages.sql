@@ -20,7 +20,7 @@ CREATE OR REPLACE VIEW endpoint_messages (
 )
 COMMENT 'What each endpoint carries: its own messages and those of the groups that it names.'
 AS
-WITH ways AS (
+WITH carrying AS (
   SELECT
     registryid,
     xid AS endpoint_xid,
@@ -52,7 +52,7 @@ carried_messages AS (
     o.options,
     m.attributes,
     m.chain_status
-  FROM ways AS c
+  FROM carrying AS c
   INNER JOIN endpoints AS e ON e.registryid = c.registryid AND e.xid = c.endpoint_xid
   INNER JOIN endpoint_options AS o ON o.registryid = c.registryid AND o.xid = c.endpoint_xid
   INNER JOIN flat_messages AS m ON m.registryid = c.registryid AND m.group_xid = c.via_xid
@@ -85,12 +85,12 @@ comparisons AS (
           nullif(trim(substr(name, length(split_part(name, '/', 1)) + 2)), '') AS version
         )
       ),
-      one -> CASE
-        WHEN one.family IN ('HTTP', 'KAFKA', 'NATS') THEN one.family
+      parts -> CASE
+        WHEN parts.family IN ('HTTP', 'KAFKA', 'NATS') THEN parts.family
         ELSE concat(
-          one.family,
+          parts.family,
           '/',
-          regexp_replace(coalesce(one.version, map('AMQP', '1.0', 'MQTT', '5.0')[one.family], ''), '\\.0\\z', '')
+          regexp_replace(coalesce(parts.version, map('AMQP', '1.0', 'MQTT', '5.0')[parts.family], ''), '\\.0\\z', '')
         )
       END
     ) AS keys,

@@ -34,7 +34,7 @@ inferred AS (
   LATERAL VIEW explode(inferred) AS pointer, value
 ),
 
-leaves AS (
+origins AS (
   SELECT
     registryid,
     xid,
@@ -73,4 +73,4 @@ SELECT
   origin,
   declared_by,
   depth
-FROM leaves;
+FROM origins;

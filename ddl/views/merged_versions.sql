@@ -18,7 +18,7 @@ AS
 WITH layer_lists AS (
   SELECT
     *,
-    CASE WHEN size(definitions) > 1 AND chain_status <> 'cycle' THEN reverse(transform(definitions, one -> one.attributes)) END AS layers
+    CASE WHEN size(definitions) > 1 AND chain_status <> 'cycle' THEN reverse(transform(definitions, definition -> definition.attributes)) END AS layers
   FROM definition_chains
 ),
 
@@ -61,7 +61,7 @@ comparisons AS (
       transform(
         layers,
         layer -> struct(
-          layer AS leaves,
+          layer AS attributes,
           map_keys(layer) AS pointers,
           upper(trim(BOTH ' "' FROM split_part(layer['/protocol'], '/', 1))) AS family,
           CASE WHEN upper(trim(BOTH ' "' FROM split_part(layer['/protocol'], '/', 1))) = 'MQTT'
@@ -89,13 +89,13 @@ folds AS (
     *,
     aggregate(
       slice(careful, 2, size(careful) - 1),
-      struct(careful[0].leaves, careful[0].family, careful[0].mqtt_version, careful[0].envelope, careful[0].envelope_version),
+      struct(careful[0].attributes, careful[0].family, careful[0].mqtt_version, careful[0].envelope, careful[0].envelope_version),
       (merged, layer) -> struct(
         map_concat(
           map_filter(
-            merged.leaves,
+            merged.attributes,
             (p, leaf) -> NOT (
-              map_contains_key(layer.leaves, p)
+              map_contains_key(layer.attributes, p)
               OR (
                 p RLIKE '\\A/protocoloptions(/|\\z)'
                 AND (coalesce(merged.family <> layer.family, FALSE) OR coalesce(merged.mqtt_version <> layer.mqtt_version, FALSE))
@@ -117,18 +117,18 @@ folds AS (
               )
               OR exists(
                 layer.pointers,
-                q -> (startswith(p, concat(q, '/')) AND layer.leaves[q] <> '{}') OR (leaf <> '{}' AND startswith(q, concat(p, '/')))
+                q -> (startswith(p, concat(q, '/')) AND layer.attributes[q] <> '{}') OR (leaf <> '{}' AND startswith(q, concat(p, '/')))
               )
             )
           ),
-          layer.leaves
-        ) AS leaves,
+          layer.attributes
+        ) AS attributes,
         coalesce(layer.family, merged.family) AS family,
         CASE WHEN layer.family IS NULL THEN merged.mqtt_version ELSE layer.mqtt_version END AS mqtt_version,
         coalesce(layer.envelope, merged.envelope) AS envelope,
         coalesce(layer.envelope_version, CASE WHEN coalesce(layer.envelope = merged.envelope, TRUE) THEN merged.envelope_version END) AS envelope_version
       )
-    ).leaves AS folded
+    ).attributes AS folded
   FROM comparisons
 )
 

@@ -22,7 +22,7 @@ WITH steps AS (
     definition,
     try_element_at(definitions, pos + 2).version_xid AS base_version_xid,
     -- A cycle comes back to a definition that was seen: no step leads on from there.
-    array_position(transform(definitions, one -> one.version_xid), definition.version_xid) = pos + 1 AS is_first
+    array_position(transform(definitions, step -> step.version_xid), definition.version_xid) = pos + 1 AS is_first
   FROM merged_definitions
   LATERAL VIEW OUTER posexplode(definitions) AS pos, definition
 )

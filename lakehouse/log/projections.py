@@ -208,8 +208,8 @@ def _roll_forward(
             rows = project(last_rows(unseen) if at_hand is None else unseen, table, "op")
             merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'", ends=ends)
 
-    is_known_new = verified is not None and table.name not in verified.tables
-    return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_known_new, bring)
+    is_unfilled = verified is not None and table.name not in verified.tables
+    return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_unfilled, bring)
 
 
 def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | None, settings: Settings | None) -> str | None:
@@ -222,8 +222,8 @@ def _roll_effective_forward(spark: SparkSession, head: Head, verified: Head | No
             effectivetable.refresh(session, settings, unseen, head.snapshot_id)
 
     needed = _defined(head)
-    is_known_new = verified is not None and not any(table in verified.tables for table in _DEFINING)
-    return _bring_forward(spark, effectivetable.NAME, needed, head, verified, is_known_new, bring)
+    is_unfilled = verified is not None and not any(table in verified.tables for table in _DEFINING)
+    return _bring_forward(spark, effectivetable.NAME, needed, head, verified, is_unfilled, bring)
 
 
 def _try_effective_forward(
@@ -275,7 +275,7 @@ def _bring_forward(
     needed: int,
     head: Head,
     verified: Head | None,
-    is_known_new: bool,
+    is_unfilled: bool,
     bring: Callable[[SparkSession, bool, int], None],
 ) -> str | None:
     """Roll one table forward in its own session if it lags behind; return its name then, else None.
@@ -288,7 +288,7 @@ def _bring_forward(
         with attempt:
             transaction: int | None = head.snapshot_id
             if verified and attempt.retry_state.attempt_number == 1:
-                is_new, position = is_known_new, verified.snapshot_id
+                is_new, position = is_unfilled, verified.snapshot_id
             else:
                 transaction = _next_transaction(session, name, head)
                 is_new, position = _position(session, name, needed)
@@ -374,7 +374,7 @@ _PROTOCOL_VERSION = "\n".join(
 # The URI of each address, and its other members as text.
 _ADDRESSES = """transform(
     from_json(get_json_object(b.protocoloptions, '$.endpoints'), 'array<map<string,string>>'),
-    one -> struct(one['uri'] AS uri, map_filter(one, (key, value) -> key <> 'uri') AS options)
+    address -> struct(address['uri'] AS uri, map_filter(address, (key, value) -> key <> 'uri') AS options)
   )"""
 
 

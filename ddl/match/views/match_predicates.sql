@@ -12,7 +12,7 @@ CREATE OR REPLACE VIEW match_predicates (
 )
 COMMENT 'What each definition asks of an event, attribute by attribute, for people to read and join.'
 AS
-WITH leaves AS (
+WITH texts AS (
   SELECT
     registryid,
     xid,
@@ -31,7 +31,7 @@ members AS (
     regexp_extract(leaf, '\\A(/(?:envelopemetadata|protocoloptions)/.+)/(value|type|required)\\z', 1) AS pointer,
     regexp_extract(leaf, '\\A(/(?:envelopemetadata|protocoloptions)/.+)/(value|type|required)\\z', 2) AS member,
     text
-  FROM leaves
+  FROM texts
 )
 
 SELECT
