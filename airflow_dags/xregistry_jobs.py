@@ -62,33 +62,33 @@ def arguments(job: str, params: Any, places: dict[str, str]) -> list[str]:
         params: those of the run.
         places: the variable `lakehouse`.
     """
-    given = ["--json", "--warehouse", places["warehouse"]]
+    args = ["--json", "--warehouse", places["warehouse"]]
     if places.get("conf"):
-        given += ["--conf", places["conf"]]
+        args += ["--conf", places["conf"]]
     if job == "replicate":
-        given.append("pull")
+        args.append("pull")
     for name in _VALUES[job]:
         if params.get(name):
-            given += [f"--{name.replace('_', '-')}", str(params[name])]
-    given += [f"--{name.replace('_', '-')}" for name in _FLAGS[job] if params.get(name)]
+            args += [f"--{name.replace('_', '-')}", str(params[name])]
+    args += [f"--{name.replace('_', '-')}" for name in _FLAGS[job] if params.get(name)]
     if job in ("ingest", "validate", "replicate") and not params.get("fail_when_refused"):
-        given.append("--exit-zero")
+        args.append("--exit-zero")
     if job == "export":
         for xid in params.get("select") or []:
-            given += ["--select", xid]
-        given += ["--out", params["out"]] if params.get("out") else _usual_target(params, places["exports"])
+            args += ["--select", xid]
+        args += ["--out", params["out"]] if params.get("out") else _usual_target(params, places["exports"])
     if job == "match":
-        given += ["--available-now", "--", params.get("events") or places["events"]]
+        args += ["--available-now", "--", params.get("events") or places["events"]]
     if job == "propose":
         out = params.get("out") or places["proposals"]
-        given += ["--out", out, "--available-now", "--", params.get("events") or places["events"]]
+        args += ["--out", out, "--available-now", "--", params.get("events") or places["events"]]
     if job == "replicate":
         for group in params.get("group") or []:
-            given += ["--group", group]
-        given += ["--", params.get("source") or places["source"]]
+            args += ["--group", group]
+        args += ["--", params.get("source") or places["source"]]
     if job == "ingest":
-        given += ["--", *(params.get("sources") or [places["documents"]])]
-    return given
+        args += ["--", *(params.get("sources") or [places["documents"]])]
+    return args
 
 
 def _usual_target(params: Any, exports: str) -> list[str]:

@@ -46,7 +46,7 @@ from lakehouse.query.records import Records
 from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel.detail import Shown, ShownDocument, ShownEntity
-from lakehouse.readmodel.detail import show as show_one
+from lakehouse.readmodel.detail import show as show_entities
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.model import ReadModel, open_model
 from lakehouse.readmodel.queries import change_events
@@ -199,7 +199,7 @@ class CatalogReads:
 
         def ask(view: View) -> list[Shown | ShownEntity | ShownDocument]:
             with with_reasons(view, self._registryid):
-                return show_one(view, xid, self._registryid, depth)
+                return show_entities(view, xid, self._registryid, depth)
 
         return Records(self._ask(ask), _SHOWN, _attributes_of)
 

@@ -93,7 +93,7 @@ class EntityAbsent(LakehouseError):
 
     Attributes:
         xid: as given.
-        told: what is absent.
+        detail: what is absent.
         advice: where to look.
     """
 
@@ -102,12 +102,12 @@ class EntityAbsent(LakehouseError):
     def __init__(self, xid: str, message: str, advice: str) -> None:
         super().__init__(f"{message} {advice}")
         self.xid = xid
-        self.told = message
+        self.detail = message
         self.advice = advice
 
     def because(self, reasons: list[str]) -> None:
         """Replace the advice by the reasons for the absence, one a line."""
-        self.args = ("\n  ".join([self.told, *reasons]),)
+        self.args = ("\n  ".join([self.detail, *reasons]),)
 
 
 class EntityNotFound(EntityAbsent):
@@ -246,7 +246,7 @@ class LossyExport(LakehouseError):
     Attributes:
         dialect: the dialect.
         count: how much it cannot say.
-        told: what, rule by rule, with examples.
+        details: what, rule by rule, with examples.
     """
 
     exit_code = 3
@@ -259,7 +259,7 @@ class LossyExport(LakehouseError):
         )
         self.dialect = dialect
         self.count = count
-        self.told = details
+        self.details = details
 
 
 class UnknownRule(LakehouseError):

@@ -109,7 +109,7 @@ def read_settings(conf: str | None = None, **options: Any) -> Settings:
         overrides = {key: value for key, value in options.items() if value is not None}
         return Settings(**SettingSources(**overrides).model_dump())
     except (ValidationError, SettingsSourceError) as error:
-        raise SettingsError(_told(error)) from error
+        raise SettingsError(_reason(error)) from error
 
 
 def data_folder(name: str) -> Traversable:
@@ -132,7 +132,7 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise SettingsError(f"{path}: not TOML: {error}") from error
 
 
-def _told(error: ValidationError | SettingsSourceError) -> str:
+def _reason(error: ValidationError | SettingsSourceError) -> str:
     if isinstance(error, SettingsSourceError):
         return f"{error}. See conf/lakehouse.toml."
     problem = error.errors()[0]

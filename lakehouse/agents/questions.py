@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, Literal
 
 from lakehouse.agents.bounded import run_select
-from lakehouse.domain.diff import COMPARED_KINDS, Difference, differences_of, in_order
+from lakehouse.domain.diff import COMPARABLE_KINDS, Difference, differences_of, in_order
 from lakehouse.errors import MessageNotFound, SettingsError, XidNotFound
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
@@ -27,7 +27,7 @@ from lakehouse.text.names import RegistryId, Xid
 Answer = dict[str, Any]
 Kind = Literal["message", "group", "endpoint", "schema", "document"]
 _MOST_BYTES = 256 << 10  # of an event
-_MOST_COMPARED = 20_000
+_MOST_ENTITIES = 20_000
 
 
 class CatalogQuestions:
@@ -104,7 +104,7 @@ class CatalogQuestions:
         if "/" in before or "/" in after:
             results = self._model.answer(lambda view: _between(view, before, after, self._registry))
         else:
-            results = diff_snapshots(self._model, before, after, _MOST_COMPARED)
+            results = diff_snapshots(self._model, before, after, _MOST_ENTITIES)
         results = [difference for difference in results if self._registry in (None, difference.registryid)]
         broken = self._model.answer(lambda view: broken_endpoints(self._site.page_context(view), results))
         rows = [{name: value for name, value in difference.as_json().items() if name != "rule"} for difference in results]
@@ -188,7 +188,7 @@ def _between(view: View, before: str, after: str, registry: RegistryId | None) -
     sides = []
     for text in (before, after):
         entity = next(iter(view.entities(Xid(full_xid(view, text, registry)), registry)), None)
-        if entity is None or entity.kind not in COMPARED_KINDS:
+        if entity is None or entity.kind not in COMPARABLE_KINDS:
             raise SettingsError(f"{text} is no message, group, endpoint or schema: it cannot be compared.")
         sides.append(entity)
     old, new = sides

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.match.runs import MatchOptions
 
 
-_NOT_WITH_ONE = {
+_NOT_WITH_EVENT_FILE = {
     "into": "--into", "results": "--results", "again": "--again", "watch": "--watch", "available_now": "--available-now",
     "mapping": "--map", "since": "--since", "samples": "--samples", "max_unmatched": "--max-unmatched",
 }  # fmt: skip
@@ -117,7 +117,7 @@ def match(context: Context, /, sources: tuple[str, ...], event_file: str | None,
     if flags["endpoint"] and flags["group"]:
         raise click.UsageError("--endpoint and --group exclude each other.")
     if event_file:
-        return _match_one(context, event_file, flags, fails)
+        return _match_event(context, event_file, flags, fails)
     summary = _watch(context, sources, flags) if flags["watch"] or flags["available_now"] else _match_all(context, sources, flags)
     failed = any(summary[name] for name in fails) or (
         share is not None and summary["read"] > 0 and (summary["unmatched"] + summary["incomplete"]) / summary["read"] > share
@@ -172,14 +172,14 @@ def _added(total: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
     return batch | {name: total[name] + batch[name] for name in counts} | {"payloads": dict(sorted(payloads.items()))}
 
 
-def _match_one(context: Context, event_file: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
+def _match_event(context: Context, event_file: str, flags: dict[str, Any], fails: tuple[str, ...]) -> int:
     from lakehouse.errors import SourceNotFound
     from lakehouse.match.definition.scope import Scope
     from lakehouse.match.explain import match_text
 
     if flags["versions"] == "all":
         raise click.UsageError("--one matches default Versions only: --versions all needs SOURCE.")
-    refused = [option for name, option in _NOT_WITH_ONE.items() if flags[name]]
+    refused = [option for name, option in _NOT_WITH_EVENT_FILE.items() if flags[name]]
     refused += ["--format " + flags["form"]] if flags["form"] in ("delta", "parquet", "avro") else []
     if refused:
         raise click.UsageError(f"--one prints the result of one JSON event: it excludes {', '.join(refused)}.")

@@ -146,7 +146,7 @@ def _outcome(failed: dict[str, Any]) -> str:
     return f"{failed['unexpected']} rows" if failed["unexpected"] is not None else str(failed["observed"])
 
 
-def show_one_message(shown: Any) -> None:
+def show_message(shown: Any) -> None:
     """Print a message as a person reads it: long XIDs once, at the top."""
     message = shown.message
     click.echo(f"{printable(message['xid'])}  (registry {printable(message['registryid'])}, chain {message['chain_status']})")
@@ -204,10 +204,10 @@ def _pairs(options: Any) -> str | None:
     return ", ".join(f"{name}={value}" for name, value in options.items()) if isinstance(options, dict) else _as_text(options)
 
 
-def show_one_entity(shown: Any) -> None:
+def show_entity(shown: Any) -> None:
     """Print a message, another entity or a document as a person reads it."""
     if hasattr(shown, "chain"):
-        show_one_message(shown)
+        show_message(shown)
     elif hasattr(shown, "document_uri"):
         _show_document(shown)
     else:

@@ -23,9 +23,9 @@ from lakehouse.cli.printing import (
     log_stderr,
     one_line,
     printable,
+    show_entity,
     show_examples,
     show_exported,
-    show_one_entity,
     show_table,
     tell_lag,
 )
@@ -133,7 +133,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     is shown with its attributes after inheritance, where each comes from, the endpoints that carry it, and an example.
     """
     from lakehouse.readmodel.detail import Shown
-    from lakehouse.readmodel.detail import show as show_one
+    from lakehouse.readmodel.detail import show as show_entities
     from lakehouse.readmodel.violationlist import notes_on, with_reasons
     from lakehouse.render.renderruns import examples_in
 
@@ -143,7 +143,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
         def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any], list[str]]:
             results: list[tuple[Any, list[dict[str, Any]] | None]] = []
             with with_reasons(view, registryid):
-                shown = show_one(view, xid, registryid, depth)
+                shown = show_entities(view, xid, registryid, depth)
             for entity in shown:
                 if isinstance(entity, Shown):
                     results.append((entity, examples_in(view, entity.message["registryid"], entity.message["xid"])))
@@ -157,7 +157,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
         click.echo(json.dumps(results, ensure_ascii=False))
     else:
         for shown, examples in matches:
-            show_one_entity(shown)
+            show_entity(shown)
             if examples is not None:
                 show_examples(shown, examples, everything=with_all)
         tell_lag(lag)

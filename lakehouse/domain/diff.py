@@ -25,7 +25,7 @@ from lakehouse.text.names import WHOLE, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
 
 CLASSES = ("breaking", "unknown", "compatible", "cosmetic")  # the gravest first
-COMPARED_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
+COMPARABLE_KINDS = ("message", "group", "endpoint", "schema", "schemaversion")
 Key = tuple[RegistryId, str, Xid]  # registryid, kind, xid
 Definitions = dict[Key, FlatAttributes]
 FindFlatAttributes = Callable[[Key], FlatAttributes | None]  # of an entity of a state; None: it is not there

@@ -224,8 +224,8 @@ def _compatibility_of(row: Changed) -> JsonText | None:
     earlier = row.ancestor if is_new else row.before
     if earlier is None:
         return None
-    compared_with = ancestor_of(row.xid, row.body) if is_new else row.xid
-    change = None if compared_with is None else version_change(row.kind, compared_with, earlier, row.body)
+    earlier_xid = ancestor_of(row.xid, row.body) if is_new else row.xid
+    change = None if earlier_xid is None else version_change(row.kind, earlier_xid, earlier, row.body)
     return None if change is None else JsonText(orjson.dumps(change.as_json()).decode())
 
 

@@ -15,7 +15,7 @@ from lakehouse.domain.bases import Attributes, FindAttributes, FlatAttributes, b
 from lakehouse.domain.flatattributes import flat_attributes_of
 from lakehouse.domain.references import spelled
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING, Violations
-from lakehouse.domain.versionchanges import PROMISES, compared_pairs, compared_version
+from lakehouse.domain.versionchanges import PROMISES, comparable_version, pairs_to_compare
 from lakehouse.text.jsontext import as_column_text, canonical_text
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.xid import last_id, split_version, xid_of_group, xid_of_resource, xid_of_version
@@ -136,16 +136,16 @@ def _of_promises(entity: EntityState, before: EntityState | None, context: Regis
         last_id(version.xid): version for version in context.children(parent.xid) if version.kind in ("version", "schemaversion")
     }
     ancestors = {versionid: str(version.attributes.get("ancestor") or versionid) for versionid, version in versions.items()}
-    for later, earlier in compared_pairs(ancestors, compatibility):
+    for later, earlier in pairs_to_compare(ancestors, compatibility):
         pair = versions[later], versions[earlier]
         subject = pair[0] if limits.with_published else next((version for version in pair if version.is_written), parent)
         if subject.xid == entity.xid:
             yield from relations.of_promise(
                 kind=pair[0].kind,
                 compatibility=compatibility,
-                version=compared_version(pair[0].kind, pair[0].attributes),
+                version=comparable_version(pair[0].kind, pair[0].attributes),
                 versionid=later,
-                earlier=compared_version(pair[1].kind, pair[1].attributes),
+                earlier=comparable_version(pair[1].kind, pair[1].attributes),
                 earlier_id=earlier,
                 is_about_parent=is_parent,
             )

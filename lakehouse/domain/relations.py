@@ -18,7 +18,7 @@ from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
 from lakehouse.domain.bases import Attributes, FlatAttributes, has_below
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
-from lakehouse.domain.versionchanges import ComparedVersion, broken_promise
+from lakehouse.domain.versionchanges import ComparableVersion, broken_promise
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import Pointer
 
@@ -255,9 +255,9 @@ def of_promise(
     *,
     kind: str,
     compatibility: str,
-    version: ComparedVersion,
+    version: ComparableVersion,
     versionid: str,
-    earlier: ComparedVersion,
+    earlier: ComparableVersion,
     earlier_id: str,
     is_about_parent: bool = False,
 ) -> Violations:

@@ -32,7 +32,7 @@ PROMISES = ("backward", "backward_transitive", "forward", "forward_transitive", 
 _MOST_OF_PROMISE = 3
 
 
-class ComparedVersion(TypedDict, total=False):
+class ComparableVersion(TypedDict, total=False):
     """What is compared of a Version.
 
     Attributes:
@@ -52,11 +52,11 @@ class VersionChange(NamedTuple):
     """What a Version changes for those that use an earlier one, or used it as it was.
 
     Attributes:
-        compared_with: XID of the Version that it is compared with; its own: as it was before.
+        earlier_xid: XID of the Version that it is compared with; its own: as it was before.
         judgement: what differs, and whom that breaks.
     """
 
-    compared_with: Xid
+    earlier_xid: Xid
     judgement: Judgement
 
     @property
@@ -72,7 +72,7 @@ class VersionChange(NamedTuple):
         grave = self.judgement.reasons()
         shown = [*grave, *(difference for difference in differences if difference.breaks.worst == Answer.NO)][:_MOST_SHOWN]
         more = {"more": len(differences) - len(shown)} if len(differences) > len(shown) else {}
-        members = {"comparedwith": self.compared_with, "breaks": breaks.as_json()}
+        members = {"comparedwith": self.earlier_xid, "breaks": breaks.as_json()}
         return members | {"differences": [difference.as_json() for difference in shown]} | more
 
 
@@ -83,48 +83,48 @@ def ancestor_of(version: Xid, body: JsonText) -> Xid | None:
     return None if ancestor in (None, versionid) else xid_of_version(resource, ancestor)
 
 
-def version_change(kind: str, compared_with: Xid, before: JsonText, after: JsonText) -> VersionChange | None:
+def version_change(kind: str, earlier_xid: Xid, before: JsonText, after: JsonText) -> VersionChange | None:
     """Compare two bodies of Versions.
 
     Args:
         kind: of both.
-        compared_with: XID of the earlier one.
+        earlier_xid: XID of the earlier one.
         before: normal form of the earlier one.
         after: that of the later one.
 
     Returns:
         None: they are alike, or cannot be compared.
     """
-    sides = [compared_version(kind, read_canonical(body)) for body in (before, after)]
+    sides = [comparable_version(kind, read_canonical(body)) for body in (before, after)]
     if sides[0] == sides[1]:
         return None
     judgement = judge_versions(kind, *sides)
-    return None if judgement is None else VersionChange(compared_with, judgement)
+    return None if judgement is None else VersionChange(earlier_xid, judgement)
 
 
-def compared_version(kind: str, attributes: Attributes) -> ComparedVersion:
+def comparable_version(kind: str, attributes: Attributes) -> ComparableVersion:
     """Return what is compared of a Version; `attributes` are in normal form, `kind` is `version` or `schemaversion`."""
     if kind == "schemaversion":
         schema = attributes.get("schema")
-        document = ComparedVersion() if schema is None else ComparedVersion(schema=canonical_text(schema))
-        return document | ComparedVersion(format=str(attributes.get("format") or ""))
-    definition = ComparedVersion(attributes=dict(flat_attributes_of(dict(attributes), attributes.get("extensions", {}))))
+        document = ComparableVersion() if schema is None else ComparableVersion(schema=canonical_text(schema))
+        return document | ComparableVersion(format=str(attributes.get("format") or ""))
+    definition = ComparableVersion(attributes=dict(flat_attributes_of(dict(attributes), attributes.get("extensions", {}))))
     return (
         definition
         if attributes.get("basemessage") is None
-        else definition | ComparedVersion(basemessage=str(attributes["basemessage"]))
+        else definition | ComparableVersion(basemessage=str(attributes["basemessage"]))
     )
 
 
-def judge_versions(kind: str, before: ComparedVersion, after: ComparedVersion) -> Judgement | None:
-    """Judge a Version against an earlier one; None: they cannot be compared, and `why_not_compared` says why.
+def judge_versions(kind: str, before: ComparableVersion, after: ComparableVersion) -> Judgement | None:
+    """Judge a Version against an earlier one; None: they cannot be compared, and `why_incomparable` says why.
 
     Args:
         kind: of both, `version` or `schemaversion`.
         before: the earlier one.
         after: the later one.
     """
-    if why_not_compared(kind, before, after) is not None:
+    if why_incomparable(kind, before, after) is not None:
         return None
     if kind == "version":
         return judge_definitions(before.get("attributes", {}), after.get("attributes", {}))
@@ -132,7 +132,7 @@ def judge_versions(kind: str, before: ComparedVersion, after: ComparedVersion) -
     return judge(old, new, after.get("format", ""))
 
 
-def why_not_compared(kind: str, before: ComparedVersion, after: ComparedVersion) -> str | None:
+def why_incomparable(kind: str, before: ComparableVersion, after: ComparableVersion) -> str | None:
     """Return why two Versions cannot be compared; None: they can."""
     if kind == "version":
         is_based = "basemessage" in before or "basemessage" in after  # what they inherit is not known here
@@ -183,7 +183,7 @@ def earlier_versions(versionid: str, ancestors: Mapping[str, str], *, compatibil
     return results
 
 
-def compared_pairs(ancestors: Mapping[str, str], compatibility: str) -> list[tuple[str, str]]:
+def pairs_to_compare(ancestors: Mapping[str, str], compatibility: str) -> list[tuple[str, str]]:
     """Return the ids of Versions that are compared, the later one and an earlier one; arguments as for `earlier_versions`."""
     return [
         (versionid, earlier)
@@ -192,7 +192,7 @@ def compared_pairs(ancestors: Mapping[str, str], compatibility: str) -> list[tup
     ]
 
 
-def broken_promise(kind: str, compatibility: str, before: ComparedVersion, after: ComparedVersion) -> list[str]:
+def broken_promise(kind: str, compatibility: str, before: ComparableVersion, after: ComparableVersion) -> list[str]:
     """Return how a Version breaks what is promised, as people read it; nothing: it keeps it, or that cannot be decided.
 
     Args:
@@ -214,10 +214,10 @@ def broken_promise(kind: str, compatibility: str, before: ComparedVersion, after
     return texts[:_MOST_OF_PROMISE] + ([f"and {len(texts) - _MOST_OF_PROMISE} more"] if len(texts) > _MOST_OF_PROMISE else [])
 
 
-def why_undecided(kind: str, before: ComparedVersion, after: ComparedVersion) -> str | None:
+def why_undecided(kind: str, before: ComparableVersion, after: ComparableVersion) -> str | None:
     """Return why it cannot be said whether a Version keeps what is promised over an earlier one; None: it can."""
     judgement = judge_versions(kind, before, after)
     if judgement is None:
-        return why_not_compared(kind, before, after)
+        return why_incomparable(kind, before, after)
     unknown = [difference for difference in judgement.reasons() if difference.breaks.worst == Answer.UNKNOWN]
     return unknown[0].sentence if unknown else None

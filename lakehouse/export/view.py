@@ -37,7 +37,7 @@ class Stored(NamedTuple):
     body: JsonText
     raw: JsonText | None
     flat_attributes: list[tuple[Pointer, JsonText]] | None = None  # of a flattened definition, which stands for `body`
-    is_held: bool = False  # by documents, so that no client changes it
+    is_of_documents: bool = False  # so that no client changes it
 
 
 class Urls(NamedTuple):

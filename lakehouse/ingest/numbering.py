@@ -114,19 +114,21 @@ def number_versions(staged: DataFrame, stored: DataFrame) -> DataFrame:
             "wanted": F.when(declared.rlike(r"\A[1-9][0-9]{0,17}\z"), declared.cast("bigint")),
         }
     )
-    kept_number = F.when(~F.col("is_stored") & F.col("wanted").isNotNull() & ~taken, F.col("wanted"))
+    granted_number = F.when(~F.col("is_stored") & F.col("wanted").isNotNull() & ~taken, F.col("wanted"))
     highest = F.array_max(F.transform("versions", lambda v: v["number"]))
     of_message = Window.partitionBy(*_MESSAGE)
-    every = every.withColumn("kept_number", kept_number)
+    every = every.withColumn("granted_number", granted_number)
     none_yet = F.lit(0).cast("bigint")
-    base = F.greatest(F.coalesce(highest, none_yet), F.coalesce(F.max("kept_number").over(of_message), none_yet))
+    base = F.greatest(F.coalesce(highest, none_yet), F.coalesce(F.max("granted_number").over(of_message), none_yet))
     every = every.withColumn("base", base)
-    is_new = ~F.col("is_stored") & F.col("kept_number").isNull()
+    is_new = ~F.col("is_stored") & F.col("granted_number").isNull()
     before = Window.partitionBy(*_MESSAGE, "document_uri").orderBy("staged_number").rowsBetween(Window.unboundedPreceding, 0)
     every = every.withColumn("nth", F.count_if(is_new).over(before))
-    number = F.when(F.col("is_stored"), F.col("last.number")).otherwise(F.coalesce("kept_number", F.col("base") + F.col("nth")))
+    number = F.when(F.col("is_stored"), F.col("last.number")).otherwise(
+        F.coalesce("granted_number", F.col("base") + F.col("nth"))
+    )
     every = every.withColumn("number", number)
-    return every.drop("versions", "same", "own", "last", "wanted", "kept_number", "base", "nth")
+    return every.drop("versions", "same", "own", "last", "wanted", "granted_number", "base", "nth")
 
 
 def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, prune: bool) -> DataFrame:
@@ -137,7 +139,7 @@ def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, pr
     """
     live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete") & F.col("number").isNotNull())
     if prune:  # owned by none but documents that are staged now and hold it no more
-        holding = versions_held(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
+        holding = holders_of_versions(versions, stored)
         readers = staged.groupBy(F.col("registryid")).agg(F.collect_set("document_uri").alias("readers"))
         live = live.join(holding, on=["registryid", "xid"], how="left").join(F.broadcast(readers), on="registryid", how="left")
         elsewhere = F.size(F.array_except("document_uris", F.coalesce("readers", no_uris()))) > 0
@@ -149,11 +151,11 @@ def find_latest(versions: DataFrame, stored: DataFrame, staged: DataFrame, *, pr
     return by_message.withColumn("latest", F.array_max("numbers"))
 
 
-def versions_held(versions: DataFrame, stored: DataFrame) -> DataFrame:
+def holders_of_versions(versions: DataFrame, stored: DataFrame) -> DataFrame:
     """Return the stored Versions that staged documents hold: those that they repeat, and those that they supersede.
 
     Returns:
-        registryid, xid, document_uri.
+        registryid, xid, holders (the documents).
     """
     again = versions.filter("is_stored").select(
         "registryid", version_xid("message_xid", F.col("number").cast("string")).alias("xid"), "document_uri"
@@ -164,7 +166,8 @@ def versions_held(versions: DataFrame, stored: DataFrame) -> DataFrame:
     old = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete"))
     old = old.withColumn("_declared", F.coalesce("declared", F.lit("")))
     superseded = old.join(says, on=[*_MESSAGE, "_declared"]).filter(F.array_contains("document_uris", F.col("_uri")))
-    return again.unionByName(superseded.select("registryid", "xid", F.col("_uri").alias("document_uri"))).distinct()
+    both = again.unionByName(superseded.select("registryid", "xid", F.col("_uri").alias("document_uri"))).distinct()
+    return both.groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
 
 
 def new_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> DataFrame:
@@ -192,7 +195,7 @@ def stored_rows(versions: DataFrame, stored: DataFrame, latest: DataFrame) -> Da
     live = stored.filter((F.col("kind") == "version") & (F.col("op") != "delete")).join(latest, on=_MESSAGE)
     is_default = F.coalesce(F.col("number") == F.col("latest"), F.lit(False))
     live = live.withColumn("flips", (F.get_json_object("body", "$.isdefault") == "true") != is_default)
-    holding = versions_held(versions, stored).groupBy("registryid", "xid").agg(F.collect_set("document_uri").alias("holders"))
+    holding = holders_of_versions(versions, stored)
     live = live.join(holding, on=["registryid", "xid"], how="left")
     owners = F.array_union(F.coalesce("holders", no_uris()), F.when(F.col("flips"), F.col("document_uris")).otherwise(no_uris()))
     body = F.when(F.col("flips"), with_isdefault(F.col("body"), is_default)).otherwise(F.col("body"))

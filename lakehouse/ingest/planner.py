@@ -155,7 +155,7 @@ class Planner:
         else:
             keys = {
                 *self.stage.claims,
-                *self.lookups.held_by({*self.stage.documents, *self.gone} & self.existing_documents.keys()),
+                *self.lookups.keys_of_documents({*self.stage.documents, *self.gone} & self.existing_documents.keys()),
             }
         for key in list(keys):
             if is_resource(key):

@@ -437,14 +437,14 @@ def match_event(
         ]
         return _unmatched(event, outcomes, [outcome for outcome in partial if outcome.matches], tolerance, near)
     matches.sort(key=lambda outcome: outcome.definition.key)
-    best = best_of(matches, protocol_known=event.family is not None)
+    best = best_of(matches, has_protocol=event.family is not None)
     missed = _missed(event, best, outcomes)
     return Match(
         status_of([outcome.definition for outcome in best]), matches, best, missed, list(missed.reasons) if missed else []
     )
 
 
-def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> list[Evaluation]:
+def best_of(matches: Sequence[Evaluation], *, has_protocol: bool = True) -> list[Evaluation]:
     """Return the matches that no other match of the same registry is more specific than.
 
     Where the landing does not say the protocol, a definition for one is not more specific than one for any: that part of it was
@@ -453,7 +453,7 @@ def best_of(matches: Sequence[Evaluation], *, protocol_known: bool = True) -> li
     chosen: list[Evaluation] = []
     for registry in dict.fromkeys(outcome.definition.registryid for outcome in matches):
         own = [outcome for outcome in matches if outcome.definition.registryid == registry]
-        if not protocol_known and any(outcome.definition.family is None for outcome in own):
+        if not has_protocol and any(outcome.definition.family is None for outcome in own):
             own = [outcome for outcome in own if outcome.definition.family is None]
         best = [
             outcome

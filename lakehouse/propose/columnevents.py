@@ -34,7 +34,7 @@ from lakehouse.propose.pathcounts import (
     KindCounts,
     add_lengths,
     child,
-    may_be_kept,
+    may_be_stored,
 )
 from lakehouse.text.objectcolumns import FEWEST, Flags, ReadObjects, Rows
 
@@ -269,7 +269,7 @@ def _count_producers(counts: KindCounts, records: AlikeRecords, part: ReadObject
     """Count which sources sent the events, their attributes, and the members of their payloads."""
     sources = records.attributes.get("source", pa.repeat("", len(records.rows))).dictionary_encode()
     words, codes = sources.dictionary.to_pylist(), sources.indices.to_numpy()
-    if not counts.keeps_values or len(words) > MOST_VALUES or not all(map(may_be_kept, words)):
+    if not counts.keeps_values or len(words) > MOST_VALUES or not all(map(may_be_stored, words)):
         counts.drop_producers()
         return
     for path, kind in (("", "object"), *((child(ENVELOPE, name), "string") for name in records.attributes)):

@@ -15,7 +15,7 @@ import orjson
 
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import Event
-from lakehouse.propose.pathcounts import DATA, MOST_VALUES, OPTIONS, child, is_secret, looks_like_id, may_be_kept, name_in
+from lakehouse.propose.pathcounts import DATA, MOST_VALUES, OPTIONS, child, is_secret, looks_like_id, may_be_stored, name_in
 
 _MOST_SHAPES = 1_000  # of one address and path; with more, payloads are maps
 _FEWEST_EVENTS = 10  # of a value that decides
@@ -154,4 +154,4 @@ def discriminator_of(kind: str) -> Discriminator | None:
 
 def _may_distinguish(path: str, values: set[str]) -> bool:
     is_plain = "=" not in path and not is_secret(path) and len(values) <= MOST_VALUES
-    return is_plain and all(may_be_kept(value) and not looks_like_id(value) for value in values)
+    return is_plain and all(may_be_stored(value) and not looks_like_id(value) for value in values)

@@ -31,7 +31,7 @@ from lakehouse.propose.pathcounts import (
     columns_of_shapes,
     is_secret,
     looks_like_id,
-    may_be_kept,
+    may_be_stored,
     segment,
 )
 from lakehouse.text.objectcolumns import ObjectReader
@@ -40,7 +40,7 @@ MODE, PROTOCOL = "/mode", "/protocol"
 SAMPLE = 200  # events of a kind whose texts are compared, in each part of the input
 _MOST_SEGMENTS = 16
 SentEvent = tuple[Event, Any]  # with its payload
-_NOT_COMPARED = ("id", "time", "type", "specversion")
+_NOT_TEMPLATES = ("id", "time", "type", "specversion")
 
 
 @dataclass
@@ -173,7 +173,7 @@ def _count(counts: KindCounts, same: list[SentEvent]) -> None:
 def _count_producers(counts: KindCounts, same: list[SentEvent]) -> None:
     """Count which sources sent the events, their attributes, and the members of their payloads."""
     sources = {as_text(event.ce.get("source", "")) for event, _ in same}
-    if not counts.keeps_values or len(sources) > MOST_VALUES or not all(map(may_be_kept, sources)):
+    if not counts.keeps_values or len(sources) > MOST_VALUES or not all(map(may_be_stored, sources)):
         counts.drop_producers()
         return
     envelopes, payloads = set[Sent](), set[Sent]()
@@ -219,7 +219,7 @@ def count_segments(counts: KindCounts, path: str, texts: Mapping[str, int], sepa
 @lru_cache(10_000)
 def may_be_template(path: str, name: str) -> bool:
     """Return whether an attribute or an option may hold parts of other texts, and is no secret."""
-    return name not in (_NOT_COMPARED if path == ENVELOPE else ("key_base64",)) and not is_secret(child(path, name))
+    return name not in (_NOT_TEMPLATES if path == ENVELOPE else ("key_base64",)) and not is_secret(child(path, name))
 
 
 def _texts(event: Event) -> Iterator[tuple[str, str]]:

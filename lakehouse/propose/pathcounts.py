@@ -123,7 +123,7 @@ class PathCounts:
 
     def add_values(self, values: Mapping[str, int]) -> None:
         """Add values by their text, and how often each was there; what looks like a secret is not kept."""
-        if self.values is not None and len(values) <= MOST_VALUES and all(map(may_be_kept, values)):
+        if self.values is not None and len(values) <= MOST_VALUES and all(map(may_be_stored, values)):
             for text, times in values.items():
                 self.values[text] = self.values.get(text, 0) + times
             if len(self.values) > MOST_VALUES:
@@ -177,7 +177,7 @@ class PathCounts:
 
 
 @lru_cache(10_000)
-def may_be_kept(text: str) -> bool:
+def may_be_stored(text: str) -> bool:
     """Return whether a value may be stored: it is short, and looks like no secret."""
     return len(text) <= LONGEST_VALUE and blank_text(text) == text
 

@@ -218,7 +218,7 @@ def _counted(
 ) -> dict[str, int]:  # fmt: skip
     """Count landed rows into the table; return how many events there were, by what came of them."""
     sources = [f"stream {batch[0]}"] if batch else [_place_of(source) for source in options.sources]
-    discriminators = known_discriminators(spark, settings)
+    discriminators = counted_discriminators(spark, settings)
     with large_batches(landed.sparkSession, landed), ExitStack() as persisted:
         while True:  # once more where a discriminator is new: its kinds are counted apart
             run = counting(opened.name if opened else None, options.keeps_values, sources, discriminators)
@@ -241,7 +241,7 @@ def _counted(
         return {name: counts[name] for name in _COUNTED if name in counts}
 
 
-def known_discriminators(spark: SparkSession, settings: Settings) -> dict[str, str]:
+def counted_discriminators(spark: SparkSession, settings: Settings) -> dict[str, str]:
     """Return the discriminators of the kinds that were counted before, by address."""
     kinds = spark.read.format("delta").load(location_of(settings)).filter(F.col("kind").contains("?/")).select("kind").distinct()
     found = [discriminator_of(row["kind"]) for row in kinds.orderBy("kind").collect()]

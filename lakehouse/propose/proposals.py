@@ -107,8 +107,8 @@ def _literal(counts: PathCounts, thresholds: Thresholds) -> str | None:
     if counts.events >= thresholds.sure_events:
         return text
     is_payload = any(path.startswith(DATA) and times == counts.sampled for path, times in counts.equals.items())
-    is_one_of_many = looks_like_id(text) or _NUMBERED.search(text) is not None or (text != "" and is_payload)
-    return None if counts.events < thresholds.constant_events or is_one_of_many else text
+    may_vary = looks_like_id(text) or _NUMBERED.search(text) is not None or (text != "" and is_payload)
+    return None if counts.events < thresholds.constant_events or may_vary else text
 
 
 def written(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Thresholds) -> dict[str, str]:

@@ -130,8 +130,8 @@ def _with_ancestors(changed: DataFrame, entities: DataFrame) -> DataFrame:
 
 def _broken_endpoints(log: DataFrame, changed: DataFrame) -> _BrokenAt:
     """Find the endpoints at which Versions that changed or came break someone: few do, so the driver looks."""
-    is_compared = F.col("kind").isin(*VERSION_KINDS) & (F.col("before").isNotNull() | F.col("ancestor").isNotNull())
-    parts = changed.filter(is_compared).mapInArrow(_parts_maker([CORE]), _PART_COLUMNS)
+    has_earlier = F.col("kind").isin(*VERSION_KINDS) & (F.col("before").isNotNull() | F.col("ancestor").isNotNull())
+    parts = changed.filter(has_earlier).mapInArrow(_parts_maker([CORE]), _PART_COLUMNS)
     rows = parts.filter(F.col("compatibility").contains('"yes"')).collect()
     results: _BrokenAt = {}
     for snapshot_id in sorted({row["snapshot_id"] for row in rows}):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.diff import COMPARED_KINDS, Difference, Key
+from lakehouse.domain.diff import COMPARABLE_KINDS, Difference, Key
 from lakehouse.domain.effective import EntityBodies, compare_bodies
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.parse.parse import DOCUMENTS, limits_of, parse_documents, parser
@@ -74,7 +74,7 @@ def _differences(settings: Settings, before: Iterable[_Row], after: Iterable[_Ro
         bodies: dict[tuple[RegistryId, Xid], JsonText] = {}
         for registryid, kind, xid, body in rows:
             bodies.setdefault((registryid, xid), body)
-            keys |= {(registryid, kind, xid)} if kind in COMPARED_KINDS else set()
+            keys |= {(registryid, kind, xid)} if kind in COMPARABLE_KINDS else set()
         sides.append(EntityBodies(partial(_find, bodies), settings.max_chain_depth))
     differences = compare_bodies(sides[0], sides[1], keys)
     references = ReferringBodies(rows)

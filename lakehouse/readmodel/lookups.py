@@ -128,7 +128,7 @@ class EntityLookups:
                 self._keep(registryid, entity.xid, entity)
                 yield Key(registryid, entity.kind, entity.xid)
 
-    def held_by(self, documents: Iterable[Uri]) -> Iterator[Key]:
+    def keys_of_documents(self, documents: Iterable[Uri]) -> Iterator[Key]:
         """Yield the keys of what documents hold."""
         if self.view is None:
             return

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.domain.bases import FlatAttributes
-from lakehouse.domain.diff import COMPARED_KINDS, Definitions, Difference, flat_attributes_of_entity
+from lakehouse.domain.diff import COMPARABLE_KINDS, Definitions, Difference, flat_attributes_of_entity
 from lakehouse.domain.effective import compare_bodies
 from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoints, cloudevents
 from lakehouse.domain.flatattributes import flat_attributes_of_body
@@ -48,7 +48,7 @@ def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: 
 
     def compare(view: View) -> list[Difference]:
         with model.at(after) as other:
-            keys = {key for key in view.may_differ(other) if key[1] in COMPARED_KINDS}
+            keys = {key for key in view.may_differ(other) if key[1] in COMPARABLE_KINDS}
             if most is not None and len(keys) > most:
                 raise TooManyChanges
             return [with_endpoints(other, difference) for difference in compare_bodies(view.bodies, other.bodies, keys)]
@@ -62,7 +62,7 @@ def definitions_of(view: View) -> Definitions:
         (registryid, entity.kind, entity.xid)
         for registryid in view.registries()
         for entity in view.below(registryid, REGISTRY)
-        if entity.kind in COMPARED_KINDS
+        if entity.kind in COMPARABLE_KINDS
     ]
     return {key: attributes for key in keys if (attributes := view.bodies.flat_attributes_of(key)) is not None}
 

@@ -66,7 +66,7 @@ class RestReader:
         except RequestRefused as refused:
             if refused.status not in _MISSING:
                 raise
-            versions = self._one_by_one(more)
+            versions = self._by_subject(more)
         if versions is None:
             reason = f"it changed each of the {_READS} times that it was read; try again when it is quieter."
             raise ReplicationError(self._base, reason)
@@ -98,7 +98,7 @@ class RestReader:
             if len(page) < 2:
                 return versions
 
-    def _one_by_one(self, more: str) -> list[SubjectVersion]:
+    def _by_subject(self, more: str) -> list[SubjectVersion]:
         """Read versions from a registry that has no `GET /schemas`."""
         query = more.removeprefix("&")
         versions: list[SubjectVersion] = []

@@ -31,7 +31,7 @@ from lakehouse.domain.subjects import (
     qualified,
     schema_document,
 )
-from lakehouse.domain.versionchanges import broken_promise, compared_pairs, compared_version
+from lakehouse.domain.versionchanges import broken_promise, comparable_version, pairs_to_compare
 from lakehouse.text.jsontext import object_at, text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of, xid_of_version
@@ -254,10 +254,10 @@ class SubjectMapping:
             return
         versions, promise = self._subjects[subject], level.lower()
         comparable = {
-            str(version.version): compared_version("schemaversion", {"format": version.format, "schema": version.document})
+            str(version.version): comparable_version("schemaversion", {"format": version.format, "schema": version.document})
             for version in versions
         }
-        for later, earlier in compared_pairs(_ancestors(versions), promise):
+        for later, earlier in pairs_to_compare(_ancestors(versions), promise):
             if reasons := broken_promise("schemaversion", promise, comparable[earlier], comparable[later]):
                 text = f"it breaks the level {level} over version {earlier}: {reasons[0]} The schema has no `compatibility` here."
                 yield SubjectRemark(subject, int(later), text)

@@ -361,15 +361,15 @@ class Walk:
         count = listed.get(f"{MEMBERS[collection]}count")
         previous = self.state.marks.get(xid, {})
         part = self.state.part(xid)
-        in_one = self.reader.nests and not (self.reader.has_pages and isinstance(count, int) and count > _IN_PAGES)
-        if in_one:
+        is_whole = self.reader.nests and not (self.reader.has_pages and isinstance(count, int) and count > _IN_PAGES)
+        if is_whole:
             url = self.reader.url(xid, WHOLE)
             try:
                 answer = self.reader.get(url, _mark(self.state, previous, part, url))
             except (RequestRefused, TooLarge) as error:
                 if isinstance(error, RequestRefused) and error.status not in (400, 406):
                     raise
-                in_one = False
+                is_whole = False
             else:
                 if answer.status == 304:
                     return

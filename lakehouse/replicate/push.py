@@ -303,18 +303,18 @@ class Pusher:
     def _fill(self, view: View, registryid: RegistryId) -> None:
         """Find what changed since the target was last in sync; everything, if that is not known any more."""
         reached = self.outbox.reached()
-        is_known = reached.snapshot and reached.snapshot <= view.head
-        is_known = is_known and str(view.commit_of(reached.snapshot)["digest"]) == reached.digest
-        since = reached.snapshot if is_known else 0
+        is_in_log = reached.snapshot and reached.snapshot <= view.head
+        is_in_log = is_in_log and str(view.commit_of(reached.snapshot)["digest"]) == reached.digest
+        since = reached.snapshot if is_in_log else 0
         if since == view.head and not self.outbox.refused():
             return
-        changed = _changed(view, registryid, since) | (set() if is_known else set(self.outbox.all_sent()))
+        changed = _changed(view, registryid, since) | (set() if is_in_log else set(self.outbox.all_sent()))
         wanted = [xid for xid in changed if _is_wanted(xid, self.options.scope)]
         there = {xid for xid in wanted if _is_there(view, registryid, xid)}
         gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
         digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
         self.outbox.fill(
-            [*sorted(there, key=_order), *gone], Reached(since, reached.digest if is_known else "", view.head, digest)
+            [*sorted(there, key=_order), *gone], Reached(since, reached.digest if is_in_log else "", view.head, digest)
         )
         if not self.outbox.waiting():
             self.outbox.finish()

@@ -309,7 +309,7 @@ class App:
         try:
             return as_ready(self.pages.answer(api_request), api_request)
         except MessageNotFound as error:
-            raise ProblemFound("not_found", api_request.target.path, error.told) from error
+            raise ProblemFound("not_found", api_request.target.path, error.detail) from error
         except DefinitionNotYet as error:
             headers = {"Retry-After": "5"}
             raise ProblemFound(

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 _SECONDS_BETWEEN_LOOKS = 0.1
-_SECONDS_KEPT_ALIVE = 65
+_KEEP_ALIVE_SECONDS = 65
 _SECONDS_OF_A_THREAD = 0.001  # before another one has its turn: those that make answers let those go on that send them
 _DESCRIPTORS_OF_WRITES = 128  # connections to the process that writes
 
@@ -204,7 +204,7 @@ def _server(settings: Settings, options: Options, on_ready: Callable[[], None], 
         server_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=_SECONDS_KEPT_ALIVE,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=options.drain_seconds,
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,

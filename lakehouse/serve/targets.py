@@ -81,7 +81,7 @@ def read_target(raw_path: bytes) -> RequestTarget:
     return RequestTarget(at, registry, tuple(rest), prefix, details)
 
 
-def is_known(parts: tuple[str, ...]) -> bool:
+def is_catalog_path(parts: tuple[str, ...]) -> bool:
     """Return whether a path below `/` names a collection or an entity."""
     if not parts:
         return True

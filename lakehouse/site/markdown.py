@@ -18,7 +18,7 @@ _HREF = re.compile(r'\shref="([^"]*)"')
 _UNSEEN = re.compile(r'\sclass="[^"]*\b(?:unseen|legend|jumps)\b')
 _DEPTH = re.compile(r'\sclass="d(\d)"')  # of a field of a schema
 _LEFT_OUT = ("form", "button", "caption", "fieldset")  # useless without a browser
-_MOST_KEPT, _MOST_ROWS = 50_000, 5_000  # tags and texts, and rows of tables, which are alike on many pages
+_MOST_CACHED, _MOST_ROWS = 50_000, 5_000  # tags and texts, and rows of tables, which are alike on many pages
 _INLINE = ("a", "bdi", "br", "code", "del", "em", "ins", "span", "strong", "text", "tspan", "wbr")
 _QUIET = frozenset((*_INLINE, "td", "th"))  # no line ends where they begin
 _LISTS = ("ul", "ol", "dl")
@@ -50,7 +50,7 @@ class _Tag(NamedTuple):
     depth: int
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_MOST_CACHED)
 def _tag(text: str) -> _Tag:
     """Read what is between `<` and `>`."""
     name, attributes = _NAME.findall(text)[0]
@@ -79,7 +79,7 @@ def _row(html: str) -> list[str]:
     return reader.lines
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_MOST_CACHED)
 def _text(html: str) -> str:
     return escaped(unescape(html))
 

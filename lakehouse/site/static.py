@@ -34,7 +34,7 @@ from lakehouse.site.overview import Key, Overview, overview_of
 from lakehouse.site.pagecontext import PageContext, PageStyle
 from lakehouse.site.pages.contents import all_paths, beside, find_page, numbered, paths_of_group, paths_of_member
 from lakehouse.site.pages.map import all_neighbours
-from lakehouse.site.pages.snapshotpages import LAST_COMPARED
+from lakehouse.site.pages.snapshotpages import MOST_READY
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
@@ -143,7 +143,7 @@ def pages_to_keep(page_context: PageContext, before: State, now: State, wanted: 
         if key not in changed and wanted.isdisjoint(shown):
             results.update(paths_of_group(overview, group))
     for number in range(1, before["snapshot_id"] + 1):
-        if number == 1 or number <= before["snapshot_id"] - LAST_COMPARED:
+        if number == 1 or number <= before["snapshot_id"] - MOST_READY:
             results.update(islice(numbered(path_of_snapshot(number), sum(page_context.changes_of(number).values())), 1, None))
     return results
 

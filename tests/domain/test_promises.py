@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
-from lakehouse.domain.versionchanges import ComparedVersion, broken_promise, compared_version, earlier_versions
+from lakehouse.domain.versionchanges import ComparableVersion, broken_promise, comparable_version, earlier_versions
 from lakehouse.text.names import Xid
 
 SCHEMA = "/schemagroups/g/schemas/s"
@@ -38,14 +38,14 @@ OPTIONAL = schema({"name": "n", "type": "int", "default": 0})
     ],
 )
 def test_a_promise_of_a_schema_is_kept_broken_or_undecided(compatibility, before, after, is_broken):
-    pair = compared_version("schemaversion", before), compared_version("schemaversion", after)
+    pair = comparable_version("schemaversion", before), comparable_version("schemaversion", after)
     assert bool(broken_promise("schemaversion", compatibility, *pair)) == is_broken
 
 
 def test_a_promise_of_a_message_is_about_its_attributes():
-    def message(required: bool) -> ComparedVersion:
+    def message(required: bool) -> ComparableVersion:
         declared = {"subject": {"type": "string", "required": required}}
-        return compared_version("version", {"envelope": "CloudEvents/1.0", "envelopemetadata": declared})
+        return comparable_version("version", {"envelope": "CloudEvents/1.0", "envelopemetadata": declared})
 
     (told,) = broken_promise("version", "backward", message(False), message(True))
     assert told == (

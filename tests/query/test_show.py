@@ -6,7 +6,7 @@ import pytest
 from deltas import unpack
 
 from lakehouse import Catalog
-from lakehouse.cli.printing import show_one_message
+from lakehouse.cli.printing import show_message
 from lakehouse.errors import MessageNotFound, SnapshotNotFound
 
 M = "/messagegroups/g/messages/m"
@@ -34,7 +34,7 @@ def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
     assert origins["/envelopemetadata/tenant/type"] == ('"string"', "inherited", BASE)
     assert origins["/envelopemetadata/specversion/value"] == ('"1.0"', "inferred", None)
     assert [(one["endpoint_xid"], one["via_xid"]) for one in told["endpoints"]] == [("/endpoints/e", "/messagegroups/g")]
-    show_one_message(shown)
+    show_message(shown)
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{M}  (registry default, chain resolved)"
     assert printed[1] == f"  base 1: {BASE}  (resolved)"

@@ -19,7 +19,7 @@ from lakehouse.dialects.messagefamilies import FAMILY_MEMBERS, FindMessage, Mess
 from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.dialects.versionorder import version_order
 from lakehouse.domain.relations import of_promise
-from lakehouse.domain.versionchanges import PROMISES, ComparedVersion, compared_version, earlier_versions
+from lakehouse.domain.versionchanges import PROMISES, ComparableVersion, comparable_version, earlier_versions
 from lakehouse.domain.versions import choose_default
 from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_problems, id_syntax, split_meta, subject_of
 from lakehouse.ingest.parse.readings import Collection, Reading, Whole, take_life
@@ -245,14 +245,14 @@ def _check_promise(kind: str, compatibility: Any, versions: list[Version]) -> No
     """Compare the Versions of a message or schema in a document by what its `compatibility` promises (COMP-001)."""
     if compatibility not in PROMISES:
         return
-    comparable: dict[str, ComparedVersion] = {}
+    comparable: dict[str, ComparableVersion] = {}
     ancestors: dict[str, str] = {}
     before: str | None = None
     for version in versions:
         if version.read is None or version.broken:
             continue
         versionid = version.versionid
-        comparable[versionid] = compared_version(kind, version.read.attributes | {"extensions": version.read.extensions})
+        comparable[versionid] = comparable_version(kind, version.read.attributes | {"extensions": version.read.extensions})
         ancestors[versionid] = str(version.read.attributes.get("ancestor") or before or versionid)
         for earlier in earlier_versions(versionid, ancestors, compatibility=compatibility):
             for rule_id, pointer, message, _ in of_promise(

@@ -25,9 +25,9 @@ from lakehouse.match.event.captured import (
     ATTRIBUTES,
     BODIES,
     FORM,
-    KNOWN_COLUMNS,
     KQL,
     MQTT_OPTIONS,
+    PLATFORM_COLUMNS,
     PLATFORMS,
     captured_names,
     missing_columns,
@@ -95,7 +95,7 @@ def read_source(spark: SparkSession, source: str, form: str | None = None) -> Da
         if kind == "har":
             return _lines(spark.read.option("wholetext", True).text(place))
         if kind == "json":
-            return _lines(spark.read.option("wholetext", _is_one_text(source)).text(place))
+            return _lines(spark.read.option("wholetext", _is_whole_text(source)).text(place))
         rows = spark.read.format(kind).load(place)
         return _with_place(rows, F.col("_metadata.file_path"), F.col("_metadata.file_block_start"))
     except PySparkException as error:
@@ -180,7 +180,7 @@ def _by_extension(name: str) -> str:
     return next((kind for kind in ("parquet", "avro", "orc", "har") if name.endswith(f".{kind}")), "")
 
 
-def _is_one_text(source: str) -> bool:
+def _is_whole_text(source: str) -> bool:
     """Return whether a local file is one JSON text over several lines, and not a line each."""
     path = Path(re.sub(r"\Afile:/*", "/", source))
     if not path.is_file() or path.name.endswith(_PACKED):
@@ -272,7 +272,7 @@ def detect(schema: StructType, *, strict: bool = True) -> str | None:
     platform = platform_of_columns(schema.names)
     if platform is not None or not strict:
         return platform
-    result = sorted(names & (KNOWN_COLUMNS | _LINES | _CAPTURED))
+    result = sorted(names & (PLATFORM_COLUMNS | _LINES | _CAPTURED))
     raise SettingsError(
         f"the columns are those of no landing that is known: {', '.join(schema.names) or 'none'}. Recognised: "
         f'{", ".join(result) or "none"}. Name the others with --map FILE, such as `payload = "body"`, `protocol = "\'KAFKA\'"`, '

@@ -70,7 +70,7 @@ _REQUIRED_COLUMNS: tuple[tuple[str, set[str]], ...] = (
     ("mqtt", {"topic", "payload"}),
     ("mqtt", {"topic_name", "payload"}),
 )
-KNOWN_COLUMNS = frozenset(name for _, needed in _REQUIRED_COLUMNS for name in needed)
+PLATFORM_COLUMNS = frozenset(name for _, needed in _REQUIRED_COLUMNS for name in needed)
 _HTTP = {
     "method": "method requestmethod httpmethod verb requestverb csmethod",
     "url": "url path uri requesturi requesturl requestpath rawpath originalpath xenvoyoriginalpath csuristem",

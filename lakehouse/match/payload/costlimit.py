@@ -102,7 +102,7 @@ def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
     graph = _Graph(schema, find)
     order, group = _groups(graph.edges)
     looks = [1 + comparisons for comparisons in graph.comparisons]
-    branches = 2 if graph.leaves_document else 1
+    branches = 2 if graph.has_unread_documents else 1
     for part in order:  # what a part calls comes before it
         outside = Counter[str | None]()
         inside = Counter[str | None]()
@@ -128,7 +128,7 @@ class _Graph:
     def __init__(self, schema: Any, find: Callable[[str], Any] | None) -> None:
         self.edges: list[list[Edge]] = []
         self.comparisons: list[int] = []  # of a value with what each part lists
-        self.leaves_document = False
+        self.has_unread_documents = False
         self._find = find
         self._numbers: dict[int, int] = {}
         self._anchors: dict[int, dict[str, Any]] = {}  # of each document
@@ -198,7 +198,7 @@ class _Graph:
 
     def _other(self, uri: str) -> Any:
         if self._find is None:
-            self.leaves_document = True
+            self.has_unread_documents = True
             return None
         try:
             return self._find(uri)

@@ -53,18 +53,18 @@ class Candidates:
     Args:
         definitions: those that are for the protocol of the rows, or for any.
         numbers: for each what it asks; the same number asks the same.
-        protocol_known: whether the landing says the protocol.
+        has_protocol: whether the landing says the protocol.
 
     Attributes:
         definitions: in the order of what they ask, so that their order is the same where they ask alike.
         likeness: what they ask.
     """
 
-    def __init__(self, definitions: Sequence[Definition], numbers: Sequence[int], *, protocol_known: bool) -> None:
+    def __init__(self, definitions: Sequence[Definition], numbers: Sequence[int], *, has_protocol: bool) -> None:
         pairs = sorted(zip(numbers, definitions, strict=True), key=lambda pair: (pair[0], pair[1].key))
         self.definitions = [definition for _, definition in pairs]
         self.likeness = tuple(number for number, _ in pairs)
-        self._protocol_known = protocol_known
+        self._has_protocol = has_protocol
         self._choices: dict[int, Choice | None] = {}
 
     def __len__(self) -> int:
@@ -82,11 +82,11 @@ class Candidates:
         matches.sort(key=lambda definition: definition.key)
         best = [
             outcome.definition
-            for outcome in best_of([Evaluation(definition) for definition in matches], protocol_known=self._protocol_known)
+            for outcome in best_of([Evaluation(definition) for definition in matches], has_protocol=self._has_protocol)
         ]
         if not best or status_of(best) != MATCHED:
             return None
-        if self._protocol_known and any(is_more_specific(definition, two) for definition in missed for two in best):
+        if self._has_protocol and any(is_more_specific(definition, two) for definition in missed for two in best):
             return None
         return Choice(matches, best, next(bit for bit, definition in enumerate(self.definitions) if definition is best[0]))
 
@@ -108,7 +108,7 @@ class Likeness:
             if not (definition.is_bare or definition.older or definition.incomplete)
             and (family is None or definition.family in (None, family))
         ]
-        return Candidates(wanted, [self._number_of(definition) for definition in wanted], protocol_known=family is not None)
+        return Candidates(wanted, [self._number_of(definition) for definition in wanted], has_protocol=family is not None)
 
     def _number(self, definition: Definition) -> int:
         question = (

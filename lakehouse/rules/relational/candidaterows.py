@@ -127,10 +127,10 @@ def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, r
         alone = published.join(staged.distinct(), on=KEY, how="left_anti")
     else:
         is_deleted = F.coalesce(F.col("op") == "delete", F.lit(False))
-        is_held = F.arrays_overlap("document_uris", F.transform("agreed", lambda claim: claim["document_uri"]))
+        is_agreed = F.arrays_overlap("document_uris", F.transform("agreed", lambda claim: claim["document_uri"]))
         after = reconciled.select(
             *KEY,
-            F.coalesce(is_deleted | is_held, F.lit(False)).alias("_is_elsewhere"),
+            F.coalesce(is_deleted | is_agreed, F.lit(False)).alias("_is_elsewhere"),
             F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("_owner"),
             F.col("isdefault").alias("_isdefault"),
         )

@@ -10,7 +10,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.domain.versionchanges import PROMISES, compared_pairs
+from lakehouse.domain.versionchanges import PROMISES, pairs_to_compare
 from lakehouse.rules.relational.candidaterows import Candidate, candidate_rows
 from lakehouse.rules.relational.pairs import no_pairs, pairs_of
 from lakehouse.store.deltatables import open_table
@@ -96,7 +96,7 @@ def _version_pairs(promising: DataFrame, versions: DataFrame, schemaversions: Da
 
     Returns:
         `promising` with later and earlier, each a struct of xid, versionid, written_by (a document or NULL), kind and comparable
-        (members as `ComparedVersion`).
+        (members as `ComparableVersion`).
     """
     nothing = {name: F.lit(None).cast("string") for name in ("format", "schema", "basemessage")}
     nothing["attributes"] = F.lit(None).cast("map<string,string>")
@@ -107,7 +107,7 @@ def _version_pairs(promising: DataFrame, versions: DataFrame, schemaversions: Da
     sides = materialize(sides.join(F.broadcast(promising.select(*_PARENT)), on=_PARENT, how="left_semi"))
     ancestors = F.map_from_entries(F.collect_list(F.struct("side.versionid", "ancestor"))).alias("ancestors")
     chains = promising.join(sides.groupBy(*_PARENT).agg(ancestors), on=_PARENT)
-    pairs = F.udf(compared_pairs, _PAIRS, useArrow=False)("ancestors", "compatibility")
+    pairs = F.udf(pairs_to_compare, _PAIRS, useArrow=False)("ancestors", "compatibility")
     paired = chains.withColumn("_pair", F.explode(pairs)).drop("ancestors")
     for name in ("later", "earlier"):
         own = sides.select(*_PARENT, F.col("side").alias(name), F.col("side.versionid").alias("_versionid"))
@@ -128,10 +128,10 @@ def _sides(rows: DataFrame, kind: str, parent_column: str, comparable: dict[str,
     return rows.select("registryid", F.col(parent_column).alias("parent"), ancestor, side.alias("side"))
 
 
-def _pairs(compared_versions: DataFrame, entities: DataFrame) -> DataFrame:
-    """Pair Versions with a finding about an entity: `compared_versions` as from `_version_pairs`, with xid; NULL: none."""
+def _pairs(version_pairs: DataFrame, entities: DataFrame) -> DataFrame:
+    """Pair Versions with a finding about an entity: `version_pairs` as from `_version_pairs`, with xid; NULL: none."""
     subjects = entities.select(*KEY, "document_uri", "staged", "dialect", "isdefault", "own_default")
-    rows = subjects.join(compared_versions.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
+    rows = subjects.join(version_pairs.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
     return pairs_of(
         rows,
         "of_promise",

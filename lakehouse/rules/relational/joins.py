@@ -166,7 +166,7 @@ def check_versions(entities: DataFrame, present: Present) -> DataFrame:
         F.min("metadata").alias("least"), F.max("metadata").alias("most"), F.count("basemessage").alias("based")
     )
     differing = differing.filter((F.col("least") != F.col("most")) & (F.col("based") == 0)).select("place")
-    several = _with_one_of(differing, versions.filter("isdefault").withColumn("place", place))
+    several = _rows_at(differing, versions.filter("isdefault").withColumn("place", place))
     is_checked = F.col("dialect").isin(dialects_with_rule(UNIQUE_TYPE))
     old = versions.filter(is_checked & F.col("isdefault") & F.col("ce_type").isNotNull() & F.col("basemessage").isNull())
     same = Window.partitionBy("registryid", "ce_type")
@@ -224,7 +224,7 @@ def check_variants(entities: DataFrame, present: Present) -> DataFrame:
     # By numbers: places with only one XID are most of them, and numbers are grouped much sooner than texts.
     keyed = keyed.withColumn("place", F.xxhash64("registryid", "parent", "last"))
     crowded = keyed.groupBy("place").agg(F.min(F.xxhash64("xid")).alias("least"), F.max(F.xxhash64("xid")).alias("most"))
-    near = _with_one_of(crowded.filter(F.col("least") != F.col("most")).select("place"), keyed)
+    near = _rows_at(crowded.filter(F.col("least") != F.col("most")).select("place"), keyed)
     place = ["registryid", "parent", "last"]
     spelled = near.groupBy(*place).agg(
         F.min("xid").alias("least"), F.max("xid").alias("most"), F.min(F.when(~F.col("staged"), F.col("xid"))).alias("published")
@@ -258,7 +258,7 @@ def check_changes(entities: DataFrame, present: Present) -> DataFrame:
     )
 
 
-def _with_one_of(places: DataFrame, rows: DataFrame) -> DataFrame:
+def _rows_at(places: DataFrame, rows: DataFrame) -> DataFrame:
     """Keep the rows in one of the places, which are looked for first: mostly there is none, and nothing is joined.
 
     Args:

@@ -32,7 +32,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _BATCH = "application/cloudevents-batch+json"
 _MOST_BYTES = 8 << 20  # of a batch; it ends with a whole snapshot
 _MOST_STREAMS = 100
-_MOST_OF_ONE = 50
+_MOST_OF_CLIENT = 50
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_BETWEEN_SIGNS = 15.0
 _SECONDS_AFTER_A_REFUSAL = 1.0
@@ -114,7 +114,7 @@ class EventStreams:
         live = self.live
         if live.head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
-        if self.open[client] >= _MOST_OF_ONE:
+        if self.open[client] >= _MOST_OF_CLIENT:
             raise ProblemFound("", status=429, detail="Too many of your streams are open.", headers={"Retry-After": "10"})
         if self.open.total() >= _MOST_STREAMS:
             raise ProblemFound("", status=503, detail="Too many streams are open.", headers={"Retry-After": "10"})

@@ -26,7 +26,7 @@ from lakehouse.dialects.schemadocuments import content_of, decoded_base64, docum
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.domain.versionchanges import NO_TEXT, PROMISES, compared_pairs, compared_version, why_undecided
+from lakehouse.domain.versionchanges import NO_TEXT, PROMISES, comparable_version, pairs_to_compare, why_undecided
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.serve.apierrors import RC4, ProblemFound
@@ -250,7 +250,7 @@ def make_resource(
         target: of an alias: the row, the Versions and the group's protocol of what it stands for; None: there is none.
     """
     view = _written(xid, row, versions, protocol, dialect)
-    is_of_documents = any(stored is not None and stored.is_held for stored in (row, *versions))
+    is_of_documents = any(stored is not None and stored.is_of_documents for stored in (row, *versions))
     if target is None:
         return ResourceView(xid, view, dialect, is_of_documents=is_of_documents, contents=_contents_of(versions))
     aimed, its_versions, its_protocol = target
@@ -655,12 +655,12 @@ def _why_undecided(
     if compatibility not in PROMISES:
         return dict.fromkeys(versions, f"the server does not compare Versions by `compatibility` {compatibility}")
     comparable = {
-        versionid: compared_version(kind, version | ({"schema": documents[versionid]} if versionid in documents else {}))
+        versionid: comparable_version(kind, version | ({"schema": documents[versionid]} if versionid in documents else {}))
         for versionid, version in versions.items()
     }
     ancestors = {versionid: str(version.get("ancestorid") or versionid) for versionid, version in versions.items()}
     reasons: dict[str, str] = {}
-    for later, earlier in compared_pairs(ancestors, compatibility):
+    for later, earlier in pairs_to_compare(ancestors, compatibility):
         why = why_undecided(kind, comparable[earlier], comparable[later])
         if why is not None:
             reasons.setdefault(later, f"Version {earlier}: {why}")

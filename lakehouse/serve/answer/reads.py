@@ -31,7 +31,7 @@ from lakehouse.serve.answer.queryparameters import Flags, read_flags
 from lakehouse.serve.apierrors import RC2, RC4, ProblemFound
 from lakehouse.serve.config import Options
 from lakehouse.serve.describe import capabilities, capabilities_offered, model, modelsource
-from lakehouse.serve.targets import MEMBERS, RequestTarget, is_known, mount_of
+from lakehouse.serve.targets import MEMBERS, RequestTarget, is_catalog_path, mount_of
 from lakehouse.settings import Settings
 from lakehouse.site import Site
 from lakehouse.site.addresses import HOME
@@ -221,13 +221,13 @@ class ReadHandler:
     def _parts(self, target: RequestTarget) -> tuple[str, ...]:
         """Return the path for flags: `/export` and its like are of the root."""
         is_member_path = target.parts and target.parts[0] in MEMBERS
-        return target.parts if is_member_path and is_known(target.parts) else ()
+        return target.parts if is_member_path and is_catalog_path(target.parts) else ()
 
     def has_path(self, target: RequestTarget) -> bool:
         """Return whether there is such a path, whatever it names is in the catalog or not."""
         parts = target.parts
         first = parts[0] if parts else ""
-        return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_known(parts)
+        return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_catalog_path(parts)
 
     def answered(self, request: ReadRequest) -> ApiAnswer:
         """Answer a request for what a registry has.
@@ -237,7 +237,7 @@ class ReadHandler:
         """
         parts, path = request.parts, request.api_request.target.path
         first = parts[0] if parts else ""
-        if first in MEMBERS and is_known(parts):
+        if first in MEMBERS and is_catalog_path(parts):
             if any("/" in part for part in parts):
                 raise ProblemFound("not_found", path)
             return entity_answer(request)

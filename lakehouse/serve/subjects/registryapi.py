@@ -19,7 +19,7 @@ from lakehouse.domain.subjects import (
     qualified,
     schema_document,
 )
-from lakehouse.domain.versionchanges import PROMISES, broken_promise, compared_version, why_undecided
+from lakehouse.domain.versionchanges import PROMISES, broken_promise, comparable_version, why_undecided
 from lakehouse.extras import not_installed
 from lakehouse.serve.answer.exchange import ApiAnswer, ReadRequest
 from lakehouse.serve.apierrors import ProblemFound
@@ -499,9 +499,9 @@ def _broken(level: str, version: CatalogVersion, candidate: SchemaOfRequest) -> 
     """Return how a schema breaks what a version is promised, and why that cannot be decided, which breaks nothing."""
     if candidate.kind != version.record.kind:
         return [f"it is {version.record.kind}, and the schema is {candidate.kind}."], []
-    before = compared_version("schemaversion", version.record.attributes)
+    before = comparable_version("schemaversion", version.record.attributes)
     schema = {"format": format_of_kind(candidate.kind, candidate.text), "schema": schema_document(candidate.kind, candidate.text)}
-    after = compared_version("schemaversion", schema)
+    after = comparable_version("schemaversion", schema)
     broken = broken_promise("schemaversion", level, before, after)
     undecided = None if broken else why_undecided("schemaversion", before, after)
     return broken, [] if undecided is None else [undecided]

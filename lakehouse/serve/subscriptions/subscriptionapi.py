@@ -7,7 +7,6 @@ refused. A test compares the description with what the server routes, takes and 
 from __future__ import annotations
 
 import ipaddress
-import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -50,7 +49,7 @@ _FILTER = "#/components/schemas/SubscriptionFilter"
 _TEXT: Document = {"type": "string", "minLength": 1}
 _COUNT: Document = {"type": "integer", "minimum": 0}
 _MOST_BYTES = 64 << 10
-_OF_ALL, _OF_ONE = "GET, POST, OPTIONS", "GET, PUT, DELETE, OPTIONS"
+_COLLECTION_METHODS, _ENTITY_METHODS = "GET, POST, OPTIONS", "GET, PUT, DELETE, OPTIONS"
 
 
 def described(dialect: str) -> Document:
@@ -182,7 +181,6 @@ class Subscriptions:
         self.origins = origins
         self.store = Store(folder)
         self.deliverer = Deliverer(self.store, live, source, allow_private=options.allow_private_sinks)
-        self._one_at_a_time = threading.Lock()
 
     def routes(self) -> list[Route]:
         """Return the paths."""
@@ -231,12 +229,12 @@ class Subscriptions:
 
     async def _all(self, request: HttpRequest, origin: str) -> Response:
         if request.method == "OPTIONS":
-            return Response(b"", 200, {"Allow": _OF_ALL})
+            return Response(b"", 200, {"Allow": _COLLECTION_METHODS})
         if request.method in ("GET", "HEAD"):
             results = await anyio.to_thread.run_sync(self.store.all)
             return _json([self._shown(stored) for stored in results])
         if request.method != "POST":
-            raise self._not_allowed(request, _OF_ALL)
+            raise self._not_allowed(request, _COLLECTION_METHODS)
         subscription = await self._read(request, origin)
         stored = await anyio.to_thread.run_sync(self._add, subscription, origin)
         return _json(self._shown(stored), 201, {"Location": f"{origin}{PATH}/{stored.id}"})
@@ -244,7 +242,7 @@ class Subscriptions:
     async def _single(self, request: HttpRequest, origin: str) -> Response:
         name = request.path_params["id"]
         if request.method == "OPTIONS":
-            return Response(b"", 200, {"Allow": _OF_ONE})
+            return Response(b"", 200, {"Allow": _ENTITY_METHODS})
         if request.method == "DELETE":
             if not await anyio.to_thread.run_sync(self.store.delete, name):
                 raise self._not_found(name)
@@ -255,7 +253,7 @@ class Subscriptions:
         elif request.method in ("GET", "HEAD"):
             replaced = await anyio.to_thread.run_sync(self.store.get, name)
         else:
-            raise self._not_allowed(request, _OF_ONE)
+            raise self._not_allowed(request, _ENTITY_METHODS)
         if replaced is None:
             raise self._not_found(name)
         parked = await anyio.to_thread.run_sync(self.store.parked_events, name)

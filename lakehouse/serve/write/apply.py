@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.serve.apierrors import ProblemFound
-from lakehouse.serve.targets import MEMBERS, is_known
+from lakehouse.serve.targets import MEMBERS, is_catalog_path
 from lakehouse.serve.write.context import WriteContext
 from lakehouse.serve.write.effects import settle
 from lakehouse.serve.write.operations import (
@@ -63,7 +63,7 @@ class WriteOutcome(NamedTuple):
 
 def methods_of(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return which methods write at a path; none: the API has no such path."""
-    if not is_known(parts):
+    if not is_catalog_path(parts):
         return ()
     if not parts:
         return _ALLOWED["registry"]

@@ -94,7 +94,7 @@ class WriteContext:
             }
         return result
 
-    def leaves_out(self, xid: Xid) -> bool:
+    def ignores(self, xid: Xid) -> bool:
         """Return whether a group, message or schema is passed over: it is read-only, and `?ignore=readonly` says so.
 
         Raises:
@@ -132,10 +132,10 @@ class WriteContext:
         return resource_state
 
     def tree_unless_left_out(self, xid: Xid) -> ResourceState | None:
-        """Return a Resource to change it; None: it is passed over, as `leaves_out` says.
+        """Return a Resource to change it; None: it is passed over, as `ignores` says.
 
         Raises:
-            ProblemFound: as `leaves_out`.
+            ProblemFound: as `ignores`.
         """
         resource_state = self.effects.resource_states.get(xid)
         if resource_state is None:

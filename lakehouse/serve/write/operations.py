@@ -277,7 +277,7 @@ def put_registry(context: WriteContext, body: Json) -> bool:
             raise ProblemFound(
                 "bad_request", "/", error_detail=f"`{name}` cannot be changed here; leave it out, or add ?ignore={name}"
             )
-    context.leaves_out(REGISTRY)
+    context.ignores(REGISTRY)
     own = {name: value for name, value in body.items() if name not in (*MEMBERS, *_CONFIGURATION)}
     context.effects.registry = _merged(context, own, REGISTRY)
     context.effects.life[REGISTRY] = life_of(body, REGISTRY, row)
@@ -295,7 +295,7 @@ def put_group(context: WriteContext, xid: Xid, body: Json) -> bool:
     row = context.row(xid)
     check_id(body, f"{SINGULAR[collection]}id", SINGULAR[collection], xid, groupid)
     members = body.get(MEMBERS[collection])
-    if not context.leaves_out(xid):
+    if not context.ignores(xid):
         if context.checks_epoch and row is not None:
             check_body_epoch(body, xid, row.epoch)
         own = {name: value for name, value in body.items() if name != MEMBERS[collection]}
@@ -414,7 +414,7 @@ def _delete_members(context: WriteContext) -> None:
         epoch = _epoch_of_member(body, xid, is_resource=len(parts) == 3) if context.checks_epoch else None
         if xid in rows and resource_state is not None:
             _delete_version(resource_state, name, epoch)
-        elif xid in rows and not _leaves_out(context, xid):
+        elif xid in rows and not _ignores_member(context, xid):
             _delete_whole(context, rows[xid], epoch)
 
 
@@ -444,12 +444,12 @@ def _epoch_of_member(body: Json, xid: Xid, *, is_resource: bool) -> Any:
     return meta.get("epoch")
 
 
-def _leaves_out(context: WriteContext, xid: Xid) -> bool:
+def _ignores_member(context: WriteContext, xid: Xid) -> bool:
     """Return whether a member of a collection is passed over (`?ignore=readonly`): it is read-only, or a group that holds it."""
     if "readonly" not in context.ignored:
         return False
-    return context.leaves_out(xid) or any(
-        context.leaves_out(child.xid) for child in context.overlay.children(context.registryid, xid) if xid.count("/") == 2
+    return context.ignores(xid) or any(
+        context.ignores(child.xid) for child in context.overlay.children(context.registryid, xid) if xid.count("/") == 2
     )
 
 

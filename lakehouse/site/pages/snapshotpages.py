@@ -34,7 +34,7 @@ from lakehouse.text.xid import xid_of_resource
 _Change = tuple[str, str, str, str | None, str | None]  # registryid, change, pointer, before, after
 MOST_CHANGED = 20_000  # entities that a page compares
 _MOST_DIFFERENCES = 5
-LAST_COMPARED, _MOST_LABELS = 5, 5  # of the snapshots by files, of the labels
+MOST_READY, _MOST_LABELS = 5, 5  # of the snapshots by files, of the labels
 _MOST_BROKEN = 100
 _MOST_CHOICES = 100  # snapshots to choose from, next to those with labels
 _MOST_DOCUMENTS = 50
@@ -133,7 +133,7 @@ def _row(change: ChangedRow) -> SnapshotRow:
 def ready_pairs(page_context: PageContext) -> list[tuple[int, int]]:
     """List the pairs of snapshots that files compare: the last ones each with its predecessor, and labels with the newest."""
     number = page_context.view.snapshot_id
-    results = [(after - 1, after) for after in range(number, max(1, number - LAST_COMPARED), -1)]
+    results = [(after - 1, after) for after in range(number, max(1, number - MOST_READY), -1)]
     results += [(before, after) for _, before, after in _presets(page_context)]
     return list(dict.fromkeys(results))
 
@@ -204,7 +204,7 @@ def _pair_page(page_context: PageContext, pair: tuple[int, int], number: int, at
     """Make a page of what changed between two snapshots; `at`: its path, empty: that of the pair."""
     path = path_of_comparison(COMPARE, str(pair[0]), str(pair[1]))
     problem = ""
-    if _is_compared(page_context, pair):
+    if _has_comparison(page_context, pair):
         try:
             results, causes = _differences_of(page_context, *pair), _causes(page_context, *pair)
         except TooManyChanges:
@@ -225,7 +225,7 @@ def _pair_page(page_context: PageContext, pair: tuple[int, int], number: int, at
     return _page(page_context, ChangesView(pair, problem, part), at or part.at(number))
 
 
-def _is_compared(page_context: PageContext, pair: tuple[int, int]) -> bool:
+def _has_comparison(page_context: PageContext, pair: tuple[int, int]) -> bool:
     """Return whether there is a comparison: of any two snapshots by a server, else of those in `ready_pairs`."""
     return pair[0] > 0 and (page_context.style.is_served or pair in ready_pairs(page_context))
 
@@ -321,7 +321,7 @@ def differences_json(page_context: PageContext, before: str, after: str) -> Page
 
 def count_rows(page_context: PageContext, pair: tuple[int, int]) -> int:
     """Count the rows that the pages of what changed between two snapshots show."""
-    if _is_compared(page_context, pair):
+    if _has_comparison(page_context, pair):
         try:
             return len(_causes(page_context, *pair))
         except TooManyChanges:
