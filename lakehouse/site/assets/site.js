@@ -4,7 +4,7 @@
   const body = document.body, root = body.dataset.root, box = document.getElementById("find");
   const form = box && box.closest("form"), results = document.getElementById("results");
   const isPage = Boolean(results);
-  let waiting = null, asked = 0;
+  let waiting = null, requests = 0;
 
   // Words of a text as the index of the server has them: lower case, without accents.
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -42,27 +42,27 @@
 
   // For each word the numbers of the entries of its table that hold it; the last word may be the beginning of one.
   const before = (entry) => entry.split("\t")[0];
-  function numbersOf(told, parts) {
-    told.split ||= { words: told.words.map((one) => [one]) };
+  function numbersOf(index, parts) {
+    index.split ||= { words: index.words.map((word) => [word]) };
     return parts.map(({ word, of: [table] }, at) => {
-      const found = new Set(), entries = told.split[table] ||= told[table].map((one) => wordsOf(before(one)));
-      const fits = at === parts.length - 1 ? (one) => one.startsWith(word) : (one) => one === word;
-      entries.forEach((one, number) => { if (one.some(fits)) found.add(number); });
+      const found = new Set(), entries = index.split[table] ||= index[table].map((entry) => wordsOf(before(entry)));
+      const fits = at === parts.length - 1 ? (part) => part.startsWith(word) : (part) => part === word;
+      entries.forEach((entry, number) => { if (entry.some(fits)) found.add(number); });
       return found;
     });
   }
 
   // Which declarations and fields of a row have one of the words in their names.
-  function fragmentsOf(row, told, words) {
-    const fits = (name) => wordsOf(name).some((one) => words.some((word) => one.startsWith(word)));
-    const declared = row[11].map((number) => told.names[number].split("\t")).filter(([name]) => fits(name)).map(([, text]) => text);
-    return [...declared, ...row[10].map((number) => told.fields[number]).filter(fits).map((path) => "payload field " + path)].slice(0, 4);
+  function fragmentsOf(row, index, words) {
+    const fits = (name) => wordsOf(name).some((part) => words.some((word) => part.startsWith(word)));
+    const declared = row[11].map((number) => index.names[number].split("\t")).filter(([name]) => fits(name)).map(([, text]) => text);
+    return [...declared, ...row[10].map((number) => index.fields[number]).filter(fits).map((path) => "payload field " + path)].slice(0, 4);
   }
 
   // How well a row fits that has all words; an id counts more than a description, and a beginning more than a middle.
   const WEIGHTS = [10, 8, 4, 3, 2];
-  function score(row, told, words) {
-    row.fields ||= [row[3], row[4], told.groups[row[7]], row[8].join(" "), row[5]].map(plain);
+  function score(row, index, words) {
+    row.fields ||= [row[3], row[4], index.groups[row[7]], row[8].join(" "), row[5]].map(plain);
     let sum = 0;
     for (const word of words) {
       let best = 1;
@@ -76,32 +76,32 @@
   }
 
   // As a server does: only messages have a protocol and labels there.
-  function fits(row, told, wanted) {
-    if ((wanted.protocol || wanted.label) && told.kinds[row[0]] !== "message") return false;
-    return Object.keys(FACETS).slice(2).every((name) => !wanted[name] || FACETS[name](row, told).includes(wanted[name])) &&
-      ownersOf(wanted.q || "").every((owner) => told.owners[row[13]].toLowerCase().includes(owner)) && (!wanted.kind || told.kinds[row[0]] === wanted.kind) && (!wanted.registry || told.registries[row[1]] === wanted.registry)
-      && (!wanted.protocol || told.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || told.groups[row[7]] === wanted.group)
-      && (!wanted.label || row[8].some((one) => one === wanted.label || (!wanted.label.includes("=") && one.startsWith(wanted.label + "="))));
+  function fits(row, index, wanted) {
+    if ((wanted.protocol || wanted.label) && index.kinds[row[0]] !== "message") return false;
+    return Object.keys(FACETS).slice(2).every((name) => !wanted[name] || FACETS[name](row, index).includes(wanted[name])) &&
+      ownersOf(wanted.q || "").every((owner) => index.owners[row[13]].toLowerCase().includes(owner)) && (!wanted.kind || index.kinds[row[0]] === wanted.kind) && (!wanted.registry || index.registries[row[1]] === wanted.registry)
+      && (!wanted.protocol || index.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || index.groups[row[7]] === wanted.group)
+      && (!wanted.label || row[8].some((label) => label === wanted.label || (!wanted.label.includes("=") && label.startsWith(wanted.label + "="))));
   }
 
   // Facets of the rows that have the words: values with counts among what fits the other facets, each a link.
   const FACETS = {
-    kind: (row, told) => [told.kinds[row[0]]], protocol: (row, told) => told.kinds[row[0]] === "message" && told.protocols[row[6]] ? [told.protocols[row[6]]] : [],
-    format: (row, told) => row[15].map((number) => told.formats[number]), registry: (row, told) => [told.registries[row[1]]],
-    owner: (row, told) => [told.owners[row[13]]].filter(Boolean), state: (row, told) => row[14].map((number) => told.states[number]),
+    kind: (row, index) => [index.kinds[row[0]]], protocol: (row, index) => index.kinds[row[0]] === "message" && index.protocols[row[6]] ? [index.protocols[row[6]]] : [],
+    format: (row, index) => row[15].map((number) => index.formats[number]), registry: (row, index) => [index.registries[row[1]]],
+    owner: (row, index) => [index.owners[row[13]]].filter(Boolean), state: (row, index) => row[14].map((number) => index.states[number]),
   };
-  function facetsOf(rows, told, wanted) {
+  function facetsOf(rows, index, wanted) {
     const made = element("aside", { class: "facets", "aria-label": "Narrow down" });
     for (const [name, value] of Object.entries(FACETS)) {
       const counts = new Map();
       for (const row of rows) {
-        for (const held of fits(row, told, { ...wanted, [name]: "" }) ? value(row, told) : []) counts.set(held, (counts.get(held) || 0) + 1);
+        for (const choice of fits(row, index, { ...wanted, [name]: "" }) ? value(row, index) : []) counts.set(choice, (counts.get(choice) || 0) + 1);
       }
       if (counts.size < (name === "state" ? 1 : 2) && !wanted[name]) continue;
       const list = element("ul", { class: "plain" });
-      for (const [held, count] of [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 12)) {
-        const query = new URLSearchParams(Object.entries({ ...wanted, [name]: held === wanted[name] ? "" : held }).filter(([, one]) => one));
-        const link = element("a", { href: root + "search.html?" + query, ...(held === wanted[name] ? { "aria-current": "true" } : {}) }, element("bdi", {}, held));
+      for (const [choice, count] of [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 12)) {
+        const query = new URLSearchParams(Object.entries({ ...wanted, [name]: choice === wanted[name] ? "" : choice }).filter(([, text]) => text));
+        const link = element("a", { href: root + "search.html?" + query, ...(choice === wanted[name] ? { "aria-current": "true" } : {}) }, element("bdi", {}, choice));
         list.append(element("li", {}, link, " ", element("span", { class: "quiet" }, String(count))));
       }
       made.append(element("h2", {}, name[0].toUpperCase() + name.slice(1)), list);
@@ -111,15 +111,15 @@
 
   // As a server does: a text with the words of the catalog that have most trigrams in common with those that it does not have.
   const trigrams = (word) => new Set([...`  ${word} `].slice(2).map((_, at) => `  ${word} `.slice(at, at + 3)));
-  function respelled(known, text) {
-    const present = new Set(known), results = new Map();
+  function respelled(vocabulary, text) {
+    const present = new Set(vocabulary), results = new Map();
     for (const { word } of partsOf(text)) {
       if (present.has(word)) continue;
       const own = trigrams(word);
       let share = 0, nearest = "";
-      for (const one of known) {
-        const other = trigrams(one), common = [...own].filter((each) => other.has(each)).length, alike = common / (own.size + other.size - common);
-        if (alike > share || (alike === share && one < nearest)) [share, nearest] = [alike, one];
+      for (const candidate of vocabulary) {
+        const other = trigrams(candidate), common = [...own].filter((trigram) => other.has(trigram)).length, alike = common / (own.size + other.size - common);
+        if (alike > share || (alike === share && candidate < nearest)) [share, nearest] = [alike, candidate];
       }
       if (share < 0.3) return "";
       results.set(word, nearest);
@@ -129,33 +129,33 @@
 
   // All hits as a server lists them: CSV, or JSON without the facets.
   const COLUMNS = ["registryid", "kind", "xid", "name", "description", "path", "protocol", "format", "owner", "state", "snapshot_id"];
-  function listed(row, told) {
-    const kind = told.kinds[row[0]], collection = row[2].split("/")[1], members = { message: "messages", schema: "schemas" }[kind];
-    const xid = kind === "document" ? row[3] : `/${collection}/` + (members ? `${told.groups[row[7]]}/${members}/` : "") + row[3];
-    const facets = ["protocol", "format", "owner", "state"].map((name) => FACETS[name](row, told).join("; "));
-    return [told.registries[row[1]], kind, xid, row[4], row[5], row[2], ...facets, row[16]];
+  function listed(row, index) {
+    const kind = index.kinds[row[0]], collection = row[2].split("/")[1], members = { message: "messages", schema: "schemas" }[kind];
+    const xid = kind === "document" ? row[3] : `/${collection}/` + (members ? `${index.groups[row[7]]}/${members}/` : "") + row[3];
+    const facets = ["protocol", "format", "owner", "state"].map((name) => FACETS[name](row, index).join("; "));
+    return [index.registries[row[1]], kind, xid, row[4], row[5], row[2], ...facets, row[16]];
   }
 
-  function listLink(ending, found, told) {
+  function listLink(ending, found, index) {
     const link = element("a", { href: "#results", download: "search." + ending }, ending.toUpperCase());
     const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
     link.addEventListener("click", () => {
-      const rows = found.map(([, row]) => listed(row, told)), hits = rows.map((one) => Object.fromEntries(one.map((value, at) => [COLUMNS[at], value])));
-      const text = ending === "csv" ? [COLUMNS, ...rows].map((one) => one.map(quoted).join(",") + "\r\n").join("") : JSON.stringify({ total: rows.length, hits });
+      const rows = found.map(([, row]) => listed(row, index)), hits = rows.map((cells) => Object.fromEntries(cells.map((value, at) => [COLUMNS[at], value])));
+      const text = ending === "csv" ? [COLUMNS, ...rows].map((cells) => cells.map(quoted).join(",") + "\r\n").join("") : JSON.stringify({ total: rows.length, hits });
       link.href = URL.createObjectURL(new Blob([text]));
     });
     return link;
   }
 
-  const KNOWN = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
-  function hitsOf(told, wanted, most) {
-    const parts = partsOf(wanted.q), words = parts.map((one) => one.word), sets = numbersOf(told, parts), found = [], whole = wanted.q.trim(), exact = whole.replace(/(^|\s)owner:\S+/gi, "").trim();
+  const FAMILIES = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
+  function hitsOf(index, wanted, most) {
+    const parts = partsOf(wanted.q), words = parts.map((part) => part.word), sets = numbersOf(index, parts), found = [], whole = wanted.q.trim(), exact = whole.replace(/(^|\s)owner:\S+/gi, "").trim();
     const isWhole = (row) => row[3] === exact && exact && !wanted.group && !wanted.label;
     const having = [];
-    for (const row of whole || isPage ? told.rows : []) {
+    for (const row of whole || isPage ? index.rows : []) {
       const has = (!exact || words.length > 0) && sets.every((set, at) => set.size > 0 && [row[parts[at].of[1]]].flat().some((number) => set.has(number)));
       if (has || isWhole(row)) having.push(row);
-      if ((has || isWhole(row)) && fits(row, told, wanted)) found.push([(isWhole(row) ? 1000 : 0) + score(row, told, words), row]);
+      if ((has || isWhole(row)) && fits(row, index, wanted)) found.push([(isWhole(row) ? 1000 : 0) + score(row, index, words), row]);
     }
     const byName = (one, other) => (one[1][3].toLowerCase() < other[1][3].toLowerCase() ? -1 : 1);
     if (wanted.order === "name") found.sort(byName);
@@ -163,20 +163,20 @@
     else found.sort((one, other) => other[0] - one[0] || (one[1][3] < other[1][3] ? -1 : 1));
     const list = element("ol", { class: "hits" });
     for (const [, row] of found.slice(0, most)) {
-      const family = told.protocols[row[6]], link = element("a", { href: root + row[2] }, element("bdi", {}, row[3]));
-      const first = element("p", {}, element("span", { class: "tag kind" }, told.kinds[row[0]]), " ", link);
-      if (family) first.append(" ", element("span", { class: "tag p-" + (KNOWN.includes(family) ? family.toLowerCase() : "other") }, family));
-      const place = element("bdi", {}, [told.registries[row[1]], told.groups[row[7]]].filter(Boolean).join(" / "));
+      const family = index.protocols[row[6]], link = element("a", { href: root + row[2] }, element("bdi", {}, row[3]));
+      const first = element("p", {}, element("span", { class: "tag kind" }, index.kinds[row[0]]), " ", link);
+      if (family) first.append(" ", element("span", { class: "tag p-" + (FAMILIES.includes(family) ? family.toLowerCase() : "other") }, family));
+      const place = element("bdi", {}, [index.registries[row[1]], index.groups[row[7]]].filter(Boolean).join(" / "));
       const second = element("p", { class: "quiet" }, ...(row[5] || row[4] ? [element("span", { dir: "auto" }, row[5] || row[4]), element("br")] : []), place);
-      const fragments = fragmentsOf(row, told, words);
+      const fragments = fragmentsOf(row, index, words);
       if (fragments.length) second.append(" · " + fragments.join(" · "));
       list.append(element("li", {}, first, second));
     }
     const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
-    const meant = found.length === 0 && respelled(told.words, exact);
+    const meant = found.length === 0 && respelled(index.words, exact);
     if (meant) count.append(" Did you mean ", element("a", { href: root + "search.html?" + new URLSearchParams({ q: meant }) }, element("bdi", {}, meant)), "?");
-    if (isPage && found.length) count.append(" As ", listLink("csv", found, told), ", ", listLink("json", found, told));
-    return whole || isPage ? [list, count, ...(isPage ? facetsOf(having, told, wanted) : [])] : [];
+    if (isPage && found.length) count.append(" As ", listLink("csv", found, index), ", ", listLink("json", found, index));
+    return whole || isPage ? [list, count, ...(isPage ? facetsOf(having, index, wanted) : [])] : [];
   }
 
   const wantedOf = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value)]));
@@ -192,10 +192,10 @@
   }
 
   async function show() {
-    const mine = ++asked;
+    const request = ++requests;
     let found;
     try { found = await answer(isPage ? 60 : MOST); } catch (error) { found = [element("p", {}, "Search does not answer: " + error.message)]; }
-    if (mine !== asked) return; // a later letter was typed meanwhile
+    if (request !== requests) return; // a later letter was typed meanwhile
     if (isPage) {
       results.replaceChildren(...found);
       history.replaceState(null, "", "?" + new URLSearchParams(Object.entries(wantedOf()).filter(([, value]) => value)));
@@ -208,7 +208,7 @@
   const options = () => [...list.querySelectorAll("[role=option]")], picked = () => list.querySelector("[aria-selected=true]");
   function pick(next) {
     box.removeAttribute("aria-activedescendant");
-    options().forEach((one, at) => one.setAttribute("aria-selected", String(at === next)));
+    options().forEach((option, at) => option.setAttribute("aria-selected", String(at === next)));
     if (picked()) { box.setAttribute("aria-activedescendant", picked().id); picked().scrollIntoView({ block: "nearest" }); }
   }
 
@@ -219,14 +219,14 @@
   }
 
   function suggest(found) {
-    const holder = element("div", {}, ...found);
-    list.replaceChildren(...[...holder.querySelectorAll(".hits > li")].slice(0, MOST).map((row, at) => {
+    const answered = element("div", {}, ...found);
+    list.replaceChildren(...[...answered.querySelectorAll(".hits > li")].slice(0, MOST).map((row, at) => {
       const link = row.querySelector("a"), option = element("a", { role: "option", id: "suggestion-" + at, tabindex: "-1", href: link.href });
       link.replaceWith(element("strong", {}, ...link.childNodes));
       option.append(...row.childNodes);
       return element("li", { role: "none" }, option);
     }));
-    status.replaceChildren(...[...holder.querySelectorAll(":scope > p, .pager > .quiet:first-child")].flatMap((one) => [...one.childNodes, " "]));
+    status.replaceChildren(...[...answered.querySelectorAll(":scope > p, .pager > .quiet:first-child")].flatMap((node) => [...node.childNodes, " "]));
     expand(found.length > 0);
   }
 
@@ -259,7 +259,7 @@
       box.addEventListener("keydown", (event) => {
         if (ARROWS[event.key]) { event.preventDefault(); step(ARROWS[event.key]); }
         else if (event.key === "Enter" && picked()) { event.preventDefault(); location.href = picked().href; }
-        else if (event.key === "Escape" && !panel.hidden) { event.preventDefault(); ++asked; expand(false); }
+        else if (event.key === "Escape" && !panel.hidden) { event.preventDefault(); ++requests; expand(false); }
       });
       form.addEventListener("focusout", (event) => { if (!form.contains(event.relatedTarget)) expand(false); });
     }
