@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG, Param
-from xregistry_jobs import ASSETS, SHARED, submit
+from xregistry_jobs import SHARED, announce, submit
 
 PARAMS = {
     "sources": Param(
@@ -50,7 +50,6 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
     **SHARED,
 ) as dag:
-    ingest = submit("ingest", outlets=list(ASSETS.values()))
-    validate = submit("validate")
-    export = submit("export")
-    ingest >> validate >> export
+    ingest = submit("ingest")
+    ingest >> announce()
+    ingest >> submit("validate") >> submit("export")

@@ -11,17 +11,21 @@ Airflow says where things are; tasks read it when they run:
 
 - pool `lakehouse`, of one slot: what writes to the catalog runs in it, one task at a time.
 
+The task `announce` updates the assets, if the change log has a commit that was not announced yet.
+
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
 reasons are in the table `violations`. It exits with 2 when its call or its settings are wrong: that is not tried again.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 from typing import Any
 
-from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
+from airflow.sdk import Asset, BaseOperator, ObjectStoragePath, RetryDecision, RetryPolicy
+from airflow.sdk.exceptions import AirflowSkipException
 
 try:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -144,6 +148,49 @@ def submit(job: str, **options: Any) -> BaseOperator:
         append_env=True,
         **options,
     )
+
+
+def announce() -> BaseOperator:
+    """Make the task that updates the assets after a job that writes: it is skipped when nothing was published since."""
+    from airflow.providers.standard.operators.python import PythonOperator  # noqa: PLC0415
+
+    return PythonOperator(
+        task_id="announce",
+        python_callable=announce_commit,
+        op_kwargs={"warehouse": "{{ var.json.lakehouse.warehouse }}"},
+        inlets=[ASSETS["changes"]],
+        outlets=list(ASSETS.values()),
+    )
+
+
+def announce_commit(warehouse: str, **context: Any) -> None:
+    """Update the assets, and keep the commit that was announced with the event.
+
+    Where this worker cannot read the warehouse, they are updated after each run.
+
+    Raises:
+        AirflowSkipException: the newest commit was announced already.
+    """
+    try:
+        commit = newest_commit(warehouse)
+    except (ImportError, ValueError) as error:  # Airflow has no provider for this store
+        logging.getLogger(__name__).warning("assets are updated after each run, since %s cannot be read: %s", warehouse, error)
+        commit = None
+    events = context["inlet_events"][ASSETS["changes"]]
+    if commit is not None and len(events) and events[-1].extra.get("commit") == commit:
+        raise AirflowSkipException(f"nothing was published since commit {commit} of the change log")
+    for asset in ASSETS.values():
+        context["outlet_events"][asset].extra = {"commit": commit}
+
+
+def newest_commit(warehouse: str) -> str | None:
+    """Return the number of the newest commit of the change log that added rows, and not only compacted files; None: no log."""
+    log = ObjectStoragePath(re.sub(r"^s3a:", "s3:", warehouse)) / "changes" / "_delta_log"
+    if not log.exists():
+        return None
+    commits = sorted((path for path in log.iterdir() if re.fullmatch(r"\d{20}\.json", path.name)), key=lambda path: path.name)
+    adding = (path.stem for path in reversed(commits) if '"dataChange":true' in path.read_text())
+    return next(adding, commits[-1].stem if commits else None)
 
 
 # What each DAG of the folder is made with: templates give values, not only text, and know the functions above.

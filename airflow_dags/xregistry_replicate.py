@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from airflow.sdk import DAG, Param
-from xregistry_jobs import ASSETS, SHARED, submit
+from xregistry_jobs import SHARED, announce, submit
 
 PARAMS = {
     "source": Param(
@@ -45,4 +45,4 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
     **SHARED,
 ) as dag:
-    submit("replicate", outlets=list(ASSETS.values()))
+    submit("replicate") >> announce()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from collections import Counter
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from deltalake import DeltaTable
+from xregistry_jobs import announce
 
 FOLDER = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
 AIRFLOW = Path(sys.executable).with_name("airflow")
@@ -93,7 +97,7 @@ def test_without_the_provider_spark_submit_is_called_by_a_shell():
         "print(bag.import_errors, sorted({type(task).__name__ for dag in bag.dags.values() for task in dag.tasks}))"
     )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout.splitlines()[-1] == "{} ['BashOperator']"
+    assert told.stdout.splitlines()[-1] == "{} ['BashOperator', 'PythonOperator']"
 
 
 def test_arguments_are_those_of_the_command():
@@ -165,7 +169,7 @@ def test_a_wrong_parameter_fails_before_any_task(bag, places):
 def test_ingest_validate_export(bag, loaded, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(loaded))
     run = bag.dags["xregistry_ingest"].test()
-    assert states(run) == dict.fromkeys(("ingest", "validate", "export"), ("success", 1))
+    assert states(run) == dict.fromkeys(("ingest", "announce", "validate", "export"), ("success", 1))
     assert len(snapshots(loaded)) == 1
     messages = {row["xid"] for row in rows(loaded, "messages")}
     assert messages >= {"/messagegroups/shop.orders/messages/shop.orders.OrderPlaced"}
@@ -173,7 +177,7 @@ def test_ingest_validate_export(bag, loaded, monkeypatch):
     groups = json.loads(Path(loaded["exports"], "registries", "default.json").read_text())["messagegroups"]
     written = {message["xid"] for group in groups.values() for message in group["messages"].values()}
     assert written == {xid for xid in messages if xid.startswith("/messagegroups/")}
-    assert assets_told() >= {"xregistry.changes", "xregistry.messages", "xregistry.effective_messages"}
+    assert asset_events().keys() >= {"xregistry.changes", "xregistry.messages", "xregistry.effective_messages"}
 
 
 def test_replicate(bag, loaded, places, monkeypatch):
@@ -185,7 +189,7 @@ def test_replicate(bag, loaded, places, monkeypatch):
         url = json.loads(server.stdout.readline())["url"]
         for _ in range(2):
             run = bag.dags["xregistry_replicate"].test(run_conf={"source": url})
-            assert {state for state, _ in states(run).values()} == {"success"}
+            assert states(run)["replicate"][0] == "success"
     finally:
         server.terminate()
         server.wait(60)
@@ -209,12 +213,34 @@ def test_maintain_and_export(bag, loaded, monkeypatch):
     assert not [message for message in messages if "basemessage" in message]
 
 
-def assets_told():
+def asset_events():
+    """Return how many events each asset has had."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        return {name for (name,) in session.query(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)}
+        events = session.query(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        return dict(Counter(name for (name,) in events))
+
+
+def test_assets_are_updated_when_something_was_published(bag, loaded, monkeypatch, tmp_path):
+    """A run of `announce` alone: after the first load, after compaction, after the next snapshot."""
+    with DAG("announces", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)) as dag:
+        announce()
+    warehouse = tmp_path / "warehouse"
+    shutil.copytree(loaded["warehouse"], warehouse)
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(loaded | {"warehouse": str(warehouse)}))
+    log = warehouse / "changes" / "_delta_log"
+    before = asset_events().get("xregistry.changes", 0)
+    commits = sorted(log.glob("?" * 20 + ".json"))
+    seen = []
+    for published in (None, None, '{"add":{"dataChange":false}}', '{"add":{"dataChange":true}}', None):
+        if published:
+            (log / f"{len(commits):020}.json").write_text(published)
+            commits.append(published)
+        seen.append(states(dag.test())["announce"][0])
+    assert seen[1:] == ["skipped", "skipped", "success", "skipped"]
+    assert asset_events()["xregistry.changes"] == before + seen.count("success")
 
 
 @only_in_all
