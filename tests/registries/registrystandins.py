@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -31,11 +32,13 @@ class RegistryStandIn:
         self._versions: dict[tuple[str, int], dict[str, Any]] = {}
         self._settings: dict[str, dict[str, str]] = {"config": {"": "BACKWARD"}, "mode": {"": "READWRITE"}}
         self._next = 1
+        self._last: Counter[str] = Counter()
 
     def register(self, subject: str, schema: Any, kind: str = "AVRO", **more: Any) -> int:
         """Add a version; a schema that is no text is written as JSON."""
         text = schema if isinstance(schema, str) else json.dumps(schema, separators=(",", ":"))
-        number = 1 + max((version for name, version in self._versions if name == subject), default=0)
+        self._last[subject] += 1
+        number = self._last[subject]
         version = {"subject": subject, "version": number, "id": self._next, "guid": f"00000000-0000-0000-0000-{self._next:012d}"}
         version |= {"schema": text, **({} if kind == "AVRO" else {"schemaType": kind}), **more}
         self._next += 1
@@ -85,6 +88,9 @@ class RegistryStandIn:
             asked.give(found, Content_Type="application/vnd.schemaregistry.v1+json")
 
     def _found(self, path: list[str], query: dict[str, str]) -> Any:
+        if path[0] in self._settings:
+            value = self._settings[path[0]].get("/".join(path[1:]))
+            return None if value is None else {"compatibilityLevel" if path[0] == "config" else "mode": value}
         shown = [
             {name: value for name, value in one.items() if name != "deleted"}
             for _, one in sorted(self._versions.items())
@@ -99,9 +105,6 @@ class RegistryStandIn:
             return [one["version"] for one in shown if one["subject"] == path[1]]
         if path[0] == "subjects" and path[2:3] == ["versions"]:
             return next((one for one in shown if [one["subject"], str(one["version"])] == [path[1], path[3]]), None)
-        if path[0] in self._settings:
-            value = self._settings[path[0]].get("/".join(path[1:]))
-            return None if value is None else {"compatibilityLevel" if path[0] == "config" else "mode": value}
         return None
 
     def _put(self, version: dict[str, Any], *, deleted: bool) -> None:

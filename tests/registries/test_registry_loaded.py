@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Catalog
+from fastavro import parse_schema, schemaless_writer
 from replicate.sources import answering
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.summary import Summary
+from lakehouse.match.runs import MatchOptions, run_match
 from lakehouse.registries import RegistryOptions, fetch_registry, load_registry, read_registry_source
-from registries.registrystandins import ORDER_2, shop
+from registries.registrystandins import ORDER, ORDER_2, RegistryStandIn, shop
 
 S = "/schemagroups/default/schemas"
 
@@ -65,3 +69,35 @@ def test_a_registry_comes_in_by_its_api_and_by_its_topic(catalog: Catalog, tmp_p
         assert any("breaks the level BACKWARD_TRANSITIVE" in one for one in summary.remarks)
         level = f"SELECT compatibility FROM schemas WHERE registryid = 'api' AND xid = '{S}/orders-value'"
         assert catalog.rows(level) == [None]
+
+
+def framed(number: int, schema: Any, record: dict[str, Any]) -> bytes:
+    """Write a record as a serializer of Kafka's clients does."""
+    body = io.BytesIO()
+    schemaless_writer(body, parse_schema(schema), record)
+    return b"\0" + number.to_bytes(4, "big") + body.getvalue()
+
+
+@pytest.mark.slow
+def test_records_are_read_with_the_version_that_their_id_names(catalog: Catalog, tmp_path: Path):
+    """Values change places between the versions: with the other one's schema each record would be valid, and wrong."""
+    one, two = (ORDER | {"fields": [{"name": name, "type": "string"} for name in names]} for names in ("ab", "ba"))
+    registry = RegistryStandIn()
+    for schema in (one, two):
+        registry.register("orders-value", schema)
+    with answering(registry.answer) as server:
+        assert load(catalog, server.url, "default").remarks == []
+    values = [framed(1, one, {"a": "x", "b": "yy"}), framed(2, two, {"a": "x", "b": "yy"}), framed(2, two, {"a": "", "b": ""})]
+    values += [framed(2, two, {"a": "x", "b": "yy"})[:-1], framed(1, one, {"a": "x", "b": "yy"}) + b"\0"]
+    rows = [(value, "orders", 0, offset, []) for offset, value in enumerate(values)]
+    columns = "value BINARY, topic STRING, partition INT, offset BIGINT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+    catalog.spark.createDataFrame(rows, columns).write.format("delta").save(str(tmp_path / "records"))
+    results = tmp_path / "results.jsonl"
+    run_match(catalog.spark, catalog.settings, MatchOptions((str(tmp_path / "records"),), results=str(results)))
+    found = [json.loads(line) for line in results.read_text().splitlines()]  # in the order of their offsets
+    versions = f"{S}/orders-value/versions/"
+    statuses = [("valid_older", "1"), ("valid", "2"), ("valid", "2"), ("undecodable", "2"), ("undecodable", "1")]
+    assert [(row["payload_status"], row["written_with"]) for row in found] == [
+        (one, versions + number) for one, number in statuses
+    ]
+    assert {row["best"][0]["xid"] for row in found} == {"/messagegroups/orders/messages/orders"}
