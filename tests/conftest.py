@@ -34,6 +34,7 @@ collect_ignore = [
     "inspector",
     "kubernetes",
     "matrix",
+    "metastore",
     "s3",
     "ui",
 ]  # in environments of their own: see the Makefile

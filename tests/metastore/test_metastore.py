@@ -1,0 +1,119 @@
+"""A Hive metastore in a process by itself: what one process registers there, `spark-sql` of another one finds.
+
+Its classes are among the jars of PySpark, and its database is Derby's, in a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from lakehouse.settings import read_settings
+from lakehouse.store.schema import DECLARATIONS
+from lakehouse.store.session import find_java, resolve_delta_jars
+
+ROOT = Path(__file__).parents[2]
+HOME = Path(pyspark.__file__).parent
+LAKEHOUSE = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin")) / "lakehouse"
+DEMO = ROOT / "lakehouse" / "cli" / "demo"
+SECONDS = 180  # until the metastore listens
+
+Sql = Callable[[str], "list[list[str]]"]
+
+
+@pytest.fixture(scope="module")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("metastore")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "hive.async.log.enabled": "false",
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/database;create=true",
+        "datanucleus.schema.autoCreateAll": "true",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": f"{folder}/warehouse",
+        "derby.stream.error.file": f"{folder}/derby.log",
+    }
+    command = [find_java(), "-cp", f"{HOME}/jars/*", *(f"-D{name}={value}" for name, value in settings.items())]
+    command += ["org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    until = time.monotonic() + SECONDS
+    while socket.socket().connect_ex(("127.0.0.1", port)):
+        is_starting = process.poll() is None and time.monotonic() < until
+        assert is_starting, (folder / "log").read_text()[-3000:]
+        time.sleep(0.5)
+    yield f"thrift://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def warehouse(metastore: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog of the demo documents, loaded with the settings that docs/operations.md tells; and its views."""
+    folder = tmp_path_factory.mktemp("catalog")
+    spark = {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": metastore}
+    environment = os.environ | {"LAKEHOUSE_SPARK": json.dumps(spark), "LAKEHOUSE_READMODEL_DIR": f"{folder}/readmodel"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [LAKEHOUSE, "--warehouse", f"{folder}/warehouse", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+
+    loaded = run("ingest", str(DEMO), "--json")
+    assert json.loads(loaded.stdout)["snapshot_id"] == 1, loaded.stderr[-3000:]
+    again = run("ingest", str(DEMO), "--json")
+    assert json.loads(again.stdout)["snapshot_id"] is None, again.stderr[-3000:]
+    script = run("ddl", "--location", f"{folder}/warehouse")
+    assert script.returncode == 0, script.stderr[-3000:]
+    (folder / "catalog.sql").write_text(script.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def spark_sql(metastore: str, warehouse: Path) -> Sql:
+    """Run statements by Spark's own command, which knows the metastore and Delta Lake, and not this package."""
+    settings = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.hadoop.hive.metastore.uris": metastore,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    jars = ":".join(resolve_delta_jars(read_settings()))
+    environment = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    def run(statements: str) -> list[list[str]]:
+        command = [HOME / "bin" / "spark-sql", "--driver-class-path", jars, *options, "-e", statements]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=warehouse)
+        assert ran.returncode == 0, ran.stderr[-4000:]
+        return [line.split("\t") for line in ran.stdout.splitlines()]
+
+    return run
+
+
+def test_another_process_sees_tables_with_columns_and_comments(spark_sql):
+    rows = spark_sql("SELECT 'rows', count(*) FROM xregistry.messages; SHOW TABLES IN xregistry; DESCRIBE xregistry.messages;")
+    assert ["rows", "22"] in rows
+    assert {row[1] for row in rows if len(row) == 3 and row[0] == "xregistry"} >= set(DECLARATIONS)
+    described = {row[0]: row[2] for row in rows if len(row) == 3 and row[0] != "xregistry"}
+    assert described["xid"].startswith("XID"), described["xid"]
+    assert all(described.values())
+
+
+def test_another_process_sees_views_that_were_registered_once(spark_sql, warehouse):
+    spark_sql((warehouse / "catalog.sql").read_text())
+    rows = spark_sql("SELECT 'rows', count(*) FROM xregistry.flat_messages; DESCRIBE xregistry.flat_messages;")
+    assert ["rows", "22"] in rows
+    described = {row[0]: row[2] for row in rows if len(row) == 3}
+    assert described["xid"]
+    assert all(described.values())
