@@ -18,6 +18,7 @@
 # make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, without Spark, and
 #            the oldest libraries that pyproject.toml allows
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
+# make metastore-test  a Hive metastore in a process by itself, and spark-sql of another one
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
 # make quick-bench  the read model and the commands that answer out of it, with N messages; needs no Java
 # make http-bench  requests and writes a second of `lakehouse serve` with N messages, beside a floor; needs no Java
@@ -31,7 +32,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test metastore-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -111,6 +112,9 @@ matrix-test: $(VENV)/installed
 	@for version in $(MATRIX); do python$$version --version >/dev/null 2>&1 || echo "Python $$version is not on the PATH: left out"; done
 	$(MAKE) $(ENVIRONMENTS:=/installed)
 	ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/python -m pytest -c tests/matrix/pytest.ini tests/matrix
+
+metastore-test: java $(VENV)/installed
+	$(BIN)/python -m pytest -c tests/metastore/pytest.ini tests/metastore
 
 s3-test: java $(VENV)/installed .venv-s3/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-s3/bin/python -m pytest -c tests/s3/pytest.ini tests/s3
