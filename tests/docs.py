@@ -52,7 +52,7 @@ _COLUMN = re.compile(r"^  `?(\w+)`? (.+?)(?: NOT NULL)? COMMENT '(.*?)',?$", re.
 _ABOUT_DIALECTS = """\
 # Dialects
 
-How historic spellings of xRegistry are read and written. Every dialect is mapped to one canonical form, that of 1.0-rc2 (the
+How historic spellings of xRegistry are read and written. Every dialect is mapped to one normal form, that of 1.0-rc2 (the
 "normal form" in tables and columns). `lakehouse export --dialect` writes another dialect again (see [export](export.md)).
 `make docs` writes this page from the tables in `lakehouse/dialects/data`, which the program reads too.
 
@@ -78,7 +78,7 @@ _ABOUT_SPELLINGS = """\
 
 ## Spellings
 
-Every attribute of the canonical form that has another spelling somewhere, its place, and the other spellings. A spelling is
+Every attribute of the normal form that has another spelling somewhere, its place, and the other spellings. A spelling is
 relative to its place; one that starts with `/` starts at the entity; `*` means all members, so `options/*` moves the
 members of `options` up. A spelling is understood in every document, whatever its dialect.
 
@@ -113,7 +113,7 @@ _ABOUT_MERGE = """\
 
 ## How a message and its base are merged
 
-Definitions are merged in canonical form, so that the spelling does not influence the result.
+Definitions are merged in normal form, so that the spelling does not influence the result.
 
 | what | effect |
 |---|---|
@@ -357,7 +357,7 @@ dialect with this severity.""",
 What an export in the dialect leaves out. *computed*: a registry computes it again, so it is no loss. *implied*: it is no loss if
 reading the document gives the same value. *of Versions*: a message or schema itself has none, its Versions have. *lost*: it is
 reported, and without `--lossy` nothing is written. What the CNCF catalog draft cannot express follows from its table above.""",
-    "dialect_writes": "How an export in the dialect writes values of a type, where this differs from the canonical form.",
+    "dialect_writes": "How an export in the dialect writes values of a type, where this differs from the normal form.",
     "protocols": """\
 A shorthand is the version that a protocol without one means. Other schemes are kept with a warning. *address* and
 *content_type*: the options of a message that hold its address and the type of its payload. *ce_attributes*: prefixes of options
@@ -419,7 +419,7 @@ def rules_page() -> str:
         "",
         "## Checked in older dialects only",
         "",
-        "Reported while a document of that dialect is read; the canonical form cannot violate them. Tests:",
+        "Reported while a document of that dialect is read; the normal form cannot violate them. Tests:",
     ]
     parts += ["`test_catalogdraft.py` and `test_old_dialects.py`.", ""]
     parts += ["| rule | severity | table | what it asks |", "|---|---|---|---|"]
@@ -429,7 +429,7 @@ def rules_page() -> str:
         ("covered", "Covered by another rule", "The rule named second finds violations of the requirement."),
         ("permissive", "Permitted", "The specification allows it; `test_rules.py` proves that it is loaded."),
         ("export", "Of the export", "It concerns the serialised form only, or what a dialect cannot express."),
-        ("read", "Done by reading", "Values that are mapped to the canonical form, and defaults: nothing is checked."),
+        ("read", "Done by reading", "Values that are mapped to the normal form, and defaults: nothing is checked."),
     ):
         parts += ["", f"## {title}", "", about, "", "| requirement | covered by | text |", "|---|---|---|"]
         parts += [f"| {one} | {' '.join(row.by)} | {_cell(row.text)} |" for one, row in enforcement().items() if row.how == how]

@@ -15,7 +15,7 @@ from lakehouse.store.deltatables import open_table
 
 
 def plan_of(spark: SparkSession, head: Head, stage: DataFrame) -> Plan:
-    """Plan a stage, columns `model.STAGE`, without the rules between entities."""
+    """Plan a stage, columns `schema.STAGE`, without the rules between entities."""
     log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
     known = current_documents(log)
     ground = read_baseline(spark, head, stage, Policy(), known, find_gone(known, stage, Policy(), []))

@@ -1,7 +1,8 @@
-"""CONTRIBUTING.md is the map of the house: what it names is there."""
+"""CONTRIBUTING.md and the `__init__` of each package are the map of the code: what they name exists."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -32,3 +33,28 @@ def test_every_name_stands_in_its_file(name, path):
 def test_names_and_paths_are_read():
     assert ("default_version", "ingest/parse/document.py") in NAMED
     assert "ddl/views/" in PATHS
+
+
+LAYOUT = re.findall(r"^    (\w+)  +(.*(?:\n {19}.*)*)", TEXT[TEXT.index("## Package layout") :], re.MULTILINE)
+
+
+@pytest.mark.parametrize(("package", "told"), LAYOUT)
+def test_the_layout_names_parts_that_exist(package, told):
+    parts = re.findall(r"(?<![\w/])(\w+(?:/|\.py))(?![\w*])", told.replace("ddl/", "").replace("data/*.csv", ""))
+    assert [part for part in parts if not (ROOT / "lakehouse" / package / part).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "package", sorted({path.parent for path in (ROOT / "lakehouse").rglob("__init__.py")}), ids=lambda path: path.name
+)
+def test_modules_that_a_package_names_exist(package):
+    """A word in backticks alone is a module or folder of the package, or a name that one of its modules has."""
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    names = set(re.findall(r"`([a-z]+)`", docstring))
+    text = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in package.rglob("*")
+        if path.suffix in (".py", ".json") and path.name != "__init__.py"
+    )
+    modules = {path.stem for path in package.iterdir()}
+    assert [name for name in sorted(names - modules) if not re.search(rf"\b{name}\b", text)] == []

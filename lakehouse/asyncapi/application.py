@@ -27,7 +27,7 @@ _HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*://)?([^/]*)(/.*)?")
 
 @dataclass
 class ServerPart:
-    """A server: `host`, `pathname` with the variables in them as written; `variables` by name, with their members."""
+    """A server: `host` and `pathname` with the variables in them as written."""
 
     name: str
     spot: Spot

@@ -30,7 +30,6 @@ _JSON_TYPES = {
 }
 _TYPES = {"string": "string", "integer": "integer", "boolean": "boolean", "number": "decimal"}
 _FORMATS = {"timestamp": "date-time", "uri": "uri", "urireference": "uri-reference", "uritemplate": "uri-template"}
-_NO_VALUE = ("any", "binary")
 
 
 def property_of(declaration: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ from lakehouse.text.names import NO_XID, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.xid import xid_of
 
-_INTERPRETED = (
+_OF_MESSAGE = (
     "messageId", "title", "name", "summary", "description", "tags", "externalDocs", "contentType", "schemaFormat", "payload",
     "headers", "bindings", "traits", HINT,
 )  # fmt: skip
@@ -203,7 +203,7 @@ class MessageMaker:
         message = self._texts.of(part.spot)
         content_type = value.get("contentType") or self._content_type
         message |= {"datacontenttype": content_type} if isinstance(content_type, str) else {}
-        uninterpreted = self._texts.rest(part.spot, _INTERPRETED) | self._texts.bindings(
+        uninterpreted = self._texts.rest(part.spot, _OF_MESSAGE) | self._texts.bindings(
             part.spot, meant.protocol, "message", but=("headers",) if family == "HTTP" else ()
         )
         options, envelope, unsaid = self._headers(part, family, meant)

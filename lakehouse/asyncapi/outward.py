@@ -43,11 +43,11 @@ OF_VERSIONS = "AAPI-101"
 OF_SCHEMA = "AAPI-102"
 OF_GROUP = "AAPI-103"
 OF_META = "AAPI-104"
-_META = ("deprecated", "compatibility", "readonly", "authority")
-_COMPUTED = frozenset((*COMPUTED, "basemessage", "version_uri"))
-VERSION = "3.0.0"
 OF_REGISTRY = "AAPI-105"
 OF_ADDRESS = "AAPI-106"
+ASYNCAPI_VERSION = "3.0.0"
+_META = ("deprecated", "compatibility", "readonly", "authority")
+_NOT_COMPARED = frozenset((*COMPUTED, "basemessage", "version_uri"))
 Perspective = Literal["client", "server"]
 _ADDRESS_OPTIONS = {
     "KAFKA": ("topic",),
@@ -117,7 +117,7 @@ class MessageWriter:
     def add_free_schemas(self) -> None:
         """Add the default Versions of schemas that no message uses; report Versions that are not written."""
         for group, schema_group in objects_at(self._registry, "schemagroups").items():
-            for name in sorted(set(schema_group) - _COMPUTED):
+            for name in sorted(set(schema_group) - _NOT_COMPARED):
                 loss = Loss(Pointer(pointer_of(name)), OF_GROUP, f"`{name}` of a schema group has no place in AsyncAPI")
                 self._losses.append((xid_of("schemagroups", group), loss))
             for name, schema in objects_at(schema_group, "schemas").items():
@@ -131,7 +131,7 @@ class MessageWriter:
         for version in sorted(set(objects_at(schema, "versions")) - written):
             loss = Loss(Pointer(pointer_of("versions", version)), OF_SCHEMA, "a Version that no message uses")
             self._losses.append((xid, loss))
-        for name in sorted(set(schema) - _COMPUTED - {"format", "schema", "contenttype"}):
+        for name in sorted(set(schema) - _NOT_COMPARED - {"format", "schema", "contenttype"}):
             if name != "schemauri":
                 self._losses.append((xid, Loss(Pointer(f"/{name}"), OF_SCHEMA, f"`{name}` of a schema has no place in AsyncAPI")))
         self._lose_meta(xid, schema)
@@ -246,7 +246,7 @@ class MessageWriter:
 
 def identity_of(message: dict[str, Any]) -> str:
     """Return what a message says as text: two that say the same have the same."""
-    return canonical_text({name: value for name, value in message.items() if name not in _COMPUTED})
+    return canonical_text({name: value for name, value in message.items() if name not in _NOT_COMPARED})
 
 
 def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
@@ -296,7 +296,7 @@ class _ChannelOut:
         return key
 
 
-def write_asyncapi(registry: dict[str, Any], perspective: Perspective = "client", version: str = VERSION) -> AsyncApi:
+def write_asyncapi(registry: dict[str, Any], perspective: Perspective = "client", version: str = ASYNCAPI_VERSION) -> AsyncApi:
     """Write a registry document as AsyncAPI 3.
 
     Args:
@@ -455,7 +455,7 @@ class _Writing:
         return channel
 
     def _document(self) -> dict[str, Any]:
-        channels = {channel.key: self._shown(channel) for channel in self.channels.values()}
+        channels = {channel.key: self._write_channel(channel) for channel in self.channels.values()}
         for operation in self.operations.values():
             if "reply" in operation:
                 operation["reply"] = _reply_of(operation["reply"], self.channels.values())
@@ -473,7 +473,7 @@ class _Writing:
             HINT: hint,
         }
 
-    def _shown(self, channel: _ChannelOut) -> dict[str, Any]:
+    def _write_channel(self, channel: _ChannelOut) -> dict[str, Any]:
         """Write a channel."""
         written: dict[str, Any] = {"address": channel.address} | {
             k: v for k, v in channel.uninterpreted.items() if k != "parameters"

@@ -224,7 +224,7 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
 )
 @at_option
 @click.option("--flat", is_flag=True, help="Write each message with its inherited values merged in, without basemessage.")
-@click.option("--source", is_flag=True, help="Write entities as they were loaded, not in canonical form.")
+@click.option("--source", is_flag=True, help="Write entities as they were loaded, not in normal form.")
 @click.option("--base-url", metavar="URL", help="Write references as absolute URLs that start with URL.")
 @click.option(
     "--dialect",

@@ -5,7 +5,7 @@
 | `comparison` | which format two schemas have, and their judgement, kept by the hashes of both |
 | `judgement` | whom a difference breaks, in which words |
 | `limits` | when comparing takes too much work: then the answer is `unknown` |
-| `formatchecks`, `jsonkeywords` | whether a schema keeps the rules of its format |
+| `formatchecks` | whether a schema keeps the rules of its format |
 | `avroschemas` | Avro: its rules, and schema resolution |
 | `jsonshapes`, `jsonschemas` | JSON Schemas as constraints, and whether they take the same values |
 | `protoschemas` | Protobuf by field number, as bytes and as JSON |

@@ -119,12 +119,6 @@ class DirectionResult(NamedTuple):
     because: str
 
 
-class Undecided(NamedTuple):
-    """Why two schemas cannot be compared: one cannot be read, or it takes too much work."""
-
-    why: str
-
-
 _OLD, _NEW = "the old schema", "the new schema"
 
 

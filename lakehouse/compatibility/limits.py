@@ -8,7 +8,7 @@ import orjson
 
 MOST_STEPS = 200_000  # about half a second
 MOST_DEPTH = 100  # levels of a schema
-MOST_DIFFERENCES = 1_000  # differences
+MOST_DIFFERENCES = 1_000  # that are reported of two schemas
 MOST_TEXT = 4_000_000  # letters of a schema
 
 

@@ -29,7 +29,7 @@ NO_TEXT = "the registry does not hold the document as text"
 _MOST_SHOWN = 20  # differences of a change
 _ANSWERS = {"breaking": Answer.YES, "unknown": Answer.UNKNOWN}
 PROMISES = ("backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
-_MOST_OF_PROMISE = 3
+_MOST_OF_PROMISE = 3  # sentences of a broken promise
 
 
 class ComparableVersion(TypedDict, total=False):

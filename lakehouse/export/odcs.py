@@ -37,11 +37,15 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "object": ("minProperties", "maxProperties"),
 }
 _LOGICAL = (*_OPTIONS, "boolean")
-_AVRO = {"int": "integer", "long": "integer", "float": "number", "double": "number", "boolean": "boolean", "string": "string",
-         "bytes": "string", "fixed": "string", "enum": "string", "record": "object", "array": "array", "map": "map"}  # fmt: skip
+_AVRO_TYPES = {
+    "int": "integer", "long": "integer", "float": "number", "double": "number", "boolean": "boolean", "string": "string",
+    "bytes": "string", "fixed": "string", "enum": "string", "record": "object", "array": "array", "map": "map",
+}  # fmt: skip
 _AVRO_LOGICAL = {"date": "date", "time-": "time", "timestamp-": "timestamp", "local-timestamp-": "timestamp", "decimal": "number"}
-_PROTO = {"double": "number", "float": "number", "bool": "boolean", "string": "string", "bytes": "string",
-          "google.protobuf.Timestamp": "timestamp"}  # fmt: skip
+_PROTO_TYPES = {
+    "double": "number", "float": "number", "bool": "boolean", "string": "string", "bytes": "string",
+    "google.protobuf.Timestamp": "timestamp",
+}  # fmt: skip
 VERSION = "v3.2.0"
 _HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+._\-]*://)?([^/]*)")
 _WITH_TOPICS = ("KAFKA", "MQTT")
@@ -186,7 +190,9 @@ class _Avro:
         branches = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
         if len(branches) != 1:
             kinds = [branch if isinstance(branch, str) else branch["type"] for branch in branches]
-            return _property(name, _logical([_AVRO.get(branch, "object") for branch in kinds]), " or ".join(kinds), **members)
+            return _property(
+                name, _logical([_AVRO_TYPES.get(branch, "object") for branch in kinds]), " or ".join(kinds), **members
+            )
         part = self._named.get(full_name(branches[0], space)) if isinstance(branches[0], str) else branches[0]
         part = {"type": branches[0]} if part is None else part
         kind = part["type"]
@@ -208,7 +214,7 @@ class _Avro:
         written = str(part.get("logicalType") or "")
         logical = next(
             (logical_type for prefix, logical_type in _AVRO_LOGICAL.items() if written.startswith(prefix)),
-            _AVRO.get(kind, "object"),
+            _AVRO_TYPES.get(kind, "object"),
         )
         return _property(name, logical, written or kind, **members)
 
@@ -247,7 +253,7 @@ def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[P
     def value(field: ProtoField) -> Property:
         kind = file.resolve(field.type, name)
         members: dict[str, Any] = {}
-        logical = _PROTO.get(kind, "object")
+        logical = _PROTO_TYPES.get(kind, "object")
         if re.fullmatch(r"s?(?:u?int|fixed)(?:32|64)", kind):
             logical = "integer"
         if kind in file.enums:

@@ -9,7 +9,6 @@ parts by copying bytes, and holds no entity but the roots.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +46,6 @@ from lakehouse.text.yamltext import as_yaml
 LINES = "line string"
 TRAILER_DIGITS = 12
 _BATCH_BYTES = 4 << 20
-logger = logging.getLogger(__name__)
 _ROWS_PER_TASK = 50_000
 _FEWEST_ROWS_PER_TASK = 10_000
 _WRITERS = 8  # files that are written at once
@@ -143,7 +141,7 @@ def write_lines(rows: Iterable[Stored], style: WriteStyle) -> Iterator[bytes]:
     run: ByteRun | None = None
     last_line: bytes | None = None  # the last line: a comma follows if there is another group
     offset = 0
-    for (registryid, collection, groupid), members in groupby(rows, key=_group_of):
+    for (registryid, collection, groupid), members in groupby(rows, key=_group_key):
         if not collection:
             trailer.roots.extend(members)
             continue
@@ -210,7 +208,7 @@ def _lose_group(registryid: RegistryId, xid: Xid, rows: Iterator[Stored], style:
         losses.add(registryid, lost, [loss])
 
 
-def _group_of(row: Stored) -> tuple[RegistryId, str, str]:
+def _group_key(row: Stored) -> tuple[RegistryId, str, str]:
     tokens = row.xid.split("/", 3)
     return row.registryid, tokens[1], tokens[2] if len(tokens) > 2 else ""
 

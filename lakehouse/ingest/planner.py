@@ -631,9 +631,9 @@ def _counts(verdicts: Mapping[Key, Verdict]) -> dict[str, dict[str, int]]:
     """Count the verdicts: of each table of entities, how many have each outcome."""
     counts: dict[str, dict[str, int]] = {table.name: {} for table in ENTITY_TABLES}
     outcomes = Counter(
-        (TABLE_OF_KIND[key.kind].name, verdict.op or ("unchanged" if verdict.refused is None else "refused"))
-        for key, verdict in verdicts.items()
+        (TABLE_OF_KIND[key.kind].name, outcome.op or ("unchanged" if outcome.refused is None else "refused"))
+        for key, outcome in verdicts.items()
     )
-    for (table, outcome), n in outcomes.items():
-        counts[table][outcome] = n
+    for (table, name), n in outcomes.items():
+        counts[table][name] = n
     return counts

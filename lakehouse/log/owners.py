@@ -1,7 +1,7 @@
 """Who defines an entity, of many at once: Spark brings together what is said of each; `domain.ownership` decides (decision 4).
 
-Everything here is narrow: keys, hashes, dates, owners. The frames have one row per entity; what the staged documents say of it
-is an array. Dates are in microseconds since 1970 between the two, as `domain.ownership` has them.
+Claims and verdicts are narrow: keys, hashes, dates, owners. Their frames have one row per entity; what the staged documents say
+of it is an array. Dates are in microseconds since 1970 between the two, as `domain.ownership` has them.
 
 A dispute is what a document says of an entity that is not published so, or that it took from another document: a fact of the
 document's last load. A document that lost keeps its claim with it: it is no new finding when the document is read again, and
@@ -47,8 +47,8 @@ from lakehouse.text.problems import OWNER_CHANGED, REPORTED_ONLY, violation_id_c
 
 _DOCUMENT = ["registryid", "document_uri"]
 _NAMES = [*_DOCUMENT, *DISPUTE.names]
-_CLAIM = ["document_uri", *KEY]
-_LATER = 1_000_000
+_CLAIM_KEY = ["document_uri", *KEY]
+_LATER = 1_000_000  # behind every dispute of the plan
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
 CLAIM_COLUMNS = ("document_uri", "content_hash", "twin_hash", *LIFE, "again", "isdefault", "defaultversionid")
 _DATES = ("createdat", "modifiedat")
@@ -90,7 +90,7 @@ def existing_disputes(existing_documents: DataFrame, gone: DataFrame) -> DataFra
 def refused_in(details: DataFrame) -> DataFrame:
     """Return the entities that were rejected in documents: document_uri, KEY."""
     is_entity = F.col("kind").isin(*TABLE_OF_KIND) & F.col("xid").isNotNull()
-    return details.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM).distinct()
+    return details.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM_KEY).distinct()
 
 
 def standing(disputes: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
@@ -128,8 +128,8 @@ def with_standing(disputes: DataFrame, stands: DataFrame) -> DataFrame:
     Returns:
         Rows of `disputes`, with the column `stands`.
     """
-    now = stands.select(*_CLAIM, F.lit(True).alias("stands"))
-    return disputes.join(now, on=_CLAIM, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
+    now = stands.select(*_CLAIM_KEY, F.lit(True).alias("stands"))
+    return disputes.join(now, on=_CLAIM_KEY, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
 
 
 def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
@@ -163,13 +163,14 @@ def disputes_after_plan(reconciled: DataFrame, stands: DataFrame | None, refused
     if stands is not None:
         parts.append(stands.filter("is_read").select(*_NAMES, F.lit(_LATER).alias("_nth")))
     if refused is not None:
-        nothing = {name: F.lit(None).cast("string") for name in DISPUTE.names if name not in KEY}
+        nothing = {name: F.lit(None).cast("string") for name in _OF_DISPUTE}
         broken = refused.withColumns(nothing | {"_nth": F.lit(_LATER)}).select(*_NAMES, "_nth")
-        parts.append(broken if stands is None else broken.join(stands, on=_CLAIM, how="left_anti").select(*_NAMES, "_nth"))
+        parts.append(broken if stands is None else broken.join(stands, on=_CLAIM_KEY, how="left_anti").select(*_NAMES, "_nth"))
     every = reduce(DataFrame.unionByName, parts)
-    names = [name for name in DISPUTE.names if name not in KEY]
-    first = F.min_by(F.struct(*names), "_nth").alias("_first")
-    return every.groupBy(*_CLAIM).agg(first).select(*_CLAIM, *(F.col(f"_first.{name}").alias(name) for name in names))
+    first = F.min_by(F.struct(*_OF_DISPUTE), "_nth").alias("_first")
+    return (
+        every.groupBy(*_CLAIM_KEY).agg(first).select(*_CLAIM_KEY, *(F.col(f"_first.{name}").alias(name) for name in _OF_DISPUTE))
+    )
 
 
 def by_document(disputes: DataFrame) -> DataFrame:

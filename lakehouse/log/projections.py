@@ -320,9 +320,7 @@ def _overwrite(session: SparkSession, name: str, head: Head, rows: DataFrame) ->
         with attempt:
             as_transaction(session, name, _next_transaction(session, name, head))
             rows.write.insertInto(table_name(name), overwrite=True)
-            if (
-                metadata_of_commits(session, name).get("job") != "rebuild"
-            ):  # left out: the table was quicker to reach the snapshot
+            if metadata_of_commits(session, name).get("job") != "rebuild":  # left out: the table reached the snapshot before
                 as_transaction(session, name, None)
                 rows.write.insertInto(table_name(name), overwrite=True)
 

@@ -24,7 +24,6 @@ from lakehouse.match.event.canonical import Event
 from lakehouse.text.names import Pointer
 
 ALWAYS = "always"
-FEW_ALWAYS = 100
 _COLUMNS = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
          "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint", "older")  # fmt: skip
 _SILENT = ("/description", "/specurl", "/name", "/documentation")

@@ -39,7 +39,6 @@ _PATTERNS = {
     "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
     "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
 }
-_encoded = methodcaller("encode", "utf-8", "surrogatepass")
 _USUAL_TIMESTAMP = re.compile(  # on a day that all months have; others take ten times as long
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,
@@ -51,6 +50,7 @@ FORMATS: dict[str, Callable[[str], object]] = {
 _GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {
     name: rf"\A(?:{pattern})\z" for name, pattern in _PATTERNS.items()
 }
+_encoded = methodcaller("encode", "utf-8", "surrogatepass")
 ITEM, MEMBER = "*", "{}"
 ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
 CONTENT_TYPE = "/datacontenttype"
@@ -63,7 +63,7 @@ _ID = re.compile(
 MOST_KEYS = 200  # of an object; one with more is a map
 MOST_PATHS = 1_000  # of a kind; beyond, the widest object is a map
 MOST_DEPTH = 12
-_NAMES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_JSON_TYPES = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 PathType = tuple[str, str]
 Sent = tuple[str, tuple[str, ...], tuple[type, ...]]  # a source, and members of an object with the types of their values
 
@@ -310,7 +310,7 @@ class KindCounts:
         sources: defaultdict[PathType, set[str]] = defaultdict(set)
         for source, names, types in sent:
             for name, type_ in zip(names, types, strict=True):
-                sources[child(path, name), _NAMES[type_]].add(source)
+                sources[child(path, name), _JSON_TYPES[type_]].add(source)
         for (place, kind), producers in sources.items():
             self.add_producer(place, kind, producers)
 
@@ -340,7 +340,7 @@ class KindCounts:
         if kind is str:
             self.count_texts(path, Counter(values))
             return
-        counts = self.at(path, _NAMES[kind])
+        counts = self.at(path, _JSON_TYPES[kind])
         counts.events += len(values)
         if kind is dict:
             add_lengths(counts, list(map(len, values)))

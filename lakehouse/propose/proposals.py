@@ -86,7 +86,7 @@ def aligned(observed: Observed, path: str, separator: str, thresholds: Threshold
     literal = _literal(whole, thresholds)
     if literal is not None and separator not in literal:
         return AlignedText(((literal, path),), separator)
-    lengths = [count for count in range(2, _MOST_SEGMENTS + 1) if observed.types(segment(path, count, 0))]
+    lengths = [length for length in range(2, _MOST_SEGMENTS + 1) if observed.types(segment(path, length, 0))]
     if len(lengths) != 1 or observed.events(segment(path, lengths[0], 0)) != whole.events:
         return AlignedText(((literal, path),), separator)
     places = [segment(path, lengths[0], index) for index in range(lengths[0])]
@@ -128,19 +128,19 @@ def written(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Th
         names[hole] = same or _free(_name(observed, hole), used)
         used.add(names[hole])
     return {
-        path: aligned.separator.join(f"{{{names[place]}}}" if text is None else text for text, place in aligned.parts)
-        for path, aligned in texts.items()
+        path: parted.separator.join(f"{{{names[place]}}}" if text is None else text for text, place in parted.parts)
+        for path, parted in texts.items()
     }
 
 
 def _opened(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Thresholds) -> dict[str, AlignedText]:
     """Make holes of texts that were the same in few events, and always equal to one that varies."""
-    holes = {hole for aligned in texts.values() for hole in aligned.holes}
+    holes = {hole for parted in texts.values() for hole in parted.holes}
     while True:
         more = {
             place
-            for aligned in texts.values()
-            for text, place in aligned.parts
+            for parted in texts.values()
+            for text, place in parted.parts
             if text and place not in holes and observed.counts[place, "string"].events < thresholds.sure_events
             and any(_always_equal(observed, place, hole) for hole in holes if hole in observed.counts[place, "string"].equals)
         }  # fmt: skip
@@ -148,8 +148,8 @@ def _opened(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Th
             break
         holes |= more
     return {
-        path: AlignedText(tuple((None if place in holes else text, place) for text, place in aligned.parts), aligned.separator)
-        for path, aligned in texts.items()
+        path: AlignedText(tuple((None if place in holes else text, place) for text, place in parted.parts), parted.separator)
+        for path, parted in texts.items()
     }
 
 
@@ -360,9 +360,9 @@ class _ProposedParts:
         aligned_texts = {}
         for path, separator in places.items():
             seen = self.observed.presence(path)
-            aligned_text = aligned(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
-            if aligned_text is not None:
-                aligned_texts[path] = aligned_text
+            parted = aligned(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
+            if parted is not None:
+                aligned_texts[path] = parted
         return aligned_texts
 
     def _message(self, group: str, messageid: str, payload: PayloadSchema) -> Json:

@@ -278,8 +278,3 @@ def _acks(binding: ProtocolBinding) -> int | None:
 
 def _clock() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def with_values(render_input: RenderInput, values: Mapping[str, Any]) -> RenderInput:
-    """Return the same with more values; those that are given already stay."""
-    return replace(render_input, values={**values, **render_input.values})

@@ -1,9 +1,9 @@
 """Catalogs copy from each other over HTTP: from an xRegistry server, or from a catalog of the CNCF draft (its section 5).
 
-`pull` fetches what a source holds into documents (`client`, `crawler`, `drafts`), which an ingest then takes like any other: with
+`pull` fetches what a source holds into documents (`client`, `crawler`), which an ingest then takes like any other: with
 its rules, one snapshot a round, and what vanished at the source deleted. The state of a source is a folder of the warehouse
 (`state`): marks for conditional requests, and parts that were fetched before a process died. `push` sends what changed here to a
-server that can be written, through an `outbox`; `subscriber` lets a source report when it is time to pull.
+server that can be written, through an outbox; `subscriber` lets a source report when it is time to pull.
 """
 
 from typing import TYPE_CHECKING

@@ -141,7 +141,7 @@ class Client:
             is_json: anything else is an error; else any kind is taken.
 
         Raises:
-            Refused: the answer is an error that stays.
+            RequestRefused: the answer is an error that stays.
             ReplicationError: there is no whole answer, or it is not JSON.
         """
         headers = ({"If-None-Match": etag} if etag else {}) | ({} if is_json else {"Accept": "*/*"})
@@ -170,7 +170,7 @@ class Client:
         """Fetch JSON into a file, which exists only if the response was complete.
 
         Raises:
-            Refused: the answer is an error that stays.
+            RequestRefused: the answer is an error that stays.
             ReplicationError: there is no whole answer.
         """
         part = file.with_suffix(".part")
@@ -191,7 +191,7 @@ class Client:
         """Write: PUT, PATCH, POST or DELETE.
 
         Raises:
-            Refused: the answer is an error that stays.
+            RequestRefused: the answer is an error that stays.
             ReplicationError: there is no answer.
         """
         request_headers = ({"Content-Type": "application/json"} if body is not None else {}) | (headers or {})

@@ -43,10 +43,10 @@ WHOLE = "doc&inline=*"
 MISSING = (404, 405, 400, 406, 501)  # statuses of a server without such a path
 _PAGE = 500  # members that are asked for at once
 _IN_PAGES = 2000  # members of a group above which it is asked for page by page
-logger = logging.getLogger(__name__)
-_WALKS = 4  # of a source that keeps changing; the last one looks at a snapshot of its past, where there is one
-_AT_ONCE = 8
+_WALKS = 4  # of a source that keeps changing; the last `Walk` looks at a snapshot of its past, where there is one
+_AT_ONCE = 8  # definitions of the draft that are fetched in parallel
 _BATCH = 256  # definitions that are held in memory
+logger = logging.getLogger(__name__)
 
 
 class SourceChanged(Exception):
@@ -163,7 +163,7 @@ class Reader:
         """Check that all responses were of one state of the source.
 
         Raises:
-            Changed: they were not.
+            SourceChanged: they were not.
         """
         if self.snapshot is not None:
             return
@@ -175,7 +175,7 @@ class Reader:
         """Fetch a resource of the source.
 
         Raises:
-            Changed: the answer is of another snapshot than those before.
+            SourceChanged: the answer is of another snapshot than those before.
         """
         return self.noted(self.client.get(url, etag))
 
@@ -183,7 +183,7 @@ class Reader:
         """Record the snapshot of a response.
 
         Raises:
-            Changed: it is another than before.
+            SourceChanged: it is another than before.
         """
         if answer.snapshot is not None:
             self._seen.add(answer.snapshot)

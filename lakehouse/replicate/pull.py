@@ -6,7 +6,6 @@ The documents are known by the URLs that they have at the source, so the catalog
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from lakehouse.ingest.summary import Summary
     from lakehouse.progress import Watcher
 
-logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 _XID = re.compile(r"/(messagegroups|endpoints|schemagroups)/[^/\s]+(/(messages|schemas)/[^/\s]+)?")

@@ -69,9 +69,8 @@ def body_of(view: View, registryid: RegistryId, xid: Xid, dialect: str) -> Json:
 def _version_of(version: Json) -> Json:
     named = {"schemauri": "schemaurl"}  # as the API spells it
     attributes = {named.get(name, name): value for name, value in version.items() if name not in _NOT_SENT}
-    if isinstance(
-        attributes.get("schema"), (dict, list)
-    ):  # a server sets it where a client does not (core, `<RESOURCE>` attribute)
+    if isinstance(attributes.get("schema"), (dict, list)):
+        # A server sets it where a client does not (core, `<RESOURCE>` attribute).
         attributes.setdefault("contenttype", "application/json")
     return attributes
 
@@ -497,7 +496,7 @@ def _check_authority(url: str, existing: Json, authority: Any) -> None:
     """Check that the target does not have an entity under another authority, whose entity stays as it is.
 
     Raises:
-        Refused: it has this, and not from us.
+        RequestRefused: it has this, and not from us.
     """
     meta = existing.get("meta")
     theirs = meta.get("authority") if isinstance(meta, dict) else None

@@ -1,8 +1,8 @@
 """Every rule of the specifications: declared, checked in one entity, between entities, and in what is published.
 
-`data/rules.csv` declares each rule by its requirement's id; `data/constraints.csv` holds those that a table can say. `one` checks
-an entity by itself while its document is parsed, `between` checks what entities say of each other, in Spark. A check gives
-findings; a finding that is stored is a violation.
+`data/rules.csv` declares each rule by its requirement's id; `data/constraints.csv` holds those that a table can say. `entity`
+checks an entity by itself while its document is parsed, `relational` checks what entities say of each other, in Spark. A check
+gives findings; a finding that is stored is a violation.
 """
 
 import lazy_loader

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +48,6 @@ MANIFEST = "site.json"
 _FORMAT = 2
 _WORTH_SHARING = 400  # members, from which on several processes are worth their start
 _AT_ONCE = 50
-Definitions = Mapping[Key, dict[str, Any]]
 Progress = Callable[[int, int], None]
 _MINE: dict[str, Any] = {}  # of a process of the pool
 
@@ -346,9 +345,9 @@ class Writer:
             "state": state,
             "pages": dict(sorted(self.digests.items())),
         }
-        beside = self.folder / f"{MANIFEST}.~new"
-        beside.write_bytes(orjson.dumps(details, option=orjson.OPT_INDENT_2))
-        os.replace(beside, self.folder / MANIFEST)
+        new = self.folder / f"{MANIFEST}.~new"
+        new.write_bytes(orjson.dumps(details, option=orjson.OPT_INDENT_2))
+        os.replace(new, self.folder / MANIFEST)
         return len(gone)
 
 
@@ -392,8 +391,8 @@ def _write_members(
         _begin, settings, page_context.view.snapshot_id, page_context.overview, page_context.style, writer.folder, writer.previous
     )
     with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
-        for part, (row, written) in zip(parts, pool.map(_write_part, parts), strict=True):
-            writer.digests |= row
+        for part, (digests, written) in zip(parts, pool.map(_write_part, parts), strict=True):
+            writer.digests |= digests
             writer.written += written
             done += len(part)
             progress(done, total)

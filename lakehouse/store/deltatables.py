@@ -41,7 +41,7 @@ from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
 from lakehouse.store.session import absolute_location, interpreted, is_interpreted, log_store_key, open_sibling
 
-_FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
+_MIGRATION_FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
 _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
 # What ALTER TABLE says of a column that a run before this one added: Spark has no ADD COLUMN IF NOT EXISTS.
 _DONE_ALREADY = ("FIELD_ALREADY_EXISTS", "COLUMN_ALREADY_EXISTS")
@@ -69,7 +69,7 @@ def migrations(folder: Path | None = None) -> list[Migration]:
     place = data_folder("ddl") / "migrations" if folder is None else folder
     results = []
     for file in place.iterdir():
-        named = _FILE.match(file.name)
+        named = _MIGRATION_FILE.match(file.name)
         if named:
             lines = file.read_text(encoding="utf-8").splitlines()
             text = "\n".join(line for line in lines if not line.lstrip().startswith("--"))

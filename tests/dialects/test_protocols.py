@@ -6,6 +6,7 @@ import json
 import re
 
 from lakehouse.dialects.tables import FAMILIES, places_of, shared_options, shorthands, table
+from lakehouse.domain.protocols import WITHOUT_VERSION
 from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.render.protocolbinding import FAMILIES as RENDERED
 from lakehouse.rules.entity.constraints import constraints
@@ -93,3 +94,13 @@ def test_the_view_of_what_endpoints_carry_names_the_options_that_messages_share(
     assert sorted(replaced) == sorted(
         (family, str(one.instead), one.name) for family, options in shared.items() for one in options if one.instead
     )
+
+
+def test_the_view_of_what_endpoints_carry_compares_protocols_as_the_tables_say():
+    view = (data_folder("ddl") / "views" / "endpoint_messages.sql").read_text(encoding="utf-8")
+    by_name = re.search(r"WHEN parts\.family IN \(([^)]*)\) THEN parts\.family", view)
+    usual = re.search(r"coalesce\(parts\.version, map\(([^)]*)\)\[parts\.family\]", view)
+    assert by_name is not None
+    assert usual is not None
+    assert set(re.findall(r"'(\w+)'", by_name[1])) == WITHOUT_VERSION
+    assert dict(re.findall(r"'(\w+)', '([^']*)'", usual[1])) == shorthands()

@@ -158,11 +158,13 @@ class Resources:
                 problems: list[Problem] = []
                 family = self._family(outer | written, at, group, problems) if entity == "message" else None
                 read = read_entity(entity, written, at, family, self.dialect)
-                self_meta = read.attributes.get("meta", {})
-                if "deprecated" in self_meta:
-                    read.attributes["deprecated"] = self_meta.pop("deprecated")
-                if self_meta:
-                    message = f"{', '.join(sorted(self_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
+                version_meta = read.attributes.get("meta", {})
+                if "deprecated" in version_meta:
+                    read.attributes["deprecated"] = version_meta.pop("deprecated")
+                if version_meta:
+                    message = (
+                        f"{', '.join(sorted(version_meta))} belongs to the {entity}, not to a Version, and is kept in raw only"
+                    )
                     problems.append(Problem(at, "MSG-066", "warning", message, f"Write it in `meta` of the {entity}."))
                 problems += id_problems(versionid, read, "versionid", "MSG-038", at, seen)
                 problems += self.emission.text_errors(at)

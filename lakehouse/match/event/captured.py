@@ -243,9 +243,8 @@ def _mqtt(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(user_properties, dict)
         else None
     )
-    if (
-        isinstance(user_properties, dict) and inner is not None
-    ):  # as mosquitto_sub writes them: with the other properties of the message
+    # As mosquitto_sub writes them: with the other properties of the message.
+    if isinstance(user_properties, dict) and inner is not None:
         further = {_letters(name): member for name, member in user_properties.items()}
         options |= {name: further[_letters(name)] for name in MQTT_OPTIONS if _letters(name) in further}
         user_properties = user_properties[inner]

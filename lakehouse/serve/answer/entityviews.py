@@ -39,7 +39,6 @@ from lakehouse.text.xid import last_id, xid_of, xid_of_version
 # No text of a catalog holds these: they are drawn again in each process.
 ABSOLUTE = f"http://{uuid.uuid4().hex}.invalid"
 RELATIVE = f"http://{uuid.uuid4().hex}.invalid"
-_OF_DOCUMENT = ("schema", "schemabase64")
 _CONFIGURATION = ("capabilities", "model", "modelsource")
 _NO_DATE = "1970-01-01T00:00:00Z"
 T = TypeVar("T")
