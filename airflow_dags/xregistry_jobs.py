@@ -176,11 +176,12 @@ def announce_commit(warehouse: str, **context: Any) -> None:
     except (ImportError, ValueError) as error:  # Airflow has no provider for this store
         logging.getLogger(__name__).warning("assets are updated after each run, since %s cannot be read: %s", warehouse, error)
         commit = None
+    announced = {"warehouse": warehouse, "commit": commit}
     events = context["inlet_events"][ASSETS["changes"]]
-    if commit is not None and len(events) and events[-1].extra.get("commit") == commit:
+    if commit is not None and len(events) and events[-1].extra == announced:
         raise AirflowSkipException(f"nothing was published since commit {commit} of the change log")
     for asset in ASSETS.values():
-        context["outlet_events"][asset].extra = {"commit": commit}
+        context["outlet_events"][asset].extra = announced
 
 
 def newest_commit(warehouse: str) -> str | None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 from deltalake import DeltaTable
-from xregistry_jobs import announce
 
 FOLDER = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
 AIRFLOW = Path(sys.executable).with_name("airflow")
@@ -223,24 +221,36 @@ def asset_events():
         return dict(Counter(name for (name,) in events))
 
 
-def test_assets_are_updated_when_something_was_published(bag, loaded, monkeypatch, tmp_path):
-    """A run of `announce` alone: after the first load, after compaction, after the next snapshot."""
-    with DAG("announces", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)) as dag:
-        announce()
-    warehouse = tmp_path / "warehouse"
-    shutil.copytree(loaded["warehouse"], warehouse)
-    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(loaded | {"warehouse": str(warehouse)}))
-    log = warehouse / "changes" / "_delta_log"
-    before = asset_events().get("xregistry.changes", 0)
-    commits = sorted(log.glob("?" * 20 + ".json"))
+class EventsByName(dict):
+    """Asset events as Airflow hands them to a task: by asset."""
+
+    def __getitem__(self, asset):
+        return super().__getitem__(asset.name)
+
+
+def test_assets_are_updated_when_something_was_published(tmp_path):
+    from airflow.sdk.exceptions import AirflowSkipException
+    from xregistry_jobs import ASSETS, announce_commit
+
+    log = tmp_path / "changes" / "_delta_log"
+    log.mkdir(parents=True)
+    events = []
+    inlets = EventsByName({ASSETS["changes"].name: events})
     seen = []
-    for published in (None, None, '{"add":{"dataChange":false}}', '{"add":{"dataChange":true}}', None):
-        if published:
-            (log / f"{len(commits):020}.json").write_text(published)
-            commits.append(published)
-        seen.append(states(dag.test())["announce"][0])
-    assert seen[1:] == ["skipped", "skipped", "success", "skipped"]
-    assert asset_events()["xregistry.changes"] == before + seen.count("success")
+    for number, commit in enumerate(
+        ('{"add":{"dataChange":true}}', None, '{"add":{"dataChange":false}}', '{"add":{"dataChange":true}}')
+    ):
+        if commit:
+            (log / f"{number:020}.json").write_text(commit)
+        outlets = EventsByName({asset.name: SimpleNamespace(extra=None) for asset in ASSETS.values()})
+        try:
+            announce_commit(str(tmp_path), inlet_events=inlets, outlet_events=outlets)
+        except AirflowSkipException:
+            seen.append("skipped")
+        else:
+            events.append(outlets[ASSETS["changes"]])
+            seen.append(outlets[ASSETS["messages"]].extra["commit"])
+    assert seen == ["00000000000000000000", "skipped", "skipped", "00000000000000000003"]
 
 
 @only_in_all
