@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from sitecatalogs import Catalog, opened
 
-from lakehouse.readmodel.file.words import field_paths, payload_fields
+from lakehouse.readmodel.file.words import EFFECTIVE, field_paths, payload_fields, words_of_message
 from lakehouse.readmodel.wordsearch import search
+from lakehouse.text.names import Xid
 
 JSON_SCHEMA = {
     "properties": {
@@ -97,3 +98,11 @@ def test_a_message_is_found_by_a_field_that_its_schema_has_since_a_moment_ago(tm
         assert search(view, "field:order", ["message"]) == []
         assert [one.xid for one in search(view, "field:cust")] == [hit.xid]
         assert search(view, "attr:cust") == []
+
+
+def test_declared_names_of_a_long_definition_are_the_same_in_a_first_index_and_a_later_one():
+    attributes = {f"/labels/l{number}": json.dumps("x" * 100) for number in range(300)}
+    attributes["/envelopemetadata/zone/required"] = "true"
+    row = [json.dumps(attributes) if name == "attributes" else None for name in EFFECTIVE]
+    xid = Xid("/messagegroups/g/messages/m")
+    assert words_of_message(xid, row).names == words_of_message(xid, row, (), tuple(attributes)).names == "zone"

@@ -188,7 +188,7 @@ def words_of_message(
         return Words(ids)
     name, ce_type, address, labels, description, attributes, protocol, *_ = row
     kinds = " ".join(text for text in (_split(ce_type or ""), protocol or "") if text) or None
-    names = _declared_names(tuple(dict(_strings_of((attributes or "")[:_MOST]))) if pointers is None else pointers)
+    names = _declared_names(tuple(dict(_strings_of(attributes or ""))) if pointers is None else pointers)
     return Words(
         ids,
         _split(name or "") or None,
@@ -202,7 +202,6 @@ def words_of_message(
     )
 
 
-@lru_cache(4)  # a message is asked for twice in a row
 def declared_in(attributes: str) -> tuple[tuple[str, str, bool], ...]:
     """Return the declarations of a message: `envelopemetadata` or `protocoloptions`, name, and whether it is required.
 

@@ -476,7 +476,8 @@ def _message(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dic
     row = [orjson.dumps(result[name]).decode() if isinstance(result[name], dict) else result[name] for name in EFFECTIVE]
     fields = _payload_fields(page_context, registryid, result)
     declared = declared_in(row[EFFECTIVE.index("attributes")])
-    return result | {"words": words_of_message(xid, row, fields), "payload_fields": fields, "declared": declared}
+    words = words_of_message(xid, row, fields, tuple(result["attributes"]))
+    return result | {"words": words, "payload_fields": fields, "declared": declared}
 
 
 def _payload_fields(page_context: PageContext, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
