@@ -101,7 +101,7 @@ class Catalog:
         self.spark = spark
         self.documents = folder / "documents"
         self.documents.mkdir()
-        self.settings = read_settings(warehouse=str(folder / "warehouse"), refresh_effective=False, check_relations=False)
+        self.settings = read_settings(warehouse=str(folder / "warehouse"), check_relations=False)
 
     def write(self, name: str, document: Any) -> Path:
         path = self.documents / name
