@@ -63,8 +63,8 @@ _OF_MESSAGE = (
 OTHER_FILES = "AAPI-007"
 _OF_INFO = ("title", "description", "tags", "externalDocs")
 _LOGGED_IN = ("userPassword", "plain", "scramSha256", "scramSha512", "gssapi", "oauth2", "apiKey")
-_USED = ("title", "summary", "description", "tags", "externalDocs", "security", "traits", "bindings", "operationId", HINT)
-_OF_OPERATION = (*_USED, "action", "channel", "messages", "message", "reply")
+_OF_TRAIT = ("title", "summary", "description", "tags", "externalDocs", "security", "traits", "bindings", "operationId", HINT)
+_OF_OPERATION = (*_OF_TRAIT, "action", "channel", "messages", "message", "reply")
 _OF_CHANNEL = ("address", "messages", "servers", "publish", "subscribe", HINT)
 _OF_SERVER = ("host", "url", "pathname", "protocol", "protocolVersion", "security", HINT)
 

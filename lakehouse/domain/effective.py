@@ -28,7 +28,7 @@ from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
-_METADATA = "/envelopemetadata"
+_ENVELOPEMETADATA = "/envelopemetadata"
 # Attributes of CloudEvents that have a column, and whether each is required when nothing is said.
 _CE = {"type": True, "source": True, "subject": False}
 _LABELS = "/labels/"
@@ -69,7 +69,7 @@ def inferred_attributes(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
 
 def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
     """Return what CloudEvents says of its attributes, declared or not."""
-    names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_METADATA}/"))
+    names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_ENVELOPEMETADATA}/"))
     of_format = format_type(attributes)
     content_type = attributes.get(Pointer("/datacontenttype"), None if of_format is None else canonical_text(of_format))
     schema = attributes.get(Pointer("/dataschemauri"))
@@ -81,7 +81,7 @@ def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
         declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
     result: dict[Pointer, JsonText] = {}
     for name, inferred in declared.items():
-        at = f"{_METADATA}/{name}"  # of a pointer: it is escaped
+        at = f"{_ENVELOPEMETADATA}/{name}"  # of a pointer: it is escaped
         result[Pointer(f"{at}/type")] = canonical_text(inferred.type)
         result[Pointer(f"{at}/required")] = canonical_text(inferred.required)
         if inferred.value is not None:

@@ -392,21 +392,21 @@ def _find_registry(log: DataFrame, request: ExportRequest) -> tuple[ExportChoice
     return chosen, counts[chosen.registryid] if chosen.registryid is not None else sum(counts.values())
 
 
-def _write_parts(rows: DataFrame, cores: int | None, count: int, style: WriteStyle, target: Target) -> None:
+def _write_parts(rows: DataFrame, parallel: int | None, count: int, style: WriteStyle, target: Target) -> None:
     """Write the lines of all rows, in parts.
 
     Args:
         rows: of the log.
-        cores: that write; None: this process writes all in one part.
+        parallel: cores that write; None: this process writes all in one part.
         count: how many rows there are.
         style: how entities are written.
         target: takes the parts.
     """
-    if cores is None:
+    if parallel is None:
         batches = sorted_rows(rows, 1, with_raw=style.source).toArrow().to_batches()
         target.write_part(line for batch in writer(style)(batches) for line in batch.column(0).to_pylist())
         return
-    partitions = max(1, count // _ROWS_PER_TASK, min(cores, count // _FEWEST_ROWS_PER_TASK))  # unless there is little to do
+    partitions = max(1, count // _ROWS_PER_TASK, min(parallel, count // _FEWEST_ROWS_PER_TASK))  # unless there is little to do
     ordered = sorted_rows(rows, partitions, with_raw=style.source)
     ordered.mapInArrow(writer(style), LINES).write.mode("append").text(target.scratch)
 

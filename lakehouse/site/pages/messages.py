@@ -234,18 +234,18 @@ def _examples(page_context: PageContext, entity: Entity, definition: dict[str, A
         examples, commands = [{"as": None, "error": f"{not_installed(error)}."}], []
     except LakehouseError as error:
         examples, commands = [{"as": None, "error": str(error)}], []
-    shown = []
+    cut = []
     for example in examples[:_MOST_EXAMPLES]:
         text = orjson.dumps(example["example"], option=orjson.OPT_INDENT_2).decode() if "example" in example else None
         is_cut = text is not None and len(text) > _MOST_EXAMPLE
-        shown.append(
+        cut.append(
             {
                 "as": example["as"],
                 "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""),
                 "error": example.get("error"),
             }
         )
-    return {"examples": shown, "commands": [command for command in commands if len(command.text) <= _MOST_COMMAND]}
+    return {"examples": cut, "commands": [command for command in commands if len(command.text) <= _MOST_COMMAND]}
 
 
 def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -408,10 +408,10 @@ def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> At
         attribute for _, attribute in sorted(parts, key=lambda pair: _PARTS.index(pair[0])) if attribute["origin"] != _INFERRED
     ]
     first = min(declared, key=lambda attribute: attribute["depth"] if attribute["depth"] is not None else 10**6, default=None)
-    readable = name.replace("~1", "/").replace("~0", "~")
+    unescaped = name.replace("~1", "/").replace("~0", "~")
     if first is None:
-        return AttributeRow(readable, pointer, details, _INFERRED, None, 0)
-    return AttributeRow(readable, pointer, details, first["origin"], first["declared_by"], first["depth"] or 0)
+        return AttributeRow(unescaped, pointer, details, _INFERRED, None, 0)
+    return AttributeRow(unescaped, pointer, details, first["origin"], first["declared_by"], first["depth"] or 0)
 
 
 def _place(row: AttributeRow) -> tuple[int, str]:
