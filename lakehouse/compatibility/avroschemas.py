@@ -229,7 +229,7 @@ class AvroComparison:
             elif branch in lost:
                 yield self._other_type(writer, reader, path)
         if not lost and writer.text != reader.text:
-            yield self._result(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+            yield self._result(path, "type-changed", _was_is(*self._old_and_new(writer.text, reader.text)), Answer.NO)
 
     def _among(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         """Compare with the branches of a union: the first that reads it decides."""
@@ -240,7 +240,7 @@ class AvroComparison:
             if into is None:
                 yield self._other_type(writer, reader, path)
         else:
-            yield self._result(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+            yield self._result(path, "type-changed", _was_is(*self._old_and_new(writer.text, reader.text)), Answer.NO)
 
     def _branch(self, writer: AvroType, reader: AvroType) -> AvroType | None:
         """Return the branch of a union that reads a type; else the one that is meant, as it has the same kind and name."""
@@ -259,12 +259,12 @@ class AvroComparison:
             yield from self._symbols(writer, reader, path)
         elif writer.kind == "fixed" and writer.size != reader.size:
             because = "{writer} writes another number of bytes than {reader} takes"
-            what = _was_is(*self._in_time(f"{writer.size} bytes", f"{reader.size} bytes"))
+            what = _was_is(*self._old_and_new(f"{writer.size} bytes", f"{reader.size} bytes"))
             yield self._result(path, "size-changed", what, Answer.YES, because)
         elif writer.item is not None and reader.item is not None:
             yield from self.compare(writer.item, reader.item, (*path, "*"))
         elif writer.kind != reader.kind:
-            yield self._result(path, "type-changed", _was_is(*self._in_time(writer.text, reader.text)), Answer.NO)
+            yield self._result(path, "type-changed", _was_is(*self._old_and_new(writer.text, reader.text)), Answer.NO)
 
     def _fields(self, writer: AvroType, reader: AvroType, path: Path) -> Iterator[DirectionResult]:
         renamed = set()
@@ -275,18 +275,18 @@ class AvroComparison:
             if written is None:
                 alias = next((alias for alias in field.aliases if alias in writer.fields), None)
                 if alias is None:
-                    yield self._alone(field, path, is_read=True)
+                    yield self._one_sided(field, path, is_read=True)
                     continue
                 written = writer.fields[alias]
                 renamed.add(alias)
-                old, new = self._in_time(alias, field.name)
+                old, new = self._old_and_new(alias, field.name)
                 yield self._result((*path, new), "field-renamed", f"was called {old}", Answer.NO)
-            yield from self.compare(written.type, field.type, (*path, self._in_time(written.name, field.name)[1]))
+            yield from self.compare(written.type, field.type, (*path, self._old_and_new(written.name, field.name)[1]))
         for name, field in writer.fields.items():
             if name not in reader.fields and name not in renamed:
-                yield self._alone(field, path, is_read=False)
+                yield self._one_sided(field, path, is_read=False)
 
-    def _alone(self, field: AvroField, path: Path, *, is_read: bool) -> DirectionResult:
+    def _one_sided(self, field: AvroField, path: Path, *, is_read: bool) -> DirectionResult:
         """Describe a field that one side alone has: who reads it needs a default."""
         kind = "field-added" if is_read == self._is_backward else "field-removed"
         what = f"{'came' if kind == 'field-added' else 'went'}: {field.type.text}"
@@ -310,16 +310,16 @@ class AvroComparison:
         texts = [" ".join(str(part) for part in side.logical if part is not None) or side.kind for side in (writer, reader)]
         is_lost = bool(writer.logical and reader.logical)
         because = "what {writer} writes means another value to {reader}"
-        what = _was_is(*self._in_time(*texts))
+        what = _was_is(*self._old_and_new(*texts))
         return self._result(path, "meaning-changed", what, Answer.YES if is_lost else Answer.NO, because)
 
     def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> DirectionResult:
-        old, new = self._in_time(writer, reader)
+        old, new = self._old_and_new(writer, reader)
         texts = (old.name, new.name) if old.text == new.text else (old.text, new.text)
         why = because or f"{{writer}} writes {writer.text}, which {{reader}} cannot read as {reader.text}"
         return self._result(path, "type-changed", _was_is(*texts), Answer.YES, why)
 
-    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+    def _old_and_new(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
     def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str = "") -> DirectionResult:

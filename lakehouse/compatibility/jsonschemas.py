@@ -69,7 +69,7 @@ class KeywordComparison:
             and (writer.high is None or (-writer.high[0], writer.high[1]) < (-reader.high[0], reader.high[1]))
         )
         if (writer.low, writer.high) != (reader.low, reader.high):
-            old, new = self._in_time(_range(writer), _range(reader))
+            old, new = self._old_and_new(_range(writer), _range(reader))
             because = f"{{writer}} may write {_range(writer)}, and {{reader}} takes {_range(reader)}"
             yield self._result(path, "range-changed", f"was {old}, is {new}", is_lost, because)
         for multiple in reader.multiples:
@@ -122,12 +122,12 @@ class KeywordComparison:
             is_long = theirs[1] is not None and (limit is None or limit > theirs[1])
             answers.append(Answer.YES if max(ours[0], least) < theirs[0] or is_long else Answer.NO)
         sizes = [_size_text(*lengths, what) for lengths in (ours, theirs)]
-        old, new = self._in_time(*sizes)
+        old, new = self._old_and_new(*sizes)
         because = f"{{writer}} may write {sizes[0]}, and {{reader}} takes {sizes[1]}"
         yield DirectionResult(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
 
     def _changed(self, path: Path, kind: str, writer: Shape, reader: Shape, answer: Answer, because: str = "") -> DirectionResult:
-        old, new = self._in_time(self._value_text(writer, self._writer), self._value_text(reader, self._reader))
+        old, new = self._old_and_new(self._value_text(writer, self._writer), self._value_text(reader, self._reader))
         return DirectionResult(path, kind, f"was {old}, is {new}", answer, answer, because)
 
     def _value_text(self, shape: Shape, document: JsonDocument) -> str:
@@ -141,7 +141,7 @@ class KeywordComparison:
             return f"array of {texts(document.shape(shape.items, self._steps).types)}"
         return texts(types)
 
-    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+    def _old_and_new(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
     def _result(self, path: Path, kind: str, what: str, is_lost: bool, because: str) -> DirectionResult:

@@ -70,7 +70,7 @@ class StructureComparison:
         ours, theirs = _types(writer), _types(reader)
         lost = {kind for kind in ours if not self._takes(kind, theirs)}
         if ours != theirs:
-            old, new = self._in_time(" or ".join(sorted(ours)), " or ".join(sorted(theirs)))
+            old, new = self._old_and_new(" or ".join(sorted(ours)), " or ".join(sorted(theirs)))
             because = f"{{writer}} may write {' or '.join(sorted(lost))}, which {{reader}} does not take"
             yield self._result(path, "type-changed", f"was {old}, is {new}", Answer.YES if lost else Answer.NO, because)
         common = ours & theirs
@@ -108,20 +108,22 @@ class StructureComparison:
             else:
                 because = "{writer} does not know it, and {reader} requires it"
                 answer = Answer.YES if name in wanted else Answer.NO
-                yield self._alone((*path, name), member, answer, answer, because, is_reader=True, is_needed=name in wanted)
+                yield self._one_sided((*path, name), member, answer, answer, because, is_reader=True, is_needed=name in wanted)
         is_closed = reader.get("additionalProperties") is False
         for name, member in ours.items():
             if name not in theirs:
                 because = "{writer} may write it, and {reader} refuses members that it does not know"
                 strict = Answer.YES if is_closed else Answer.NO
-                yield self._alone((*path, name), member, Answer.NO, strict, because, is_reader=False, is_needed=name in always)
+                yield self._one_sided(
+                    (*path, name), member, Answer.NO, strict, because, is_reader=False, is_needed=name in always
+                )
         if writer.get("additionalProperties") != reader.get("additionalProperties"):
             answer = Answer.UNKNOWN if isinstance(reader.get("additionalProperties"), dict) else Answer.NO
             strict = Answer.YES if is_closed else answer
             because = "{writer} may write members that it does not declare, and {reader} refuses some"
             yield DirectionResult(path, "content-changed", "`additionalProperties` differs", answer, strict, because)
 
-    def _alone(
+    def _one_sided(
         self, path: Path, member: Any, lenient: Answer, strict: Answer, because: str, *, is_reader: bool, is_needed: bool
     ) -> DirectionResult:
         came = is_reader == self._is_backward
@@ -146,7 +148,7 @@ class StructureComparison:
         unread = (text[:40] for text in map(_value_text, ours) if text not in read)
         yield from unread_values(path, unread, is_backward=self._is_backward)
 
-    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+    def _old_and_new(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
     def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:

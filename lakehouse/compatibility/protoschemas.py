@@ -330,7 +330,7 @@ class ProtoComparison:
     def compare(self) -> Iterator[DirectionResult]:
         """Compare all messages and enumerations that both declare, by name; one that is gone breaks who sends it."""
         if self._writer.package != self._reader.package:
-            old, new = self._in_time(self._writer.package, self._reader.package)
+            old, new = self._old_and_new(self._writer.package, self._reader.package)
             what = f"was {old or 'none'}, is {new or 'none'}"
             yield DirectionResult((), "package-changed", what, Answer.NO, Answer.NO, "")
         for name, message in self._writer.messages.items():
@@ -398,7 +398,7 @@ class ProtoComparison:
     def _fields(
         self, field: ProtoField, other: ProtoField, writer: ProtoMessage, reader: ProtoMessage, path: Path
     ) -> Iterator[DirectionResult]:
-        old, new = self._in_time(field, other)
+        old, new = self._old_and_new(field, other)
         here = (*path, new.name)
         if field.json_name != other.json_name:
             because = "as JSON {writer} writes another name, which {reader} does not know"
@@ -446,7 +446,7 @@ class ProtoComparison:
         wire, json = _wire_answer(*kinds)
         if not all(kind in SCALARS or kind in ("enum", "message") for kind in kinds):  # of a file that is imported
             wire = json = Answer.UNKNOWN
-        old, new = self._in_time(field.type, other.type)
+        old, new = self._old_and_new(field.type, other.type)
         because = f"{{writer}} writes {field.type}, which {{reader}} cannot read as {other.type} without loss"
         yield DirectionResult(here, "type-changed", f"was {old}, is {new}", wire, max(wire, json), because)
 
@@ -463,11 +463,11 @@ class ProtoComparison:
                 lenient = Answer.YES if is_closed else Answer.NO
                 yield DirectionResult(path, kind, f"value {names[0]} = {number} {word}", lenient, Answer.YES, because)
             elif not set(names) <= set(others):
-                old, new = self._in_time(names[0], others[0])
+                old, new = self._old_and_new(names[0], others[0])
                 because = "as JSON {writer} writes the name, which {reader} does not know"
                 yield DirectionResult(path, "value-renamed", f"{number} was {old}, is {new}", Answer.NO, Answer.YES, because)
 
-    def _in_time(self, of_writer: _Side, of_reader: _Side) -> tuple[_Side, _Side]:
+    def _old_and_new(self, of_writer: _Side, of_reader: _Side) -> tuple[_Side, _Side]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
 

@@ -251,7 +251,7 @@ class XmlComparison:
             type_ if isinstance(type_, str) else type_.get("name", "an unnamed type") if type_ is not None else "any"
             for type_ in (ours, theirs)
         ]
-        old, new = self._in_time(*names)
+        old, new = self._old_and_new(*names)
         if theirs is None or theirs == "anyType" or (isinstance(ours, str) and theirs in _WIDER.get(ours, ())):
             answer = Answer.NO
         else:
@@ -296,7 +296,7 @@ class XmlComparison:
     def _occurrence(self, writer: _Part, reader: _Part, path: Path) -> Iterator[DirectionResult]:
         if (writer.least, writer.most) == (reader.least, reader.most):
             return
-        old, new = self._in_time(writer, reader)
+        old, new = self._old_and_new(writer, reader)
         times = [f"{part.least} to {part.most if part.most < _MANY else 'any'} times" for part in (old, new)]
         kind = "became-required" if new.least > old.least else "became-optional" if new.least < old.least else "size-changed"
         is_lost = writer.least < reader.least or writer.most > reader.most
@@ -314,7 +314,7 @@ class XmlComparison:
             return
         yield from unread_values(path, sorted(values[0] - values[1]), is_backward=self._is_backward)
 
-    def _in_time(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
+    def _old_and_new(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:
         return (of_writer, of_reader) if self._is_backward else (of_reader, of_writer)
 
     def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:

@@ -153,7 +153,7 @@ def of_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None
 
 
 def of_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
-    """Check that a chain of bases does not lead back to the same Version (MSG-146).
+    """Yield the violation of a chain of bases that leads back to the same Version (MSG-146); the caller found the cycle.
 
     Args:
         basemessage: of a Version that its chain leads back to.

@@ -1,4 +1,4 @@
-"""Which Version was made from which: the newest one, ancestors of new ones, and circles among them.
+"""Versions of a resource: the default one, the newest one, ancestors of new ones, and circles among them.
 
 The API orders Versions as `versionmode` `manual` says (model.md of the core specification); ids are compared without letter case.
 """

@@ -33,7 +33,7 @@ from lakehouse.rules.violations import Count, count_findings, record_findings, u
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, check_writers, is_small
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.session import interpreted
+from lakehouse.store.session import without_codegen
 from lakehouse.store.views import views, with_read
 
 EXAMPLES = 3  # of each rule
@@ -146,7 +146,7 @@ def validate(
     results: list[SuiteResult] = []
     broken: list[BrokenRule] = []
     recorded = 0
-    with _names_in(spark, schema), interpreted(spark, is_small(spark, settings)):
+    with _names_in(spark, schema), without_codegen(spark, is_small(spark, settings)):
         if not names or SPECIFICATION in names:
             with clock("check", f"{len(rules)} rules"):
                 findings = check(spark, snapshot_id).localCheckpoint()

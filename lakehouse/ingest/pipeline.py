@@ -30,7 +30,7 @@ from lakehouse.ingest.reconcile import (
     Before,
     Settled,
     SettleOptions,
-    looked_up,
+    open_lookups,
     read_existing_documents,
     settle,
     settle_in_driver,
@@ -42,11 +42,11 @@ from lakehouse.ingest.unchanged import (
     HashedDocuments,
     Reread,
     Uris,
+    cached_result_file,
     find_displaced,
     find_followers,
     is_judged,
     is_unchanged_row,
-    judgement,
     needs_no_look,
     remember,
     uris_in,
@@ -73,7 +73,7 @@ from lakehouse.store.files import remove_dead_stages, remove_folder, stages_loca
 from lakehouse.store.internals.plans import large_files
 from lakehouse.store.materialize import is_empty, is_local, materialize, no_rows, on_driver
 from lakehouse.store.schema import STAGE
-from lakehouse.store.session import interpreted
+from lakehouse.store.session import without_codegen
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
 
@@ -170,12 +170,12 @@ class _Call(NamedTuple):
     located: Located | None
     gates: list[Suite]
 
-    def judgement(self, settings: Settings) -> str:
+    def cached_result_file(self, settings: Settings) -> str:
         """Return the file of this ingest's cached result."""
         request = replace(self.request, label=None, dry_run=False)
         # Copies of documents of elsewhere are files of other names each time.
         sources = self.sources if self.located is None else [self.located.scope, *sorted(self.located.documents)]
-        return judgement(settings, sources=sources, registry_from=self.registry_from, request=request, root=self.root)
+        return cached_result_file(settings, sources=sources, registry_from=self.registry_from, request=request, root=self.root)
 
     def judged(
         self, spark: SparkSession, settings: Settings, head: Head, unread: tuple[str, ...]
@@ -186,7 +186,7 @@ class _Call(NamedTuple):
         """
         if unread or self.request.label is not None or not head.snapshot_id:
             return None
-        return partial(is_judged, spark, self.judgement(settings), head)
+        return partial(is_judged, spark, self.cached_result_file(settings), head)
 
 
 class _Unread(Exception):
@@ -202,14 +202,14 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
     request = call.request
     with clock("list", ", ".join(call.sources[:3]) + (f" and {len(call.sources) - 3} more" if len(call.sources) > 3 else "")):
         small = is_small(spark, settings)
-        with interpreted(spark, small):
+        with without_codegen(spark, small):
             before = _read_existing(spark)  # first: what other processes load from now on may not be listed
         result = find_sources(spark, call.sources)
         result = result if call.root is None else replace(result, roots=[call.root], named=[])
         result = result if call.located is None else _at_their_place(result, call.located)
         registry = _registry(settings, result, call.registry_from)
         reread = Reread(request.policy.force, request.dialect, request.strict, unread)
-        with interpreted(spark, small):
+        with without_codegen(spark, small):
             opened = without_content_of_unchanged(
                 spark,
                 result,
@@ -221,7 +221,7 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
             )
     if opened.unchanged is not None and request.label is None and (opened.is_judged or not request.policy.prune):
         with clock("check", "nothing: all documents are unchanged"):
-            with interpreted(spark, small):
+            with without_codegen(spark, small):
                 summary = of_unchanged(spark, before.documents, opened.rows, opened.unchanged)
             if not request.dry_run:
                 _roll_forward(spark, settings)
@@ -264,14 +264,14 @@ def _load(
     request, ingest_id = preparation.request, uuid.uuid4().hex
     few = preparation.small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
     location = None if request.dry_run or few else f"{stages_location(settings)}/{ingest_id}"
-    with clock("parse", "documents that changed"), interpreted(spark, few):
+    with clock("parse", "documents that changed"), without_codegen(spark, few):
         stage = _parsed(settings, documents, preparation, location)
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
         run = CommitInfo(ingest_id, request.command, counted.documents, request.label)
         work = _Work(preparation, run, counted.dialects, counted.uris, counted.rows <= settings.interpreted_rows)
-        with interpreted(spark, preparation.small and work.few):
+        with without_codegen(spark, preparation.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
     finally:
@@ -306,7 +306,7 @@ def _read_existing(spark: SparkSession) -> _ExistingDocuments:
 
 @dataclass(frozen=True)
 class _Work:
-    """What an ingest was given, and what its documents turned out to be; few: their rows are."""
+    """What an ingest was given, and what its documents turned out to be; few: so few rows that the driver may plan them."""
 
     preparation: _Preparation
     run: CommitInfo
@@ -358,7 +358,7 @@ def _roll_forward(spark: SparkSession, settings: Settings) -> None:
     head = read_head(spark)
     if lagging(spark, head, settings=settings):
         create_tables(spark, settings)
-        with interpreted(spark, is_small(spark, settings)):
+        with without_codegen(spark, is_small(spark, settings)):
             roll_forward(spark, head, settings=settings)
 
 
@@ -442,7 +442,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 snapshot_id = ended_at.snapshot_id
             is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
             if is_looked_at_again and not _takes_in_files(plan):
-                remember(spark, settings, work.preparation.call.judgement(settings), ended_at, work.uris)
+                remember(spark, settings, work.preparation.call.cached_result_file(settings), ended_at, work.uris)
         summary = summarise(stage, plan, seen.run.documents, dry_run=request.dry_run)
         return replace(summary, snapshot_id=snapshot_id, hidden=work.preparation.sources.hidden, dialects=work.dialects)
 
@@ -492,7 +492,7 @@ def _settle_by_spark(spark: SparkSession, settings: Settings, inputs: _SettleInp
 def _settle_in_driver(spark: SparkSession, settings: Settings, inputs: _SettleInputs) -> Settled | None:
     """Decide in the driver what few rows change; None where Spark has to."""
     policy = inputs.options.policy
-    with looked_up(spark, settings, inputs.head, policy) as lookups:
+    with open_lookups(spark, settings, inputs.head, policy) as lookups:
         if lookups is None:
             return None
         try:
@@ -532,7 +532,7 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None
         if is_local(plan.reconciled):
-            with interpreted(spark, True):
+            with without_codegen(spark, True):
                 entities = materialize(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)
         sync_table(spark, settings, "changes")

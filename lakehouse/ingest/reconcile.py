@@ -57,7 +57,7 @@ class Settled(NamedTuple):
 
 
 @contextmanager
-def looked_up(spark: SparkSession, settings: Settings, head: Head, policy: Policy) -> Iterator[Lookups | None]:
+def open_lookups(spark: SparkSession, settings: Settings, head: Head, policy: Policy) -> Iterator[Lookups | None]:
     """Open what is published for look-ups: the read model, brought forward to the head first.
 
     Args:

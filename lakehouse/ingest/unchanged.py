@@ -23,7 +23,7 @@ from lakehouse.rules.declared import FINDING_RULES
 from lakehouse.settings import Settings
 from lakehouse.store.files import exists, list_folder, read_text, remove_folder, write_text
 from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
-from lakehouse.store.session import absolute_location, is_interpreted
+from lakehouse.store.session import absolute_location, is_without_codegen
 from lakehouse.text.problems import REPORTED_ONLY
 from lakehouse.version import VERSION
 
@@ -228,7 +228,7 @@ def without_content_of_unchanged(
 def _without_content(documents: DataFrame) -> DataFrame:
     """Compute what is known of documents once: in the driver where the catalog is small, and they are few."""
     details = documents.drop("content")
-    if is_interpreted(documents.sparkSession):
+    if is_without_codegen(documents.sparkSession):
         first = materialize(details.limit(_FEW_DOCUMENTS + 1))
         if count(first) <= _FEW_DOCUMENTS:
             return first
@@ -262,7 +262,7 @@ def uris_of(row: Row) -> Uris:
     return Uris(row["number"], row["xor"], row["sum"])
 
 
-def judgement(settings: Settings, **call: Any) -> str:
+def cached_result_file(settings: Settings, **call: Any) -> str:
     """Return the file of an ingest's cached result; its name covers all that the findings depend on.
 
     Args:

@@ -29,7 +29,7 @@ from lakehouse.store.internals.deltalog import append
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_known_empty
 from lakehouse.store.schema import CHANGES, SCHEMA
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000
@@ -226,7 +226,7 @@ def _append(spark: SparkSession, snapshot_id: int, rows: DataFrame, snapshot: di
 
 
 def _append_rows(spark: SparkSession, snapshot_id: int, rows: DataFrame, message: str) -> None:
-    newest = newest_version(spark, "changes") if is_interpreted(spark) else None
+    newest = newest_version(spark, "changes") if is_without_codegen(spark) else None
     if newest is not None and set(newest.schema().fieldNames()) == set(CHANGES.names):
         append(spark, newest, rows, APPLICATION, snapshot_id, message)
     else:

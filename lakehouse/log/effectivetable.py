@@ -19,7 +19,7 @@ from lakehouse.store.deltatables import open_table
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
 from lakehouse.store.merges import ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 from lakehouse.store.views import read_view
 
 NAME = "effective_messages"
@@ -94,11 +94,11 @@ def refresh(
     _plan_once(session)
     session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
     flat = read_view(session, settings, SCHEMA, parts, "computed_messages", based=based)
-    flat = hand_over(materialize(flat) if is_interpreted(session) else flat, session).withColumn("is_there", F.lit(True))
+    flat = hand_over(materialize(flat) if is_without_codegen(session) else flat, session).withColumn("is_there", F.lit(True))
     if not is_local(flat) or count(flat) < count(affected):  # some may be no more
         flat = affected.join(flat, on=_KEY, how="left")
     rows = _stamped(flat, snapshot_id, "is_there")
-    if is_interpreted(session):  # a merge computes its source twice
+    if is_without_codegen(session):  # a merge computes its source twice
         rows = materialize(rows)
     ends = ends_of(session, NAME, affected)
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)

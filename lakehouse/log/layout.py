@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.store.delta.positions import table_bytes
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 
 FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out
 _SMALL_LOG = 4 << 20  # bytes: no table is worth an order then
@@ -33,7 +33,7 @@ def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
         The rows in as many partitions as there should be files.
     """
     session = rows.sparkSession
-    if is_interpreted(session) or table_bytes(session, "changes") <= _SMALL_LOG:
+    if is_without_codegen(session) or table_bytes(session, "changes") <= _SMALL_LOG:
         return rows
     count = keys.count()
     if count <= _FEW_ROWS:

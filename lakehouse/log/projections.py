@@ -25,7 +25,7 @@ from lakehouse.store.delta.positions import (
     last_transaction,
     metadata_of_commits,
     recorded_position,
-    tell_commits,
+    set_commit_metadata,
     version_at,
     was_never_written,
 )
@@ -335,7 +335,7 @@ def _next_transaction(session: SparkSession, name: str, head: Head) -> int | Non
 
 def _tell_commit(session: SparkSession, head: Head, job: str) -> None:
     """Set the user metadata of this session's commits in Delta's history: the snapshot and the job."""
-    tell_commits(session, {"snapshot_id": head.snapshot_id, "job": job})
+    set_commit_metadata(session, {"snapshot_id": head.snapshot_id, "job": job})
 
 
 def _position(session: SparkSession, name: str, needed: int) -> tuple[bool, int]:

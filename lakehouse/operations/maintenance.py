@@ -21,7 +21,7 @@ from lakehouse.log.effectivetable import NAME as EFFECTIVE
 from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.positions import metadata_of_commits, sync_table, table_location, tell_commits
+from lakehouse.store.delta.positions import metadata_of_commits, set_commit_metadata, sync_table, table_location
 from lakehouse.store.deltatables import TABLES, attach_tables, check_writers, table_name
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.internals.deltalog import add_statistics, live_files
@@ -132,7 +132,7 @@ def _keep_up(spark: SparkSession, settings: Settings, name: str, *, full: bool) 
     begun = time.monotonic()
     session = spark.newSession()
     before, retention = _space(session, name)
-    _carry_on(session, name)
+    _keep_log_position(session, name)
     measured = _measure(session, name)
     compacted = _optimize(session, name, full=full)
     sync_table(session, settings, name)  # before the files that the new ones replace go
@@ -208,11 +208,11 @@ def _space(session: SparkSession, name: str) -> tuple[Space, str]:
     return space, str(detail["properties"].get("delta.deletedFileRetentionDuration", "interval 1 week")).removeprefix("interval ")
 
 
-def _carry_on(session: SparkSession, name: str) -> None:
+def _keep_log_position(session: SparkSession, name: str) -> None:
     """Set the user metadata of this session's commits to the table's last position in the log."""
     details = metadata_of_commits(session, name)
     if details:
-        tell_commits(session, details)
+        set_commit_metadata(session, details)
 
 
 def _live_files(session: SparkSession, name: str) -> DataFrame:

@@ -35,7 +35,7 @@ SETTINGS = (
     r"spark\.sql\.(session\.timeZone|ansi\.enabled|shuffle\.partitions|autoBroadcastJoinThreshold|caseSensitive"
     r"|legacy\.timeParserPolicy|groupByOrdinal|orderByOrdinal|crossJoin\.enabled|mapKeyDedupPolicy"
     r"|adaptive\.(enabled|advisoryPartitionSizeInBytes|autoBroadcastJoinThreshold|(coalescePartitions|skewJoin)\.\w+)"
-    r"|codegen\.(wholeStage|factoryMode)|constraintPropagation\.enabled"  # of `INTERPRETED`
+    r"|codegen\.(wholeStage|factoryMode)|constraintPropagation\.enabled"  # of `WITHOUT_CODEGEN`
     r"|hive\.version|datetime\.java8API\.enabled)"  # of the SQL server for each of its sessions
 )
 _opening = Lock()

@@ -1,4 +1,4 @@
-"""Who may read: everybody, or the users of a file that `lakehouse sql-user` writes, by HTTP Basic.
+"""Who may read, and write where writes are on: everybody, or the users of a file that `lakehouse sql-user` writes, by HTTP Basic.
 
 The file may change, be deleted or be replaced at any time. A password takes as long to check as its hash was made to take. So a
 pair of name and password that was right passes at once for some minutes after each use, as long as the file does not change; it

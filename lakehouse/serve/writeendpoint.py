@@ -1,4 +1,4 @@
-"""The requests that write, as they come over HTTP: their bodies, who may send them, and their answers.
+"""The requests that write, as they come over HTTP: their bodies and their answers. Who may send them: `auth` and `origins`.
 
 A request that wrote is answered with what it wrote, as a GET shows it, from the snapshot that has it.
 """

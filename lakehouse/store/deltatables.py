@@ -39,7 +39,7 @@ from lakehouse.store.internals.guards import LOG_STORE, lets_writers_in
 from lakehouse.store.localpaths import no_catalog
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
-from lakehouse.store.session import absolute_location, interpreted, is_interpreted, log_store_key, open_sibling
+from lakehouse.store.session import absolute_location, is_without_codegen, log_store_key, open_sibling, without_codegen
 
 _MIGRATION_FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
 _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
@@ -150,7 +150,7 @@ def open_table(spark: SparkSession, name: str) -> DataFrame:
     """
     if name in _stood_in(spark):
         return spark.table(name)
-    files = current_files(spark, name) if is_interpreted(spark) else None
+    files = current_files(spark, name) if is_without_codegen(spark) else None
     return spark.table(table_name(name)) if files is None else read_files(spark, files)
 
 
@@ -192,7 +192,7 @@ def create_tables(spark: SparkSession, settings: Settings) -> None:
     """
     check_writers(spark, settings)
     _use_schema(spark, settings)
-    with interpreted(spark, True):  # what Delta looks up of a new table is little, whatever the log holds
+    with without_codegen(spark, True):  # what Delta looks up of a new table is little, whatever the log holds
         _each(lambda name: _attach_or_create(spark, name), TABLES)
     migrate(spark, SCHEMA_VERSION, TABLES)
 

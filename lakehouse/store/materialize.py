@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.store.internals.plans import driver_rows, hand_over, map_few, on_driver
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 
 __all__ = [
     "count",
@@ -34,7 +34,7 @@ def materialize(frame: DataFrame, *, eager: bool = True) -> DataFrame:
         frame: of few rows, where the session's work is small: they are sent to the driver.
         eager: compute it now; a large one waits otherwise until it is read.
     """
-    return on_driver(frame) if is_interpreted(frame.sparkSession) else frame.localCheckpoint(eager=eager)
+    return on_driver(frame) if is_without_codegen(frame.sparkSession) else frame.localCheckpoint(eager=eager)
 
 
 def no_rows(session: SparkSession, schema: StructType | str) -> DataFrame:
@@ -60,7 +60,7 @@ def is_known_empty(frame: DataFrame) -> bool:
     """
     rows = driver_rows(frame)
     if rows is None:
-        return not is_interpreted(frame.sparkSession) and frame.isEmpty()
+        return not is_without_codegen(frame.sparkSession) and frame.isEmpty()
     return rows.is_empty()
 
 

@@ -13,7 +13,7 @@ from lakehouse.store.delta.positions import current_files, first_transaction, ta
 from lakehouse.store.deltatables import read_files, table_name
 from lakehouse.store.internals.deltalog import Files, rewrite
 from lakehouse.store.materialize import is_local
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 
 _LARGE_TABLE = 64 << 20  # bytes
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
@@ -38,7 +38,7 @@ def ends_of(session: SparkSession, name: str, keys: DataFrame) -> Ends | None:
     Returns:
         None if the table is so small that a merge takes less time than this query, or if there are no keys.
     """
-    if is_interpreted(session) or not (is_local(keys) or table_bytes(session, name) > _LARGE_TABLE):
+    if is_without_codegen(session) or not (is_local(keys) or table_bytes(session, name) > _LARGE_TABLE):
         return None
     newest = F.max("snapshot_id") if "snapshot_id" in keys.columns else F.lit(None)
     ends = [end(of) for of in ("registryid", "xid") for end in (F.min, F.max)]
@@ -55,7 +55,7 @@ def fill_table(session: SparkSession, name: str, rows: DataFrame) -> None:
         rows: its columns.
     """
     transaction = first_transaction(name)
-    files = current_files(session, name) if is_interpreted(session) else None
+    files = current_files(session, name) if is_without_codegen(session) else None
     if files is None or files.locations:
         rows.write.format("delta").mode("append").options(**write_options(session, *transaction)).saveAsTable(table_name(name))
     else:
@@ -82,7 +82,7 @@ def merge_rows(
     """
     source = rows.withColumn("_gone", F.expr(gone))
     transaction = transaction_of(session)
-    files = current_files(session, name) if transaction and is_interpreted(session) and is_local(source) else None
+    files = current_files(session, name) if transaction and is_without_codegen(session) and is_local(source) else None
     if transaction is None or files is None or not _may_be_rewritten(files, columns):
         _merge(session, name, columns, source, ends)
     else:

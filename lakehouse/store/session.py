@@ -262,7 +262,7 @@ def _download_jars(settings: Settings, folder: Path) -> None:
 
 # An ingest of three messages, warm: 22 CPU seconds with compiled code, 11 interpreted. Of some rows, a plan is not worth a second
 # look while it runs, nor more than one partition, nor the conditions that could be derived.
-INTERPRETED = {
+WITHOUT_CODEGEN = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -276,17 +276,17 @@ def open_sibling(spark: SparkSession, schema: str | None = None) -> SparkSession
     remote: Any = spark
     session: SparkSession = remote.cloneSession() if is_connect(spark) else spark.newSession()
     session.catalog.setCurrentDatabase(schema or spark.catalog.currentDatabase())
-    for key in INTERPRETED:
+    for key in WITHOUT_CODEGEN:
         session.conf.set(key, str(spark.conf.get(key)))
     return session
 
 
 @contextmanager
-def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
+def without_codegen(spark: SparkSession, wanted: bool) -> Iterator[None]:
     """Interpret the queries of this session, and of sessions that it opens, until the end of the block, if `wanted`."""
-    before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
+    before = {key: str(spark.conf.get(key)) for key in WITHOUT_CODEGEN}
     try:
-        for key, value in INTERPRETED.items() if wanted else ():
+        for key, value in WITHOUT_CODEGEN.items() if wanted else ():
             spark.conf.set(key, value)
         yield
     finally:
@@ -294,6 +294,6 @@ def interpreted(spark: SparkSession, wanted: bool) -> Iterator[None]:
             spark.conf.set(key, value)
 
 
-def is_interpreted(spark: SparkSession) -> bool:
-    """Return whether this session's queries are interpreted, since its work is small."""
-    return all(spark.conf.get(key) == value for key, value in INTERPRETED.items())
+def is_without_codegen(spark: SparkSession) -> bool:
+    """Return whether Spark interprets this session's queries, since its work is small."""
+    return all(spark.conf.get(key) == value for key, value in WITHOUT_CODEGEN.items())

@@ -91,11 +91,11 @@ def redact(document: Any, text: bytes | None = None) -> list[Problem]:
         text: the JSON text that it was parsed from: what that proves to be needless is not done. None: all is looked at.
 
     Returns:
-        One finding for each value that was replaced; it takes the entity out.
+        One finding for each value that was replaced; the entity is quarantined.
     """
     lower = None if text is None or _ESCAPED_ASCII in text else text.lower()
-    walk = _Walk(_may_name_secrets(lower), [replace for is_there, replace in _TELLING if lower is None or is_there(lower)])
-    if isinstance(document, dict | list) and (walk.named or walk.telling):
+    walk = _Walk(_may_name_secrets(lower), [replace for is_there, replace in _RECOGNIZERS if lower is None or is_there(lower)])
+    if isinstance(document, dict | list) and (walk.named or walk.recognizers):
         walk.members(document, _ValuePlace.ELSEWHERE)
     return walk.problems
 
@@ -109,12 +109,12 @@ class _Walk:
 
     Attributes:
         named: look for names of secrets.
-        telling: what replaces secrets that are recognised in a text.
+        recognizers: what replaces secrets that are recognised in a text.
     """
 
-    def __init__(self, named: bool, telling: list[Callable[[str], str]]) -> None:
+    def __init__(self, named: bool, recognizers: list[Callable[[str], str]]) -> None:
         self.named = named
-        self.telling = telling
+        self.recognizers = recognizers
         self.path: list[str | int] = []
         self.problems: list[Problem] = []
 
@@ -134,11 +134,11 @@ class _Walk:
                 self.path.pop()
             elif isinstance(member, str):
                 clean = member
-                for replace in self.telling:
+                for replace in self.recognizers:
                     clean = replace(clean)
                 if clean != member:
                     parent[key] = clean
-                    self._tell(key)
+                    self._report(key)
 
     def _below(self, key: str | int, place: _ValuePlace) -> _ValuePlace:
         """Return the place of the members of the value of a key."""
@@ -180,10 +180,10 @@ class _Walk:
         if value == REDACTED or not is_secret(value):
             return False
         parent[key] = REDACTED
-        self._tell(key)
+        self._report(key)
         return True
 
-    def _tell(self, key: str | int) -> None:
+    def _report(self, key: str | int) -> None:
         message = "a secret was replaced before storing"
         pointer = pointer_of(*map(str, self.path), str(key))
         self.problems.append(Problem(pointer, CREDENTIAL, "error", message, "Keep credentials out of registry documents."))
@@ -228,7 +228,7 @@ def _without_private_key(text: str) -> str:
 
 
 # What replaces secrets that are recognised by their form, and what a JSON text (in lower case) has when there are any.
-_TELLING: list[tuple[Callable[[bytes], Any], Callable[[str], str]]] = [
+_RECOGNIZERS: list[tuple[Callable[[bytes], Any], Callable[[str], str]]] = [
     (lambda lower: b"@" in lower and _USERINFO_TEXT.search(lower), _without_password),
     (re.compile(rb"bearer").search, _without_bearer),
     (re.compile(rb"basic").search, _without_basic),

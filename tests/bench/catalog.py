@@ -35,7 +35,7 @@ from lakehouse.rules.gate import check_stage
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
 from lakehouse.store.schema import STAGE
-from lakehouse.store.session import interpreted
+from lakehouse.store.session import without_codegen
 from tests.bench.export import write_raw
 from tests.bench.generator import Shape
 from tests.bench.pairs import Case, to_nowhere
@@ -175,7 +175,7 @@ class CatalogBench:
             _expect("Versions updated, findings", found, (1, 0))
 
     def _refresh(self) -> None:
-        with interpreted(self.spark, is_small(self.spark, self.settings)):
+        with without_codegen(self.spark, is_small(self.spark, self.settings)):
             behind = roll_forward(self.spark, read_head(self.spark), settings=self.settings)
         _expect("tables that lagged behind", behind, ["effective_messages"])
 

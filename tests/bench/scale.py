@@ -41,7 +41,7 @@ from lakehouse.log.projections import project
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
-from lakehouse.store.delta.positions import newest_version, table_bytes, tell_commits
+from lakehouse.store.delta.positions import newest_version, set_commit_metadata, table_bytes
 from lakehouse.store.deltatables import TABLES, attach_tables, create_tables, table_name
 from lakehouse.store.internals.jvm import java_class
 from lakehouse.store.merges import fill_table
@@ -213,7 +213,7 @@ def _write_commits(folder: Path, scale: Scale, told: list[dict[str, Any]], versi
 
 def _fill(rows: DataFrame, name: str, scale: Scale) -> None:
     session = open_sibling(rows.sparkSession)
-    tell_commits(session, {"snapshot_id": scale.snapshots, "job": "project"})
+    set_commit_metadata(session, {"snapshot_id": scale.snapshots, "job": "project"})
     fill_table(session, name, rows)
 
 

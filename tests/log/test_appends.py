@@ -10,7 +10,7 @@ from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head
 from lakehouse.store.delta.positions import metadata_of_appends
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.internals import deltalog
-from lakehouse.store.session import interpreted
+from lakehouse.store.session import without_codegen
 
 
 @pytest.fixture(params=["small", "large"])
@@ -20,7 +20,7 @@ def log(request, catalog):
 
     def append(name, head=None):
         head = head or read_head(catalog.spark)
-        with interpreted(catalog.spark, request.param == "small"):
+        with without_codegen(catalog.spark, request.param == "small"):
             return commit_label(catalog.spark, head, Label(name, 1), CommitInfo(f"run of {name}", "label", {}))
 
     return append
@@ -49,7 +49,7 @@ def test_who_planned_against_an_older_head_appends_nothing(catalog, log):
 
 def test_a_small_append_is_one_query(catalog):
     attach_tables(catalog.spark, catalog.settings)
-    with interpreted(catalog.spark, True):
+    with without_codegen(catalog.spark, True):
         before = executions(catalog.spark)
         commit_label(catalog.spark, read_head(catalog.spark), Label("a", 1), CommitInfo("run", "label", {}))
         assert executions(catalog.spark) - before == 1
@@ -64,7 +64,7 @@ def test_of_two_that_meet_the_second_is_refused(catalog, log, monkeypatch):
         return genuine(*args)
 
     monkeypatch.setattr(deltalog, "_transaction_action", overtaken)
-    with interpreted(catalog.spark, True), pytest.raises(CommitLost):
+    with without_codegen(catalog.spark, True), pytest.raises(CommitLost):
         commit_label(catalog.spark, read_head(catalog.spark), Label("ours", 1), CommitInfo("run of ours", "label", {}))
     assert labels(catalog) == [("theirs", 1)]
 

@@ -18,7 +18,7 @@ def keys(spark, count):
 
 def test_rows_of_a_large_table_are_shared_out_by_key(spark, monkeypatch):
     monkeypatch.setattr(layout, "table_bytes", lambda session, name: 1 << 40)
-    monkeypatch.setattr(layout, "is_interpreted", lambda session: False)
+    monkeypatch.setattr(layout, "is_without_codegen", lambda session: False)
     monkeypatch.setattr(layout, "_FEW_ROWS", 500)
     monkeypatch.setattr(layout, "_ROWS_OF_A_FILE", 100)
     rows = keys(spark, 1000)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store.schema import SCHEMA
-from lakehouse.store.session import INTERPRETED, open_session
+from lakehouse.store.session import WITHOUT_CODEGEN, open_session
 
 QUICK = {
     "spark.master": "local[2]",
@@ -22,7 +22,7 @@ QUICK = {
 
 # What an ingest of few rows sets for most of its work, for the rest of it too. With Java's usual thresholds, a step of the random
 # test takes a fifth less processor time.
-_SMALL = INTERPRETED | {"spark.sql.leafNodeDefaultParallelism": "1", "spark.default.parallelism": "1"}
+_SMALL = WITHOUT_CODEGEN | {"spark.sql.leafNodeDefaultParallelism": "1", "spark.default.parallelism": "1"}
 
 
 def open_quick(folder: Path, *, once: bool = True, **settings: str) -> SparkSession:

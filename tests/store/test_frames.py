@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from queries import executions
 
 from lakehouse.store.materialize import count, count_if, hand_over, is_empty, is_known_empty, materialize, no_rows
-from lakehouse.store.session import interpreted
+from lakehouse.store.session import without_codegen
 
 TYPES = "n int, told map<string,string>, one struct<a: string, b: array<int>>, at timestamp, raw binary, yes boolean"
 ROWS = [
@@ -38,7 +38,7 @@ def compiling(spark):
 @pytest.mark.parametrize("small", [True, False])
 def test_what_is_kept_is_what_was_there(spark, small):
     session = spark if small else compiling(spark)
-    with interpreted(spark, True):
+    with without_codegen(spark, True):
         frame = session.createDataFrame(ROWS, TYPES).repartition(3)
         kept = materialize(frame)
         assert kept.schema == frame.schema
@@ -50,7 +50,7 @@ def test_what_is_kept_is_what_was_there(spark, small):
 
 
 def test_what_is_known_of_few_rows_takes_no_query(spark):
-    with interpreted(spark, True):
+    with without_codegen(spark, True):
         kept = materialize(spark.createDataFrame(ROWS, TYPES))
         before = executions(spark)
         few = kept.filter("n > 1").select("n", F.size("told").alias("size"))
@@ -71,13 +71,13 @@ def test_what_is_not_at_hand_is_asked_for_where_that_pays(spark):
     frame = large.createDataFrame(ROWS, TYPES).repartition(2)
     assert (is_empty(frame), count(frame), is_known_empty(frame.filter("n > 9"))) == (False, 3, True)
     assert count_if(frame, {"large": F.col("n") > 1}) == {"large": 2}
-    with interpreted(spark, True):
+    with without_codegen(spark, True):
         frame = spark.createDataFrame(ROWS, TYPES).repartition(2).groupBy("n").count()
         assert (is_known_empty(frame.filter("n > 9")), is_empty(frame.filter("n > 9"))) == (False, True)
 
 
 def test_what_has_no_rows_takes_no_query(spark):
-    with interpreted(spark, True):
+    with without_codegen(spark, True):
         kept = materialize(spark.createDataFrame(ROWS, TYPES))
         before = executions(spark)
         nothing = no_rows(spark, kept.schema)

@@ -29,7 +29,7 @@ from lakehouse.store.internals.hadoop import ArrowFileSystem, filesystem_of
 from lakehouse.store.internals.jvm import VARIABLE, uses_internals
 from lakehouse.store.internals.plans import empty_files, large_files, view_made_by
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize
-from lakehouse.store.session import interpreted
+from lakehouse.store.session import without_codegen
 
 _OF_A_RUN = re.compile(r"datetime\.datetime\([^)]*\)|(?:ingest|violation)_id='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z|file:/[^'\"]*/")
 
@@ -78,7 +78,7 @@ def test_ingests_reads_and_exports_are_the_same(history, tmp_path, monkeypatch, 
 
 
 def test_rows_are_kept_and_handed_over(spark, off):
-    with interpreted(spark, True):
+    with without_codegen(spark, True):
         kept = materialize(spark.createDataFrame([(1, "a"), (2, "b")], "n int, told string").filter("n > 1"))
         assert (is_local(kept), is_empty(kept), count(kept), is_known_empty(kept.filter("n > 5"))) == (False, False, 1, False)
         other = hand_over(kept, spark.newSession())

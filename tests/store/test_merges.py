@@ -7,12 +7,12 @@ from queries import executions
 
 from lakehouse.store import merges
 from lakehouse.store.delta.conflicts import is_conflict
-from lakehouse.store.delta.positions import as_transaction, current_files, recorded_position, tell_commits
+from lakehouse.store.delta.positions import as_transaction, current_files, recorded_position, set_commit_metadata
 from lakehouse.store.deltatables import attach_tables, open_table
 from lakehouse.store.materialize import on_driver
 from lakehouse.store.merges import fill_table, merge_rows
 from lakehouse.store.schema import GROUPS
-from lakehouse.store.session import interpreted, open_sibling
+from lakehouse.store.session import open_sibling, without_codegen
 
 KNOWN = {"epoch": "1", "content_hash": "repeat('0', 64)"}
 OTHERS = [
@@ -28,9 +28,9 @@ def merging(catalog):
     attach_tables(catalog.spark, catalog.settings)
 
     def merge(snapshot_id, *groups, gone=(), transaction=True):
-        with interpreted(catalog.spark, True):
+        with without_codegen(catalog.spark, True):
             session = open_sibling(catalog.spark)
-        tell_commits(session, {"snapshot_id": snapshot_id, "job": "project"})
+        set_commit_metadata(session, {"snapshot_id": snapshot_id, "job": "project"})
         as_transaction(session, "groups", snapshot_id if transaction else None)
         rows = [("r", f"/messagegroups/{name}", snapshot_id, name in gone) for name in (*groups, *gone)]
         found = on_driver(session.createDataFrame(rows, "registryid string, xid string, snapshot_id long, gone boolean"))
@@ -53,10 +53,10 @@ def operations(catalog):
 @pytest.mark.parametrize("small", [True, False])
 def test_an_empty_table_is_filled_once(catalog, small):
     attach_tables(catalog.spark, catalog.settings)
-    with interpreted(catalog.spark, True):
+    with without_codegen(catalog.spark, True):
         session = open_sibling(catalog.spark)
     session.conf.set("spark.sql.adaptive.enabled", str(not small).lower())  # as of large work
-    tell_commits(session, {"snapshot_id": 1, "job": "project"})
+    set_commit_metadata(session, {"snapshot_id": 1, "job": "project"})
     for name in ("first", "second"):
         row = session.createDataFrame([("r", f"/messagegroups/{name}", 1)], "registryid string, xid string, snapshot_id long")
         fill_table(session, "groups", row.selectExpr("*", *OTHERS).select(*GROUPS.columns.names))
@@ -146,7 +146,7 @@ def test_a_table_that_somebody_set_up_otherwise_is_merged_into(catalog, merging,
 @pytest.mark.slow
 def test_files_of_a_small_table_are_read_as_the_table_is(catalog, merging):
     spark = catalog.spark
-    with interpreted(spark, True):
+    with without_codegen(spark, True):
         assert open_table(spark, "groups").collect() == []
         merging(1, "a", "b", transaction=False)
         merging(2, "c", transaction=False)

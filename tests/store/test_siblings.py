@@ -9,7 +9,7 @@ import pytest
 from builders import document, group
 from pyspark.sql import SparkSession
 
-from lakehouse.store.session import interpreted, is_interpreted, open_sibling
+from lakehouse.store.session import is_without_codegen, open_sibling, without_codegen
 from lakehouse.store.views import create_views
 
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -67,11 +67,11 @@ def load(catalog, registry: str) -> dict[str, list[str]]:
 def test_compiled_and_interpreted_work_give_the_same(catalog):
     catalog.write("shop.json", SHOP)
     catalog.settings = catalog.settings.model_copy(update={"interpreted_rows": 0})
-    with interpreted(catalog.spark, True):
-        assert is_interpreted(catalog.spark)
+    with without_codegen(catalog.spark, True):
+        assert is_without_codegen(catalog.spark)
         one = load(catalog, "one")
     with compiled(catalog.spark):
-        assert not is_interpreted(catalog.spark)
+        assert not is_without_codegen(catalog.spark)
         two = load(catalog, "two")
     assert one == two
     assert [len(one[name]) for name in ("messages", "flat_messages", "effective_messages")] == [5, 5, 5]
@@ -79,8 +79,8 @@ def test_compiled_and_interpreted_work_give_the_same(catalog):
 
 def test_siblings_are_like_the_session_that_opens_them(spark):
     with compiled(spark):
-        with interpreted(spark, wanted=True):
-            assert is_interpreted(open_sibling(spark, "default"))
-        assert not is_interpreted(open_sibling(spark, "default"))
-        with interpreted(spark, wanted=False):
-            assert not is_interpreted(open_sibling(spark, "default"))
+        with without_codegen(spark, wanted=True):
+            assert is_without_codegen(open_sibling(spark, "default"))
+        assert not is_without_codegen(open_sibling(spark, "default"))
+        with without_codegen(spark, wanted=False):
+            assert not is_without_codegen(open_sibling(spark, "default"))

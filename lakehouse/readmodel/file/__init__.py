@@ -1,1 +1,1 @@
-"""The file of the read model: its tables, where it is, and how it is built and follows the Delta tables."""
+"""The file of the read model: its tables (`sqliteschema`), where it is (`place`), and what fills them (`build`, from `delta`)."""

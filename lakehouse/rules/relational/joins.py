@@ -20,7 +20,7 @@ from lakehouse.rules.relational.options import Flattened, check_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import count, is_known_empty, materialize
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 from lakehouse.store.xids import without_version
 
 _Check = Callable[[DataFrame, Present], DataFrame]
@@ -265,7 +265,7 @@ def _rows_at(places: DataFrame, rows: DataFrame) -> DataFrame:
         places: a column, place.
         rows: a column place among others.
     """
-    if is_interpreted(rows.sparkSession):  # to look for them first takes as long as what it might save
+    if is_without_codegen(rows.sparkSession):  # to look for them first takes as long as what it might save
         return rows.join(F.broadcast(places), on="place", how="left_semi")
     result = places.localCheckpoint(eager=False)
     number = result.count()

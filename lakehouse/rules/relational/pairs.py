@@ -19,7 +19,7 @@ from lakehouse.domain.relations import JUDGES
 from lakehouse.rules.findings import FINDINGS, OF_ENTITY, arrow_schema, finding_of, no_findings, shown_at, subject_of
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_known_empty, no_rows
-from lakehouse.store.session import is_interpreted
+from lakehouse.store.session import is_without_codegen
 
 _PAIR = StructType([*OF_ENTITY, *(StructField(name, StringType()) for name in ("judge", "case"))])
 _MOST_KINDS = 1000
@@ -42,7 +42,7 @@ def pairs_of(rows: DataFrame, judge: str, **values: Column) -> DataFrame:
 
 def only_broken(pairs: DataFrame) -> DataFrame:
     """Keep of many pairs those whose case breaks a rule, where there are few kinds of cases; of few it is not asked here."""
-    if is_interpreted(pairs.sparkSession):
+    if is_without_codegen(pairs.sparkSession):
         return pairs
     results = pairs.select("judge", "case").distinct().limit(_MOST_KINDS + 1).collect()
     if len(results) > _MOST_KINDS:
@@ -61,7 +61,7 @@ def judged(pairs: DataFrame) -> DataFrame:
     spark = pairs.sparkSession
     if is_known_empty(pairs):
         return no_findings(spark)
-    if not is_interpreted(spark):
+    if not is_without_codegen(spark):
         return pairs.mapInArrow(_judge, FINDINGS)
     results = [finding for row in pairs.collect() for finding in _findings_of(row.asDict())]
     return spark.createDataFrame(pa.Table.from_pylist(results, schema=arrow_schema())) if results else no_findings(spark)

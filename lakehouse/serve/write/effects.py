@@ -1,4 +1,4 @@
-"""What a request writes becomes rows: epochs are counted, holders' epochs grow, and the rules between entities are checked.
+"""A request that writes is judged and becomes rows: epochs are counted, parents' epochs grow, rules between entities are checked.
 
 The parser of documents reads it: the same rows, by the same rules about one entity. The rules between entities are those of
 `domain.relations`, of which an error refuses the request; an ingest finds neighbours by joins, here they are looked up around the

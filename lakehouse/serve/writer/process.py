@@ -131,10 +131,10 @@ class Tables:
         from lakehouse.log.commits import read_head
         from lakehouse.log.projections import lagging, roll_forward
         from lakehouse.store.deltatables import create_tables, is_small
-        from lakehouse.store.session import interpreted
+        from lakehouse.store.session import without_codegen
 
         spark = self.session()
-        with interpreted(spark, is_small(spark, self.settings)):
+        with without_codegen(spark, is_small(spark, self.settings)):
             head = read_head(spark)
             if lagging(spark, head, settings=self.settings):
                 create_tables(spark, self.settings)
@@ -177,11 +177,11 @@ class Batches:
         self._seen = LogSeen()
         model.answer(self._seen.check)
 
-    def commit(self, writings: list[WriteRequest], announce: Callable[[str, list[Result]], None]) -> tuple[int, list[Result]]:
+    def commit(self, requests: list[WriteRequest], announce: Callable[[str, list[Result]], None]) -> tuple[int, list[Result]]:
         """Apply requests in their order, and commit what they do.
 
         Args:
-            writings: the requests.
+            requests: the requests.
             announce: is called with the id of the commit, and what each request comes to, before anything is committed.
 
         Returns:
@@ -198,7 +198,7 @@ class Batches:
             self.model.refresh()
             with self.model.at() as view:
                 self._seen.check(view)
-                planned = self._plan(view, writings)
+                planned = self._plan(view, requests)
             self.model.warehouse.check_newest_parts("changes", planned.version)  # else it could not be read back
             if not planned.changes:
                 self._sync(planned.head.snapshot_id)  # what it agrees with may be another writer's
@@ -249,13 +249,13 @@ class Batches:
                 time.sleep(_SECONDS_BETWEEN_TRIES)
         raise AssertionError("at least one try")
 
-    def _plan(self, view: View, writings: list[WriteRequest]) -> Planned:
+    def _plan(self, view: View, requests: list[WriteRequest]) -> Planned:
         head = head_of(view)
         committed_at = head.next_moment()
         overlay = CatalogOverlay(view, micros_of(committed_at))
         results: list[Result] = []
         users: dict[str, str] = {}
-        for write_request in writings:
+        for write_request in requests:
             mark = overlay.mark()
             try:
                 results.append(apply(overlay, write_request, self.model.settings))

@@ -43,7 +43,7 @@ class _Commit(NamedTuple):
     removes_files: bool
 
 
-def tell_commits(session: SparkSession, details: dict[str, Any]) -> None:
+def set_commit_metadata(session: SparkSession, details: dict[str, Any]) -> None:
     """Set the user metadata of this session's commits."""
     session.conf.set(_METADATA, json.dumps(details))
 
