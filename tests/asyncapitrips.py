@@ -41,7 +41,7 @@ def load(path: Path) -> Reading:
 
 
 def bodies(reading: Reading) -> dict[Xid, Any]:
-    """Give the bodies of a reading by XID; a message that only extends another has that one's."""
+    """Return the bodies of a reading by XID; a message that only extends another has that one's."""
     found = {row.xid: json.loads(row.body) for row in reading.rows}
     for xid, body in found.items():
         if "basemessage" in body:

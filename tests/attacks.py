@@ -18,17 +18,17 @@ _END = b"0\r\n\r\n"
 
 
 def _both(te: bytes, cl: bytes = b"4") -> bytes:
-    """Give a request with both kinds of length, which a proxy and a server may understand differently."""
+    """Return a request with both kinds of length, which a proxy and a server may understand differently."""
     return _PUT + te + b"\r\nContent-Length: " + cl + b"\r\n\r\n" + _END + HIDDEN
 
 
 def _te(line: bytes) -> bytes:
-    """Give a request whose only length is this line: who passes it over sees two requests."""
+    """Return a request whose only length is this line: who passes it over sees two requests."""
     return _PUT + line + b"\r\n\r\n" + b"%x\r\n" % len(HIDDEN) + HIDDEN + b"\r\n" + _END
 
 
 def _cl(line: bytes) -> bytes:
-    """Give a request with this line as its length: who reads it as nothing sees two requests."""
+    """Return a request with this line as its length: who reads it as nothing sees two requests."""
     return _PUT + line + b"\r\n\r\n" + HIDDEN
 
 
@@ -123,7 +123,7 @@ class Hostile:
         self.random = random.Random(seed)
 
     def value(self, depth: int = 0) -> Any:
-        """Give any JSON value."""
+        """Return any JSON value."""
         kind = self.random.randrange(12 if depth < 4 else 9)
         if kind < 3:
             return self.text()
@@ -138,7 +138,7 @@ class Hostile:
         return {self.name(): self.value(depth + 1) for _ in range(self.random.randrange(6))}
 
     def text(self) -> str:
-        """Give a text that some reader stumbles over."""
+        """Return a text that some reader stumbles over."""
         odd = ["\u0000", "\ud800", "\u202e", "\ufeff", "\r\n", "'", '"', "\\", "<", "%", "{", "\U0001f600", "é", "/", "#", "~0"]
         made = "".join(self.random.choice(odd + list(string.ascii_letters)) for _ in range(self.random.randrange(12)))
         known = [
@@ -154,11 +154,11 @@ class Hostile:
         return self.random.choice([made, made * self.random.choice([1, 1, 1, 5000]), self.random.choice(known)])
 
     def name(self) -> str:
-        """Give the name of an attribute, most often one that means something."""
+        """Return the name of an attribute, most often one that means something."""
         return self.random.choice([*NAMES, self.text(), self.text().lower()])
 
     def body(self) -> bytes:
-        """Give the body of a request."""
+        """Return the body of a request."""
         whole = {self.name(): self.value() for _ in range(self.random.randrange(1, 8))}
         text = json.dumps(whole, ensure_ascii=self.random.random() < 0.5).encode("utf-8", "surrogatepass")
         how = self.random.randrange(10)
@@ -176,7 +176,7 @@ class Hostile:
         return text
 
     def path(self) -> str:
-        """Give a path to write to."""
+        """Return a path to write to."""
         return self.random.choice(PATHS) + self.random.choice(
             ["", "", "", "?ignore=epoch", "?epoch=x", "?setdefaultversionid=null", "?doc"]
         )

@@ -38,7 +38,7 @@ ids = st.from_regex(r"\A[A-Za-z0-9_][A-Za-z0-9_.\-~:@]{0,20}\Z")
 
 
 def message(**attributes: Any) -> dict[str, Any]:
-    """Build a message (or a Version of one, or a schema): a CloudEvent, unless it is told otherwise."""
+    """Build a message (or a Version of one, or a schema): a CloudEvent, unless it is reported otherwise."""
     return {"envelope": "CloudEvents/1.0"} | attributes
 
 
@@ -75,7 +75,7 @@ def read(written: dict[str, Any] | str | bytes, *, rules: bool = False) -> Readi
 
 
 def rows(reading: Reading, kind: str | None = None) -> dict[Xid, NormalRow]:
-    """Give the rows of a kind (None: all) by XID."""
+    """Return the rows of a kind (None: all) by XID."""
     found = [row for row in reading.rows if kind in (None, row.kind)]
     by_xid = {row.xid: row for row in found}
     assert len(by_xid) == len(found), "an XID has two rows"
@@ -83,7 +83,7 @@ def rows(reading: Reading, kind: str | None = None) -> dict[Xid, NormalRow]:
 
 
 def body(reading: Reading, xid: str) -> dict[str, Any]:
-    """Give the body of an entity."""
+    """Return the body of an entity."""
     return json.loads(rows(reading)[xid].body)
 
 
@@ -104,17 +104,17 @@ def leaves(written: dict[str, Any], **group_attributes: Any) -> dict[str, str]:
 
 
 def errors(reading: Reading) -> list[Finding]:
-    """Give the findings that are errors."""
+    """Return the findings that are errors."""
     return [finding for finding in reading.findings if finding.severity == "error"]
 
 
 def warnings(reading: Reading) -> list[Finding]:
-    """Give the findings that are warnings."""
+    """Return the findings that are warnings."""
     return [finding for finding in reading.findings if finding.severity == "warning"]
 
 
 def refused(reading: Reading) -> dict[str, set[str]]:
-    """Give for each entity that was refused the rules of the errors."""
+    """Return for each entity that was refused the rules of the errors."""
     found: dict[str, set[str]] = {}
     for finding in errors(reading):
         if finding.action == "quarantined":
@@ -123,7 +123,7 @@ def refused(reading: Reading) -> dict[str, set[str]]:
 
 
 def found(problems: list[Problem]) -> list[tuple[str, str, str]]:
-    """Give pointer, rule and severity of problems."""
+    """Return pointer, rule and severity of problems."""
     return [(problem.pointer, problem.rule_id, problem.severity) for problem in problems]
 
 
@@ -148,7 +148,7 @@ def as_document(reading: Reading) -> dict[str, Any]:
 
 
 def stored(reading: Reading) -> list[Stored]:
-    """Give the rows of a reading as the catalog would hold them."""
+    """Return the rows of a reading as the catalog would hold them."""
     return [
         Stored("r", row.kind, row.xid, row.epoch or 1, row.createdat or NOW, row.modifiedat or NOW, row.body, row.raw)
         for row in sorted(reading.rows, key=lambda row: path_of(row.xid))

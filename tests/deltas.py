@@ -38,7 +38,7 @@ class Rewound:
             )
 
     def commit(self, table: str, version: int) -> None:
-        """Give a table all commits up to a version."""
+        """Return a table all commits up to a version."""
         for number in range(version + 1):
             source = self.whole / table / "_delta_log" / f"{number:020}.json"
             target = self.warehouse / table / "_delta_log" / source.name
@@ -48,13 +48,13 @@ class Rewound:
                 aside.rename(target)
 
     def snapshot(self, number: int) -> None:
-        """Give all tables what they had after a snapshot."""
+        """Return all tables what they had after a snapshot."""
         for table, version in zip(TABLES, VERSIONS[number], strict=True):
             self.commit(table, version)
 
 
 def content(model: ReadModel) -> dict[str, list[Any]]:
-    """Give all that a read model holds, but for the numbers of its rows."""
+    """Return all that a read model holds, but for the numbers of its rows."""
     queries = {
         "facts": "SELECT name, value FROM facts",
         "log": "SELECT snapshot_id, until, registryid, kind, xid, op, content_hash, epoch, createdat, modifiedat, document_uris,"

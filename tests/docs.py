@@ -282,8 +282,8 @@ def _of_tables(folder: Any, names: Iterable[str]) -> Iterator[str]:
         yield from ("", f"## {name}", "", fill(about.removeprefix(f"{name}: "), 130), "", fill(grain, 130), "")
         yield from ("| column | type | meaning |", "|---|---|---|")
         for column, kind, comment in _COLUMN.findall(text):
-            told = comment.replace("\\'", "'").replace("|", "\\|")
-            yield f"| {column} | {kind.replace('`', '')} | {told} |"
+            reported = comment.replace("\\'", "'").replace("|", "\\|")
+            yield f"| {column} | {kind.replace('`', '')} | {reported} |"
 
 
 def _of_views(folder: Any, names: Iterable[str], dictionary: Path) -> Iterator[str]:
@@ -295,8 +295,8 @@ def _of_views(folder: Any, names: Iterable[str], dictionary: Path) -> Iterator[s
         yield from ("| column | type | meaning |", "|---|---|---|")
         for relation, _, column, kind, comment in described:
             if relation == name:
-                told = comment.replace("\\'", "'").replace("\\\\", "\\").replace("|", "\\|")
-                yield f"| {column} | {kind} | {told} |"
+                reported = comment.replace("\\'", "'").replace("\\\\", "\\").replace("|", "\\|")
+                yield f"| {column} | {kind} | {reported} |"
 
 
 def dialects_page() -> str:
@@ -490,9 +490,9 @@ def compatibility_page() -> str:
         "| rule | kind | change | place | pointer | value | producers | consumers | meaning |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for _, name, kind, change, place, pointer, value, producers, consumers, told in compatibility_rules():
+    for _, name, kind, change, place, pointer, value, producers, consumers, reported in compatibility_rules():
         patterns = (f"`{pattern}`".replace("|", "\\|") if pattern else "" for pattern in (pointer, value))
-        parts.append("| " + " | ".join([name, kind, change, place, *patterns, producers, consumers, told]) + " |")
+        parts.append("| " + " | ".join([name, kind, change, place, *patterns, producers, consumers, reported]) + " |")
     parts += ["", "Next: [audit](audits.md), [flattening](flattening.md)."]
     return "\n".join(parts) + "\n"
 

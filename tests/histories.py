@@ -52,6 +52,6 @@ def load(catalog: Any) -> dict[int, dict[str, list[str]]]:
 
 
 def contents(catalog: Any, schema: str) -> dict[str, list[str]]:
-    """Give the rows of all tables as text, sorted."""
+    """Return the rows of all tables as text, sorted."""
     names = [*(table.name for table in ENTITY_TABLES), "violations"]
     return {name: sorted(map(str, catalog.spark.table(f"{schema}.{name}").collect())) for name in names}

@@ -1,4 +1,4 @@
-"""Flattening told a second time, in plain Python on nested objects: what the views must agree with. No code of the package."""
+"""Flattening written a second time, in plain Python on nested objects: what the views must agree with. No code of the package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Catalog = dict[str, dict[str, Any]]  # by XID of the message: default, versions 
 
 
 def flatten(catalog: Catalog, xid: str, limit: int = 128) -> tuple[str, dict[str, Any]]:
-    """Give the status of a message's chain, and its effective definition."""
+    """Return the status of a message's chain, and its effective definition."""
     at = _version(catalog, xid)
     if at is None:
         return "dangling", {}

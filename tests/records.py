@@ -57,5 +57,5 @@ class Records:
 
 
 def records_of(written: dict[str, Any]) -> Records:
-    """Read a document in the dialect that it tells."""
+    """Read a document in the dialect that it reports."""
     return Records(written, dialect_of(written, Counter(), marks_of(written)))

@@ -34,7 +34,7 @@ EXPLAINED = {
 
 
 def requirements() -> list[dict[str, str]]:
-    """Give the rows that are asked for; none when the table is not there."""
+    """Return the rows that are asked for; none when the table is not there."""
     path = next((place for place in _PLACES if place.is_file()), None)
     if path is None:
         return []
@@ -46,7 +46,7 @@ def requirements() -> list[dict[str, str]]:
 
 
 def named() -> set[str]:
-    """Give the ids that tests name, ranges written out."""
+    """Return the ids that tests name, ranges written out."""
     found: set[str] = set()
     for path in TESTS.rglob("test_*.py"):
         for prefix, first, last in _IDS.findall(path.read_text(encoding="utf-8")):
@@ -55,7 +55,7 @@ def named() -> set[str]:
 
 
 def missing() -> list[dict[str, str]]:
-    """Give the rows that no test names and nothing explains."""
+    """Return the rows that no test names and nothing explains."""
     known = named() | EXPLAINED.keys()
     return [row for row in requirements() if row["id"] not in known]
 

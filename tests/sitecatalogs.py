@@ -33,7 +33,7 @@ class Catalog(Shops):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.told: dict[tuple[str, str], str] = {}
+        self.reported: dict[tuple[str, str], str] = {}
 
     def ingest(self, documents: Documents, label: str | None = None, by: str = "somebody") -> int:
         """Commit a snapshot in which the catalog holds what these documents say, and nothing else."""
@@ -48,11 +48,11 @@ class Catalog(Shops):
                 wanted[registryid, row.xid] = (row.kind, row.body, uri)
                 _remember(catalogs.setdefault(registryid, {}), row)
             facts = {"status": "loaded", "dialect": "1.0-rc2", "findings": [one["violation_id"] for one in findings]}
-            told = json.dumps(facts)
-            if self.told.get((registryid, uri)) != told:
-                op = "update" if (registryid, uri) in self.told else "insert"
-                rows.append(self._row("document", registryid, uri, op, told, uri))
-                self.told[registryid, uri] = told
+            reported = json.dumps(facts)
+            if self.reported.get((registryid, uri)) != reported:
+                op = "update" if (registryid, uri) in self.reported else "insert"
+                rows.append(self._row("document", registryid, uri, op, reported, uri))
+                self.reported[registryid, uri] = reported
         rows += self._changes(wanted)
         if any(row["kind"] in ("message", "version") for row in rows):
             self.last |= {"messages": self.head, "versions": self.head}
@@ -63,8 +63,8 @@ class Catalog(Shops):
         new = [one for one in found if one["violation_id"] not in known]
         if new:
             self.append("violations", pa.Table.from_pylist(new, _VIOLATIONS), None)
-        told = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
-        self.append("changes", pa.Table.from_pylist(rows, CHANGES), told)
+        reported = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
+        self.append("changes", pa.Table.from_pylist(rows, CHANGES), reported)
         self._flatten(catalogs, wanted)
         return self.head
 
@@ -103,8 +103,10 @@ class Catalog(Shops):
         commit = {"snapshot_id": self.head, "job": "rebuild"}
         from deltalake import CommitProperties
 
-        told = CommitProperties(custom_metadata={"userMetadata": json.dumps(commit)})
-        write_deltalake(self.table("effective_messages"), definitions_as_table(rows), mode="overwrite", commit_properties=told)
+        reported = CommitProperties(custom_metadata={"userMetadata": json.dumps(commit)})
+        write_deltalake(
+            self.table("effective_messages"), definitions_as_table(rows), mode="overwrite", commit_properties=reported
+        )
 
 
 def _remember(catalog: dict[str, Any], row: Any) -> None:
@@ -127,8 +129,8 @@ def effective_row(row: dict[str, Any], default: str | None, uri: str, head: int)
     protocol = row["protocol"]
     names = ("topic", "topic_name", "path", "subject", "properties/to")
     addresses = (value(f"/protocoloptions/{name}/value") or value(f"/protocoloptions/{name}") for name in names)
-    told: dict[str, Any] = dict.fromkeys(EFFECTIVE_COLUMNS) | {name: row[name] for name in row if name in EFFECTIVE_COLUMNS}
-    return told | {
+    reported: dict[str, Any] = dict.fromkeys(EFFECTIVE_COLUMNS) | {name: row[name] for name in row if name in EFFECTIVE_COLUMNS}
+    return reported | {
         "messageid": row["xid"].rpartition("/")[2],
         "version_xid": f"{row['xid']}/versions/{default or '1'}",
         "chain_depth": max(0, len(row["depends_on"]) - 1),
@@ -145,9 +147,11 @@ def effective_row(row: dict[str, Any], default: str | None, uri: str, head: int)
 
 
 def _finding(one: Any, registryid: str, uri: str, head: int) -> dict[str, Any]:
-    told = {name: getattr(one, name) for name in ("xid", "pointer", "rule_id", "severity", "action", "message", "hint", "raw")}
+    reported = {
+        name: getattr(one, name) for name in ("xid", "pointer", "rule_id", "severity", "action", "message", "hint", "raw")
+    }
     named = violation_id(registryid, uri, one.rule_id, one.xid, one.pointer, one.message, one.action)
-    row = dict.fromkeys(VIOLATION_COLUMNS) | told | {"violation_id": named, "ingest_id": f"i{head}", "document_uri": uri}
+    row = dict.fromkeys(VIOLATION_COLUMNS) | reported | {"violation_id": named, "ingest_id": f"i{head}", "document_uri": uri}
     return row | {"registryid": registryid, "found_at": START + timedelta(minutes=head), "xid": one.xid or None}
 
 
@@ -224,8 +228,8 @@ def write_strange(folder: Path) -> Shops:
     changes = made._changes(held)
     made.last |= {"messages": made.head, "versions": made.head}
     changes.append(made._commit("<b>mallory</b>", changes))
-    told = json.dumps({"snapshot_id": made.head, "ingest_id": "i1", "command": "ingest"})
-    made.append("changes", pa.Table.from_pylist(changes, CHANGES), told)
+    reported = json.dumps({"snapshot_id": made.head, "ingest_id": "i1", "command": "ingest"})
+    made.append("changes", pa.Table.from_pylist(changes, CHANGES), reported)
     made._flatten({"a/b": catalog, "default": catalog}, held)
     return made
 
@@ -234,9 +238,9 @@ def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int],
     """Tell a registry of many messages: groups that extend the first one over other protocols, and endpoints that carry them."""
     protocols = ["KAFKA", "MQTT/5.0", "AMQP/1.0", "HTTP", "NATS"]
     per_group = max(1, messages // groups)
-    told: dict[str, Any] = {"specversion": "1.0-rc2", "messagegroups": {}, "endpoints": {}, "schemagroups": {}}
+    reported: dict[str, Any] = {"specversion": "1.0-rc2", "messagegroups": {}, "endpoints": {}, "schemagroups": {}}
     schema = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "total": {"type": "number"}}}
-    told["schemagroups"]["payloads"] = {
+    reported["schemagroups"]["payloads"] = {
         "schemas": {"order": {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": schema}}}}
     }
     for at in range(groups):
@@ -246,7 +250,7 @@ def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int],
             one: dict[str, Any] = {
                 "envelope": "CloudEvents/1.0",
                 "name": f"Event {number}",
-                "description": f"What is told when number {number} of group {at} has happened to an order of the shop",
+                "description": f"What is sent when number {number} of group {at} has happened to an order of the shop",
                 "labels": {"team": f"team-{number % 7}", "stage": "prod"},
                 "dataschemaformat": "JSONSchema/draft-07",
                 "dataschemauri": "#/schemagroups/payloads/schemas/order",
@@ -263,11 +267,11 @@ def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int],
                     "description": one["description"],
                 }
             members[f"g{at}.event{number}"] = one | (change(number) if change else {})
-        told["messagegroups"][f"g{at}"] = {"envelope": "CloudEvents/1.0", "description": f"Group {at}", "messages": members}
+        reported["messagegroups"][f"g{at}"] = {"envelope": "CloudEvents/1.0", "description": f"Group {at}", "messages": members}
     for at in range(endpoints):
         names = [f"/messagegroups/g{n}" for n in range(groups) if n % endpoints == at]
-        told["endpoints"][f"broker-{at}"] = {"usage": ["producer"], "protocol": protocols[at % 5], "messagegroups": names}
-    return told
+        reported["endpoints"][f"broker-{at}"] = {"usage": ["producer"], "protocol": protocols[at % 5], "messagegroups": names}
+    return reported
 
 
 def opened(warehouse: Path, folder: Path) -> ReadModel:

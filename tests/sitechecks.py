@@ -30,7 +30,7 @@ class Page(HTMLParser):
             self.faults.append(f"left open: {self.open}")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
+        reported = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
         if tag not in INLINE:
@@ -43,14 +43,20 @@ class Page(HTMLParser):
             if name == "id" and value:
                 self.ids.append(value)
         if tag == "form":
-            self.forms.append((told.get("action") or "", {}))
-        if tag in ("input", "select") and self.forms and told.get("name"):
-            self.forms[-1][1][told["name"] or ""] = told.get("value") or ""
-            self.select = told["name"] if tag == "select" else ""
-        if tag == "option" and self.forms and self.select and (told.get("value") or "") and not self.forms[-1][1][self.select]:
-            self.forms[-1][1][self.select] = told["value"] or ""
+            self.forms.append((reported.get("action") or "", {}))
+        if tag in ("input", "select") and self.forms and reported.get("name"):
+            self.forms[-1][1][reported["name"] or ""] = reported.get("value") or ""
+            self.select = reported["name"] if tag == "select" else ""
+        if (
+            tag == "option"
+            and self.forms
+            and self.select
+            and (reported.get("value") or "")
+            and not self.forms[-1][1][self.select]
+        ):
+            self.forms[-1][1][self.select] = reported["value"] or ""
         if tag == "script":
-            self.scripts.append(told.get("src") or "")
+            self.scripts.append(reported.get("src") or "")
         if tag == "style":
             self.faults.append("<style>")
 

@@ -42,13 +42,13 @@ MOST_LINES = {ast.Module: 700, ast.ClassDef: 200, ast.FunctionDef: 60, ast.Async
 
 
 def name_of(path: Path) -> str:
-    """Give the dotted name of a module below the package."""
+    """Return the dotted name of a module below the package."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
 def room_of(path: Path) -> str:
-    """Give the package that a module belongs to, or its own name where it stands beside them."""
+    """Return the package that a module belongs to, or its own name where it stands beside them."""
     return name_of(path).split(".", maxsplit=1)[0]
 
 
@@ -106,7 +106,7 @@ def test_a_private_module_is_imported_in_its_own_package_alone():
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_tells_its_idea_and_every_name_of_its_face_is_there(name):
+def test_a_package_reports_its_idea_and_every_name_of_its_face_is_there(name):
     face = import_module(f"lakehouse.{name}")
     assert face.__doc__
     for exported in getattr(face, "__all__", ()):
@@ -189,7 +189,7 @@ def test_every_module_is_imported_before_spark_is_there(tmp_path):
     assert (ran.returncode, ran.stdout) == (0, "all\n"), ran.stderr
 
 
-def test_help_is_told_without_spark():
+def test_help_is_reported_without_spark():
     heavy = ("pyspark", "pyarrow", "pandas")
     code = f"import sys, lakehouse.cli.main; print([name for name in {heavy} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -213,7 +213,7 @@ NOT_CODE |= {"filter.prefix.subject", "config.contentmode", "SNAPSHOT.POSITION"}
 
 
 def names_in(tree: ast.AST) -> set[str]:
-    """Give every name that code gives something, attributes of objects among them."""
+    """Return every name that code gives something, attributes of objects among them."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -224,7 +224,7 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def held_names() -> dict[str, set[str]]:
-    """Give what modules, packages and classes of the product hold, by the name of the holder."""
+    """Return what modules, packages and classes of the product hold, by the name of the holder."""
     held: dict[str, set[str]] = defaultdict(set)
     bases: set[tuple[str, str]] = set()
     for path in MODULES:

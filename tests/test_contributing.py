@@ -16,7 +16,7 @@ NAMED = sorted(set(re.findall(r"`(\w+)`s? (?:in|of) `([\w./]+\.py)`", TEXT)))
 
 
 def found(path: str) -> list[Path]:
-    """Give the files that a path may mean: below the checkout, the package, or the folder of the tables."""
+    """Return the files that a path may mean: below the checkout, the package, or the folder of the tables."""
     return [ROOT / folder / path for folder in ABOVE if (ROOT / folder / path).exists()]
 
 
@@ -38,9 +38,9 @@ def test_names_and_paths_are_read():
 LAYOUT = re.findall(r"^    (\w+)  +(.*(?:\n {19}.*)*)", TEXT[TEXT.index("## Package layout") :], re.MULTILINE)
 
 
-@pytest.mark.parametrize(("package", "told"), LAYOUT)
-def test_the_layout_names_parts_that_exist(package, told):
-    parts = re.findall(r"(?<![\w/])(\w+(?:/|\.py))(?![\w*])", told.replace("ddl/", "").replace("data/*.csv", ""))
+@pytest.mark.parametrize(("package", "reported"), LAYOUT)
+def test_the_layout_names_parts_that_exist(package, reported):
+    parts = re.findall(r"(?<![\w/])(\w+(?:/|\.py))(?![\w*])", reported.replace("ddl/", "").replace("data/*.csv", ""))
     assert [part for part in parts if not (ROOT / "lakehouse" / package / part).exists()] == []
 
 

@@ -1,4 +1,4 @@
-"""The pages of docs/ that are told by the code are current."""
+"""The pages of docs/ that are reported by the code are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user is told of an error of Java."""
+"""What a user sees of an error of Java."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Caused by: java.io.IOException: No space left on device
 """
 
 
-def test_of_a_java_stack_what_failed_and_its_first_cause_are_told():
-    told = reason_of(RuntimeError(JAVA))
-    assert told.startswith("org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed; caused by ")
-    assert told.endswith("java.io.IOException: No space left on device")
+def test_of_a_java_stack_what_failed_and_its_first_cause_are_reported():
+    reported = reason_of(RuntimeError(JAVA))
+    assert reported.startswith("org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed; caused by ")
+    assert reported.endswith("java.io.IOException: No space left on device")
 
 
-def test_an_error_without_a_stack_is_told_as_it_is():
+def test_an_error_without_a_stack_is_reported_as_it_is():
     assert reason_of(ValueError("two\nlines")) == "two\nlines"
     assert reason_of(ValueError()) == ""

@@ -35,10 +35,10 @@ def declared() -> dict[str, SpecifierSet]:
 
 @pytest.mark.parametrize("name", HASHED)
 def test_every_file_is_known_by_its_hash(name):
-    told = (CI / name).read_text().replace("\\\n", " ").splitlines()
-    assert len(told) >= 3
+    reported = (CI / name).read_text().replace("\\\n", " ").splitlines()
+    assert len(reported) >= 3
     assert [
-        line for line in told if not re.fullmatch(r"[a-z0-9-]+==\S+( +; [^#]+?)?( +--hash=sha256:[0-9a-f]{64})+\s*", line)
+        line for line in reported if not re.fullmatch(r"[a-z0-9-]+==\S+( +; [^#]+?)?( +--hash=sha256:[0-9a-f]{64})+\s*", line)
     ] == []
 
 

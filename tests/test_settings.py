@@ -29,7 +29,7 @@ def test_the_environment_names_the_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("max_jsn_depth = 3", "max_jsn_depth"),
         ("max_json_depth = 0", "greater than 0"),
@@ -37,13 +37,13 @@ def test_the_environment_names_the_file(tmp_path, monkeypatch):
         ("= 5", "not TOML"),
     ],
 )
-def test_a_wrong_file_is_told(tmp_path, text, told):
+def test_a_wrong_file_is_reported(tmp_path, text, reported):
     (tmp_path / "conf.toml").write_text(text)
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=reported):
         read_settings(str(tmp_path / "conf.toml"))
 
 
-def test_a_missing_file_is_told():
+def test_a_missing_file_is_reported():
     with pytest.raises(SettingsError, match=r"nowhere\.toml"):
         read_settings("nowhere.toml")
 

@@ -31,5 +31,5 @@ def test_after_kill_9_and_a_rerun_all_is_as_if_undisturbed(catalog, tmp_path):
 
 @pytest.mark.slow
 def test_two_writers_lose_and_double_nothing(spark, tmp_path):
-    told = two_writers(tmp_path, 5)
-    check_two_writers(spark, tmp_path, told, 5)
+    reported = two_writers(tmp_path, 5)
+    check_two_writers(spark, tmp_path, reported, 5)

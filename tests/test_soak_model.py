@@ -143,7 +143,7 @@ def test_who_was_overruled_gets_it_back_too(history):
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_takeover_is_told_of_who_says_something_new_and_not_of_who_waits(history, is_read):
+def test_a_takeover_is_reported_of_who_says_something_new_and_not_of_who_waits(history, is_read):
     history.ingest(files={"a": of(m=X1)})
     history.ingest(files={"b": of(m=X2)})
     history.ingest(*(() if is_read else ("c",)), files={"c": of(m=X1)})
@@ -151,7 +151,7 @@ def test_a_takeover_is_told_of_who_says_something_new_and_not_of_who_waits(histo
     assert (history.catalog.taken["a"], history.catalog.taken["c"]) == (frozenset(), {M})
 
 
-def test_a_takeover_is_told_no_more_when_another_document_takes_over(history):
+def test_a_takeover_is_reported_no_more_when_another_document_takes_over(history):
     history.ingest(files={"a": of(m=X1)})
     history.ingest(files={"b": of(m=X2)})
     assert history.catalog.taken["b"] == {M}
@@ -159,7 +159,7 @@ def test_a_takeover_is_told_no_more_when_another_document_takes_over(history):
     assert (history.catalog.taken["b"], history.catalog.taken["c"]) == (frozenset(), {M})
 
 
-def test_a_takeover_stays_told_where_only_what_is_left_out_is_said_otherwise(history):
+def test_a_takeover_stays_reported_where_only_what_is_left_out_is_said_otherwise(history):
     history.ingest(files={"a": of(m=X1)})
     history.ingest(files={"b": of(m=Resource({"1": Text("X2", odd=True)}, plain=True))})
     history.ingest(files={"b": of(m=Resource({"1": Text("X3", odd=True)}, plain=True))})  # the same text
@@ -285,7 +285,7 @@ COLUMNS = {"registry": {"name": "name"}, "group": {"name": "name"}, "endpoint": 
 
 
 def said_by(reading, registry):
-    """Give what the product's parser makes of a document, in the terms of the model."""
+    """Return what the product's parser makes of a document, in the terms of the model."""
     found = {}
     for row in reading.rows:
         body = json.loads(row.body)
@@ -324,7 +324,7 @@ def agrees(document, path):
         assert expected.rejected or document.damage == "empty"
         return
     if document.damage is not None or document.doubled:
-        return  # told elsewhere
+        return  # reported elsewhere
     problems += redact(value)
     dialect, reading = read_as(value, problems, path, None)
     assert dialect == document.dialect

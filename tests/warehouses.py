@@ -88,8 +88,8 @@ class Written:
             unique.append(self.row("label", label, "insert", {"snapshot_id": self.head}) | {"registryid": ""})
         self._find()
         unique.append(self.snapshot())
-        told = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
-        self.append("changes", pa.Table.from_pylist(unique, CHANGES), told)
+        reported = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
+        self.append("changes", pa.Table.from_pylist(unique, CHANGES), reported)
         return self.head
 
     def project(self) -> None:
@@ -101,10 +101,10 @@ class Written:
         rows = [self._definition(xid) for xid in sorted(touched)]
         gone = pa.array([row["xid"] not in self.present for row in rows])
         source = definitions_as_table(rows).append_column("gone", gone)
-        told = CommitProperties(custom_metadata={"userMetadata": json.dumps({"snapshot_id": self.head, "job": "project"})})
+        reported = CommitProperties(custom_metadata={"userMetadata": json.dumps({"snapshot_id": self.head, "job": "project"})})
         values = {name: f"source.{name}" for name in EFFECTIVE_COLUMNS}
         merger = self.table("effective_messages").merge(
-            source, "target.xid = source.xid", source_alias="source", target_alias="target", commit_properties=told
+            source, "target.xid = source.xid", source_alias="source", target_alias="target", commit_properties=reported
         )
         merger = merger.when_matched_delete("source.gone").when_matched_update(values)
         merger.when_not_matched_insert(values, predicate="NOT source.gone").execute()
@@ -113,8 +113,10 @@ class Written:
     def rebuild(self) -> None:
         """Write `effective_messages` anew, as `lakehouse rebuild` does."""
         rows = [self._definition(xid) for xid in sorted(self.present)]
-        told = CommitProperties(custom_metadata={"userMetadata": json.dumps({"snapshot_id": self.head, "job": "rebuild"})})
-        write_deltalake(self.table("effective_messages"), definitions_as_table(rows), mode="overwrite", commit_properties=told)
+        reported = CommitProperties(custom_metadata={"userMetadata": json.dumps({"snapshot_id": self.head, "job": "rebuild"})})
+        write_deltalake(
+            self.table("effective_messages"), definitions_as_table(rows), mode="overwrite", commit_properties=reported
+        )
         self.projected = self.head
 
     def maintain(self) -> None:
@@ -153,7 +155,7 @@ class Written:
 
     def row(self, kind: str, xid: str, op: str, body: Any) -> dict[str, Any]:
         now = START + timedelta(minutes=self.head)
-        told = {
+        reported = {
             "snapshot_id": self.head,
             "registryid": "r",
             "kind": kind,
@@ -163,7 +165,7 @@ class Written:
             "epoch": self.head,
         }
         text = None if body is None else json.dumps(body, sort_keys=True)
-        return told | {"createdat": now, "modifiedat": now, "document_uris": [_DOCUMENT], "body": text, "raw": None}
+        return reported | {"createdat": now, "modifiedat": now, "document_uris": [_DOCUMENT], "body": text, "raw": None}
 
     def snapshot(self) -> dict[str, Any]:
         previous, self.digest = self.digest, f"{self.random.getrandbits(64):x}"
@@ -191,18 +193,18 @@ class Written:
         }
         self.find(f"v{self.found - 1}", row | {"document_uri": _DOCUMENT, "registryid": "r"})
 
-    def find(self, violation_id: str, told: dict[str, Any]) -> None:
+    def find(self, violation_id: str, reported: dict[str, Any]) -> None:
         """Append a finding that says what is given."""
-        row = dict.fromkeys(VIOLATION_COLUMNS, "x") | told | {"violation_id": violation_id}
+        row = dict.fromkeys(VIOLATION_COLUMNS, "x") | reported | {"violation_id": violation_id}
         row["found_at"] = START + timedelta(minutes=self.head)
         self.append("violations", pa.Table.from_pylist([row], _VIOLATIONS), None)
 
     def _definition(self, xid: str) -> dict[str, Any]:
         body = self.present.get(xid, {})
-        told: dict[str, Any] = dict.fromkeys(EFFECTIVE_COLUMNS)
+        reported: dict[str, Any] = dict.fromkeys(EFFECTIVE_COLUMNS)
         key = {"registryid": "r", "xid": xid, "group_xid": xid.rsplit("/", 2)[0], "messageid": xid.rsplit("/", 1)[1]}
-        told |= key | {"version_xid": f"{xid}/versions/1", "chain_status": "none", "chain_depth": 0, "name": body.get("name")}
-        return told | {
+        reported |= key | {"version_xid": f"{xid}/versions/1", "chain_status": "none", "chain_depth": 0, "name": body.get("name")}
+        return reported | {
             "attributes": {f"/{name}": json.dumps(value) for name, value in sorted(body.items())},
             "inferred": {},
             "document_uris": [_DOCUMENT],
@@ -211,5 +213,5 @@ class Written:
         }
 
     def append(self, name: str, rows: pa.Table, user_metadata: str | None) -> None:
-        told = None if user_metadata is None else CommitProperties(custom_metadata={"userMetadata": user_metadata})
-        write_deltalake(self.table(name), rows, mode="append", commit_properties=told)
+        reported = None if user_metadata is None else CommitProperties(custom_metadata={"userMetadata": user_metadata})
+        write_deltalake(self.table(name), rows, mode="append", commit_properties=reported)

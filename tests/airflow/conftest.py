@@ -50,9 +50,9 @@ def properties() -> Path:
     """Spark settings as an installation has them: where Delta's jars are."""
     ask = "from lakehouse.store.session import resolve_delta_jars as jars\nfrom lakehouse.settings import read_settings as read\n"
     ask += "import os, sys\nsys.stdout.write(os.pathsep.join(jars(read())))"
-    told = subprocess.run([BIN / "python", "-c", ask], check=True, capture_output=True, text=True)
+    reported = subprocess.run([BIN / "python", "-c", ask], check=True, capture_output=True, text=True)
     path = HOME / "spark.properties"
-    path.write_text(_PROPERTIES.format(jars=told.stdout))
+    path.write_text(_PROPERTIES.format(jars=reported.stdout))
     (HOME / "lakehouse.toml").write_text(_SETTINGS)
     return path
 

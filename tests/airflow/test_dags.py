@@ -94,8 +94,8 @@ def test_without_the_provider_spark_submit_is_called_by_a_shell():
         f"bag = DagBag({str(FOLDER)!r})\n"
         "print(bag.import_errors, sorted({type(task).__name__ for dag in bag.dags.values() for task in dag.tasks}))"
     )
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout.splitlines()[-1] == "{} ['BashOperator', 'PythonOperator']"
+    reported = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert reported.stdout.splitlines()[-1] == "{} ['BashOperator', 'PythonOperator']"
 
 
 def test_arguments_are_those_of_the_command():
@@ -103,8 +103,8 @@ def test_arguments_are_those_of_the_command():
 
     places = {"warehouse": "s3a://b/w", "documents": "/d o c", "exports": "/x", "jobs": "/jobs", "conf": "/c.toml"}
     wanted = {"registry_from": "folder", "prune": True, "strict": False, "sources": []}
-    told = "--json --warehouse s3a://b/w --conf /c.toml --registry-from folder --prune --exit-zero --"
-    assert arguments("ingest", wanted, places) == [*told.split(), "/d o c"]
+    reported = "--json --warehouse s3a://b/w --conf /c.toml --registry-from folder --prune --exit-zero --"
+    assert arguments("ingest", wanted, places) == [*reported.split(), "/d o c"]
     assert "--exit-zero" not in arguments("validate", {"fail_when_refused": True}, places)
     assert arguments("export", {"select": ["/a", "/b"], "split": "group"}, places)[-7:] == [
         "--select", "/a", "--select", "/b", "--replace", "--out", "/x/by-group/"

@@ -29,12 +29,12 @@ def test_what_is_exported_is_valid(tmp_path, capsys):
             files.append(str(file))
             operations[str(file)] = len(there.written.document["operations"])
     ran = subprocess.run(["node", str(HERE / "check.mjs"), *files], capture_output=True, text=True, check=True)
-    told = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert {one["file"]: one["found"] for one in told if one["found"]} == {}
-    assert {one["file"]: one["operations"] for one in told} == operations
+    reported = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {one["file"]: one["found"] for one in reported if one["found"]} == {}
+    assert {one["file"]: one["operations"] for one in reported} == operations
     with capsys.disabled():
         counts = f"{len(LOADED)} of AsyncAPI and {len(DOCUMENTS) - len(LOADED)} of xRegistry"
-        print(f"\n{len(told)} documents are valid AsyncAPI 3.0 and 3.1, of {len(DOCUMENTS)} that were loaded: {counts}")
+        print(f"\n{len(reported)} documents are valid AsyncAPI 3.0 and 3.1, of {len(DOCUMENTS)} that were loaded: {counts}")
 
 
 @pytest.mark.parametrize("path", LOADED, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -1,6 +1,6 @@
 """All benchmarks in one process and one warm session: `python -m tests.bench --messages 10000 [--json FILE] [--chart FILE.png]`.
 
-Each case is measured beside its floor in alternating pairs, so that the ratio tells something on a busy machine too. Results are
+Each case is measured beside its floor in alternating pairs, so that the ratio is of use on a busy machine too. Results are
 checked, times are not.
 """
 
@@ -27,8 +27,8 @@ from tests.bench import ingest
 from tests.bench.catalog import CatalogBench
 from tests.bench.chart import draw_chart
 from tests.bench.generator import Shape
-from tests.bench.match import MatchBench, told_rate
-from tests.bench.matchindex import measure_index, told_index
+from tests.bench.match import MatchBench, reported_rate
+from tests.bench.matchindex import measure_index, reported_index
 from tests.bench.memory import Memory
 from tests.bench.pairs import Case, progress, spread
 from tests.bench.small import SmallBench
@@ -97,7 +97,7 @@ def measure(work: Path, shape: Shape, repeats: int) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - begun, 1),
         "peak_mib": memory.as_json(),
         "events_a_core": round(rate),
-        "small_change": small.told(),
+        "small_change": small.reported(),
         "match_index": measure_index(shape.messages * DEFINITIONS_A_MESSAGE),
         "ms_per_message": round(1000 * median(loads.cases[ingest.NEW].seconds) / shape.messages, 3),
         "cases": cases,
@@ -117,8 +117,8 @@ def show(measured: dict[str, Any]) -> None:
     console.print(table)
     peak = ", ".join(f"{name.replace('_', ' ')} {mib:,.0f} MiB" for name, mib in measured["peak_mib"].items())
     console.print(measured["small_change"])
-    console.print(told_rate(measured["events_a_core"]))
-    console.print(told_index(measured["match_index"]))
+    console.print(reported_rate(measured["events_a_core"]))
+    console.print(reported_index(measured["match_index"]))
     console.print(
         f"Peak memory: {peak}. A new ingest: {measured['ms_per_message']} ms a message. {measured['seconds']:.0f} s in all."
     )
@@ -134,7 +134,7 @@ def _title(measured: dict[str, Any]) -> str:
 @click.command()
 @click.option("--messages", type=click.IntRange(min=100), default=10_000, show_default=True, help="Messages over all documents.")
 @click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents they stand in.")
-@click.option("--repeat", "repeats", type=click.IntRange(min=1), help="Pairs of each case; 3 unless told, 1 from 1,000,000.")
+@click.option("--repeat", "repeats", type=click.IntRange(min=1), help="Pairs of each case; default 3, 1 from 1,000,000.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="PNG file to draw the ratios into.")
 def main(messages: int, documents: int, repeats: int | None, target: Path | None, chart: Path | None) -> None:

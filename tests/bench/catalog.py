@@ -153,7 +153,7 @@ class CatalogBench:
         to_nowhere(check_all(self.spark, read_head(self.spark).snapshot_id, self.settings))
 
     def _most_extended(self) -> tuple[str, int]:
-        """Give the message that most others depend on, and with how many messages it has to be computed again."""
+        """Return the message that most others depend on, and with how many messages it has to be computed again."""
         sought = "SELECT xid, explode(depends_on) AS base FROM effective_messages"
         counted = f"SELECT base, count_if(xid <> base) AS n FROM ({sought}) GROUP BY base ORDER BY n DESC, base LIMIT 1"
         found = self._rows(counted)[0]

@@ -115,7 +115,7 @@ def main(messages: int, documents: int, repeats: int, target: Path | None) -> No
 
 
 def _driver_memory(spark: SparkSession) -> float:
-    """Give the JVM's used heap in MB after a collection; in local mode executors stand in it too."""
+    """Return the JVM's used heap in MB after a collection; in local mode executors stand in it too."""
     jvm = spark._jvm
     assert jvm is not None
     jvm.System.gc()

@@ -74,7 +74,7 @@ def write_documents(folder: Path, shape: Shape) -> Written:
 
 
 def make_documents(shape: Shape) -> Iterator[Json]:
-    """Give the documents of a shape, one by one."""
+    """Return the documents of a shape, one by one."""
     if not 0 < shape.documents <= shape.messages:
         raise ValueError(f"{shape.documents} documents of {shape.messages} messages: each needs one")
     maker = _Maker(shape)

@@ -25,13 +25,13 @@ from serve.served import Served, Shops, message, serving
 
 def catalog_of(folder: Path, messages: int) -> None:
     """Write a catalog with groups of 100 messages."""
-    told = {
+    reported = {
         f"g{group}": {
             "envelope": "CloudEvents/1.0",
             "messages": {
                 f"m{number}": message(
                     f"Message {number} of group {group}",
-                    description="What is told when something has happened to an order of the shop. " * 4,
+                    description="What is sent when something has happened to an order of the shop. " * 4,
                     labels={"team": f"team-{number % 7}", "stage": "prod"},
                     envelopemetadata={
                         name: {"type": "string", "required": True} for name in ("type", "source", "subject", "time")
@@ -42,11 +42,11 @@ def catalog_of(folder: Path, messages: int) -> None:
         }
         for group in range(messages // 100)
     }
-    Shops(folder).load({"default": {"messagegroups": told}})
+    Shops(folder).load({"default": {"messagegroups": reported}})
 
 
 def processor_seconds(pid: int) -> float:
-    """Give the processor time that the threads of a process took."""
+    """Return the processor time that the threads of a process took."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -97,8 +97,8 @@ def ask_often(served: Served, path: str, times: int = 7) -> dict[str, float]:
         taken.append((time.perf_counter() - begun) * 1000)
         assert answer.status == 200
     spent = (processor_seconds(served.process.pid) - before) / times * 1000
-    told = {"first_ms": taken[0], "median_ms": statistics.median(taken), "server_ms": spent}
-    return {name: round(value, 1) for name, value in told.items()} | {"bytes": len(answer.body)}
+    reported = {"first_ms": taken[0], "median_ms": statistics.median(taken), "server_ms": spent}
+    return {name: round(value, 1) for name, value in reported.items()} | {"bytes": len(answer.body)}
 
 
 def wait_until_idle(pid: int) -> None:

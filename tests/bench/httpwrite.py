@@ -56,7 +56,7 @@ async def write_all(address: str, requests: Iterator[tuple[str, str, bytes]], cl
 
 
 def puts(group: str, count: int) -> Iterator[tuple[str, str, bytes]]:
-    """Give requests that create messages."""
+    """Return requests that create messages."""
     body = json.dumps(EVENT).encode()
     return iter([("PUT", f"/messagegroups/{group}/messages/m{number}", body) for number in range(count)])
 

@@ -242,9 +242,9 @@ def leave_catalog(spark: SparkSession) -> None:
 def check(summary: Summary, expected: dict[str, int | None]) -> None:
     """Stop when an ingest did not do what it was measured for."""
     counts = summary.entities | {"documents": summary.documents}
-    told = {f"{table}.{outcome}": count for table, outcomes in counts.items() for outcome, count in outcomes.items()}
-    told["snapshot_id"] = summary.snapshot_id
-    found = {name: told[name] for name in expected}
+    reported = {f"{table}.{outcome}": count for table, outcomes in counts.items() for outcome, count in outcomes.items()}
+    reported["snapshot_id"] = summary.snapshot_id
+    found = {name: reported[name] for name in expected}
     if found != expected or summary.refused or any(summary.violations.values()):
         raise click.ClickException(f"the ingest is wrong: {found} instead of {expected}; {summary.as_json()}")
 
@@ -291,7 +291,7 @@ def _stages(cases: list[Case]) -> Table:
 
 
 def as_json(bench: Bench) -> dict[str, Any]:
-    """Give everything that was measured as one JSON value."""
+    """Return everything that was measured as one JSON value."""
     shape, written = bench.data.shape, bench.data.written
     return {
         "messages": shape.messages,

@@ -60,11 +60,11 @@ class MatchBench:
 
     @property
     def cases(self) -> list[Case]:
-        """Give all that was measured."""
+        """Return all that was measured."""
         return [self.metadata, self.payloads, self.structured]
 
     def events_a_core(self) -> float:
-        """Give how many events a core matches in a second by their metadata only."""
+        """Return how many events a core matches in a second by their metadata only."""
         return self.events / median(self.metadata.seconds) / self.spark.sparkContext.defaultParallelism
 
     def check(self) -> None:
@@ -153,7 +153,7 @@ def _bare_data(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from _bare(batches, "data")
 
 
-def told_rate(rate: float) -> str:
+def reported_rate(rate: float) -> str:
     """Tell how many events a core matches."""
     return f"Matching by metadata only: {rate:,.0f} events a second and core, goal 150,000."
 
@@ -176,7 +176,7 @@ def main(events: int, types: int, definitions: int, repeats: int, once: bool) ->
             seconds = match_once(spark, Path(folder), events, types, max(types, definitions))
             spark.stop()
         progress.print(f"{events:,} events made and matched, with payloads: {seconds:.0f} s")
-        progress.print(_told_memory(memory))
+        progress.print(_reported_memory(memory))
         return
     with Memory() as memory, tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
         spark = open_session(read_settings(warehouse=f"{folder}/warehouse"), "lakehouse-bench")
@@ -188,11 +188,11 @@ def main(events: int, types: int, definitions: int, repeats: int, once: bool) ->
         spark.stop()
     for case in bench.cases:
         progress.print(f"{case.what}: {case.seconds} s, floor {case.floor_seconds} s, ratio {case.ratio:.2f}, goal {case.goal}")
-    progress.print(told_rate(rate))
-    progress.print(_told_memory(memory))
+    progress.print(reported_rate(rate))
+    progress.print(_reported_memory(memory))
 
 
-def _told_memory(memory: Memory) -> str:
+def _reported_memory(memory: Memory) -> str:
     return f"Peak memory of a Python worker: {memory.peaks['python_worker']:,.0f} MiB, goal 1,024 MiB"
 
 

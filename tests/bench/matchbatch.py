@@ -97,7 +97,7 @@ def measure(types: int, mode: str, rounds: int, rows: int) -> dict[str, float]:
             if number:  # the first one compiles
                 seconds[name].append(time.process_time() - begun)
             assert count == rows * len(batches), f"{name}: {count}"
-    return {name: rows * len(batches) / median(told) for name, told in seconds.items()}
+    return {name: rows * len(batches) / median(reported) for name, reported in seconds.items()}
 
 
 def _matched(matcher: Matcher, payload_status: str) -> Callable[[pa.RecordBatch], int]:
@@ -128,8 +128,8 @@ def main(types: tuple[int, ...], modes: tuple[str, ...], rounds: int, rows: int)
     for mode in modes:
         for count in types:
             found = measure(count, mode, rounds, rows)
-            told = ", ".join(f"{name} {rate:,.0f}" for name, rate in found.items())
-            click.echo(f"{mode}, {count} types: {told} events/s; bare / payloads {found['bare'] / found['payloads']:.2f}")
+            reported = ", ".join(f"{name} {rate:,.0f}" for name, rate in found.items())
+            click.echo(f"{mode}, {count} types: {reported} events/s; bare / payloads {found['bare'] / found['payloads']:.2f}")
 
 
 if __name__ == "__main__":

@@ -65,15 +65,15 @@ def measure_index(definitions: int) -> dict[str, float]:
         path = write_store(Path(folder), index_of(made), schema_table([]))
         written = time.perf_counter()
         size = sum(file.stat().st_size for file in path.iterdir())
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-m", "tests.bench.matchindex", "--ask", str(path), "--definitions", str(definitions)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     made_in = {"rows_seconds": compiled - begun, "index_seconds": written - compiled, "mib": size / 2**20}
-    return {"definitions": definitions, **{name: round(one, 2) for name, one in made_in.items()}, **json.loads(told.stdout)}
+    return {"definitions": definitions, **{name: round(one, 2) for name, one in made_in.items()}, **json.loads(reported.stdout)}
 
 
-def told_index(found: dict[str, float]) -> str:
+def reported_index(found: dict[str, float]) -> str:
     """Tell in a line what was measured."""
     return (
         f"Index of {found['definitions']:,} definitions: {found['rows_seconds']:.1f} s of tasks to compile, "
@@ -98,7 +98,7 @@ def _ask(folder: str, definitions: int) -> dict[str, float]:
 
 
 def _own_mib() -> float:
-    """Give the memory of this process that no file backs, in MiB."""
+    """Return the memory of this process that no file backs, in MiB."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon:"))
 
@@ -111,7 +111,7 @@ def main(definitions: int, ask: str | None) -> None:
     if ask:
         click.echo(json.dumps(_ask(ask, definitions)))
     else:
-        console.print(told_index(measure_index(definitions)))
+        console.print(reported_index(measure_index(definitions)))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Memory:
             self._thread.join()
 
     def as_json(self) -> dict[str, float]:
-        """Give the peaks in MiB: of the JVM, of one Python worker, of this process."""
+        """Return the peaks in MiB: of the JVM, of one Python worker, of this process."""
         return {name: round(peak) for name, peak in self.peaks.items()}
 
     def _watch(self) -> None:
@@ -50,7 +50,7 @@ def _kind(pid: int) -> str | None:
 
 
 def _below(root: int) -> list[int]:
-    """Give a process and all below it."""
+    """Return a process and all below it."""
     parents: dict[int, int] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (stat := _read(entry / "stat")):
@@ -62,7 +62,7 @@ def _below(root: int) -> list[int]:
 
 
 def _peak(pid: int) -> float:
-    """Give the largest resident size that a process had, in MiB."""
+    """Return the largest resident size that a process had, in MiB."""
     lines = [line.split() for line in _read(_PROC / str(pid) / "status").splitlines()]
     return next((int(words[1]) / 1024 for words in lines if words[0] == "VmHWM:"), 0.0)
 

@@ -33,7 +33,7 @@ class Case:
 
     @property
     def ratio(self) -> float:
-        """Give how many times the floor it takes, of medians."""
+        """Return how many times the floor it takes, of medians."""
         return median(self.seconds) / median(self.floor_seconds)
 
     def measure(self, product: Callable[[], object], floor: Callable[[], object]) -> None:
@@ -46,12 +46,12 @@ class Case:
         progress.log(f"{self.what}: {self.seconds[-1]:.2f} s, floor {self.floor_seconds[-1]:.2f} s")
 
     def as_json(self) -> dict[str, Any]:
-        """Give the case as one JSON value."""
+        """Return the case as one JSON value."""
         numbers = {"median": median(self.seconds), "floor_median": median(self.floor_seconds), "ratio": self.ratio}
         return {**vars(self), **{name: round(number, 3) for name, number in numbers.items()}}
 
     def median_stages(self) -> dict[str, float]:
-        """Give the median seconds of each stage."""
+        """Return the median seconds of each stage."""
         return {name: median(stages[name] for stages in self.stages) for name in (self.stages[0] if self.stages else ())}
 
 

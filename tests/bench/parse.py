@@ -7,7 +7,7 @@ Documents become batches of the stage by the function that a Spark task runs, in
     wip      the same as 0.5-wip spells it: most names and declarations have to be rewritten
     draft    the same as the CNCF draft
 
-FILE names documents to measure instead. `--profile` tells where the time of each goes, by function. `--dump FILE` writes all
+FILE names documents to measure instead. `--profile` reports where the time of each goes, by function. `--dump FILE` writes all
 rows of the stage as JSON, so that two checkouts can be compared: run it in both and compare the files.
 """
 
@@ -40,12 +40,12 @@ _DEPTH = 64
 
 
 def limits_of(*, stream: int = _STREAM, strict: bool = False, dialect: str | None = None) -> ParseLimits:
-    """Give the limits of a run: wide, but for those that are named."""
+    """Return the limits of a run: wide, but for those that are named."""
     return ParseLimits(4 << 30, 4 << 30, _DEPTH, 50_000_000, stream, strict, dialect)
 
 
 def source_of(uri: str, text: bytes) -> pa.RecordBatch:
-    """Give a document as a task gets it."""
+    """Return a document as a task gets it."""
     digest = hashlib.sha256(text).hexdigest()
     source = Source(uri, len(text), digest, None, False, False, text, None, False, False)
     return pa.RecordBatch.from_pylist([source._asdict()], schema=DOCUMENTS)
@@ -82,7 +82,7 @@ def dump(uri: str, text: bytes, into: TextIO) -> None:
 
 
 def measure(texts: list[tuple[str, bytes]], limits: ParseLimits) -> list[float]:
-    """Give CPU seconds of the parse of each document."""
+    """Return CPU seconds of the parse of each document."""
     found = []
     for uri, text in texts:
         gc.collect()
@@ -95,7 +95,7 @@ def measure(texts: list[tuple[str, bytes]], limits: ParseLimits) -> list[float]:
 def _documents(
     files: tuple[Path, ...], shapes: tuple[str, ...], messages: int, count: int
 ) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """Give documents of each shape: no two are equal, since a reader may remember what it met."""
+    """Return documents of each shape: no two are equal, since a reader may remember what it met."""
     for file in files:
         yield file.name, [(f"file:/{file.name}", file.read_bytes())] * count
     for name in () if files else shapes:
@@ -105,9 +105,9 @@ def _documents(
 def _profile(uri: str, text: bytes, lines: int) -> str:
     profile = cProfile.Profile()
     profile.runcall(parse, uri, text, limits_of())
-    told = io.StringIO()
-    pstats.Stats(profile, stream=told).sort_stats("tottime").print_stats(lines)
-    return told.getvalue()
+    reported = io.StringIO()
+    pstats.Stats(profile, stream=reported).sort_stats("tottime").print_stats(lines)
+    return reported.getvalue()
 
 
 @click.command()
@@ -139,7 +139,7 @@ def main(
         rows = [row for batch in batches for row in zip(batch["row"].to_pylist(), batch["kind"].to_pylist(), strict=True)]
         seconds = measure(others, limits_of(stream=stream_bytes))
         versions = rows.count(("entity", "version"))
-        told = {
+        reported = {
             "shape": name,
             "bytes": len(text),
             "versions": versions,
@@ -147,7 +147,7 @@ def main(
             "cpu_seconds": [round(one, 3) for one in seconds],
             "us_a_version": round(min(seconds) / max(versions, 1) * 1e6, 1),
         }
-        click.echo(orjson.dumps(told).decode())
+        click.echo(orjson.dumps(reported).decode())
         if profiled:
             click.echo(_profile(uri, text, lines))
 

@@ -23,7 +23,7 @@ from tests.bench.generator import Shape
 from tests.bench.tables import Generated
 
 ROOT = Path(__file__).parents[2]
-# Refreshes the read model and tells what that took: seconds, processor time, the largest resident size in MiB.
+# Refreshes the read model and reports what that took: seconds, processor time, the largest resident size in MiB.
 _REFRESH = """
 import json, resource, sys, time
 
@@ -46,13 +46,13 @@ with ReadModel(read_settings(warehouse=sys.argv[1], readmodel_dir=sys.argv[2])) 
     messages = model.answer(lambda view: view.db.execute("SELECT count(*) FROM effective").fetchone()[0])
 cpu = now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
 mib = max(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) // 1024
-told = {"is_new": is_new, "imports_cpu": round(imports, 2), "wall": round(wall, 2), "cpu": round(cpu, 2)}
-print(json.dumps(told | {"resident_mib": mib, "look_ms": round(look, 2), "messages": messages}))
+measured = {"is_new": is_new, "imports_cpu": round(imports, 2), "wall": round(wall, 2), "cpu": round(cpu, 2)}
+print(json.dumps(measured | {"resident_mib": mib, "look_ms": round(look, 2), "messages": messages}))
 """
 
 
 def commands(messageid: str, groupid: str) -> dict[str, list[str]]:
-    """Give the commands that are measured."""
+    """Return the commands that are measured."""
     message = f"/messagegroups/{groupid}/messages/{messageid}"
     return {
         "show message": ["show", message],
@@ -78,15 +78,15 @@ class Place:
     def __init__(self, warehouse: Path, folder: Path) -> None:
         self.warehouse, self.folder = warehouse, folder
         inherited = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-        told = {"PATH": str(folder), "PYTHONPATH": str(ROOT), "LAKEHOUSE_WAREHOUSE": str(warehouse)}
-        self.environment = inherited | told | {"LAKEHOUSE_READMODEL_DIR": str(folder / "model")}
+        reported = {"PATH": str(folder), "PYTHONPATH": str(ROOT), "LAKEHOUSE_WAREHOUSE": str(warehouse)}
+        self.environment = inherited | reported | {"LAKEHOUSE_READMODEL_DIR": str(folder / "model")}
 
     def refresh(self) -> dict[str, Any]:
         """Bring the read model up to date in a fresh process."""
         command = [sys.executable, "-c", _REFRESH, str(self.warehouse), str(self.folder / "model")]
         ran = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
-        told: dict[str, Any] = json.loads(ran.stdout)
-        return told
+        reported: dict[str, Any] = json.loads(ran.stdout)
+        return reported
 
     def run(self, arguments: list[str], repeats: int) -> dict[str, float]:
         """Run a command in fresh processes; give medians."""

@@ -1,7 +1,7 @@
 """What a small act costs on a log of many rows and snapshots: `python -m tests.bench.scale --rows 10000000 --snapshots 10000`.
 
 The warehouse is made up: slim rows, one file for each snapshot, and the commits of the Delta log are written by hand, as those
-of the product tell of themselves. Each snapshot loads one document anew (a group of messages, each with a Version), each
+of the product report of themselves. Each snapshot loads one document anew (a group of messages, each with a Version), each
 document was loaded five times, and so the tables hold a fifth of the log. What is measured is the product: attach, head, the
 documents that are known, a name of a snapshot, one message at an old snapshot, an ingest of one document of ten messages of
 which one changes, `maintain`. Digests of rows are not those of the rows: `doctor` would say so.
@@ -74,24 +74,24 @@ class Scale(NamedTuple):
 
     @property
     def documents(self) -> int:
-        """Give the number of documents."""
+        """Return the number of documents."""
         return self.snapshots // LOADS
 
     @property
     def messages(self) -> int:
-        """Give the messages of a document."""
+        """Return the messages of a document."""
         return (self.rows // self.snapshots - OWN_ROWS) // 2
 
     @property
     def rows_of_snapshot(self) -> int:
-        """Give the rows of each snapshot."""
+        """Return the rows of each snapshot."""
         return self.messages * 2 + OWN_ROWS
 
 
 def commits(scale: Scale) -> list[tuple[dict[str, Any], str]]:
-    """Give what each snapshot's commit tells of itself, and the body of its row, as the product makes them."""
+    """Return what each snapshot's commit reports of itself, and the body of its row, as the product makes them."""
     op = {False: "update", True: "insert"}
-    head, told = Head(), []
+    head, reported = Head(), []
     for snapshot_id in range(1, scale.snapshots + 1):
         of = op[snapshot_id <= scale.documents]
         counts = {"groups": {of: 1}, "messages": {of: scale.messages}, "versions": {of: scale.messages}}
@@ -99,8 +99,8 @@ def commits(scale: Scale) -> list[tuple[dict[str, Any], str]]:
         metadata, rows = own_bodies(totals, CommitInfo(f"scale-{snapshot_id}", "ingest", {"read": 1}))
         body = json.loads(rows[0][2])
         head = Head(snapshot_id, totals.committed_at, body["digest"], body["tables"], body["deletions"])
-        told.append((metadata, rows[0][2]))
-    return told
+        reported.append((metadata, rows[0][2]))
+    return reported
 
 
 def snapshot_rows(scale: Scale, snapshot_id: int, body: str) -> pa.Table:
@@ -147,8 +147,8 @@ def make(spark: SparkSession, settings: Settings, scale: Scale, written: Path) -
     folder = Path(settings.warehouse) / "changes"
     for file in written.iterdir():
         file.rename(folder / file.name)
-    told = [metadata for metadata, _ in commits(scale)]
-    _write_commits(folder, scale, told, int(newest_version(spark, "changes").version()))
+    reported = [metadata for metadata, _ in commits(scale)]
+    _write_commits(folder, scale, reported, int(newest_version(spark, "changes").version()))
     _forget(spark, settings)
     attach_tables(spark, settings)
     newest_version(spark, "changes").deltaLog().checkpoint()
@@ -175,13 +175,13 @@ def make(spark: SparkSession, settings: Settings, scale: Scale, written: Path) -
     _fill(spark.table(table_name("versions")).selectExpr(*columns), "effective_messages", scale)
 
 
-def _write_commits(folder: Path, scale: Scale, told: list[dict[str, Any]], version: int) -> None:
+def _write_commits(folder: Path, scale: Scale, reported: list[dict[str, Any]], version: int) -> None:
     """Write a commit for each file, which holds one snapshot."""
     files = {int(found[1]): file for file in folder.iterdir() if (found := re.match(r"part-(\d+)\.snappy\.parquet\Z", file.name))}
     if len(files) != scale.snapshots:
         raise click.ClickException(f"{len(files)} files for {scale.snapshots} snapshots")
     now = int(time.time() * 1000)
-    for index, metadata in enumerate(told):
+    for index, metadata in enumerate(reported):
         file, snapshot_id = files[index], index + 1
         ends = {"snapshot_id": snapshot_id, "registryid": "", "kind": "document", "xid": "", "op": "insert"}
         highest = ends | {"registryid": "registry-~", "kind": "version", "xid": "file:/~", "op": "update"}
@@ -229,12 +229,12 @@ def _forget(spark: SparkSession, settings: Settings) -> None:
 
 
 def sizes(spark: SparkSession, settings: Settings, work: Path) -> None:
-    """Load messages that are as long as real ones, and tell what each takes in each table."""
+    """Load messages that are as long as real ones, and report what each takes in each table."""
     written = write_documents(work / "sized", Shape(SIZED, 10))
     ingest(spark, settings, [str(work / "sized")])
-    told = {name: table_bytes(spark, name) / SIZED for name in TABLES}
-    text = ", ".join(f"{name} {size:,.0f}" for name, size in told.items() if size >= 1)
-    console.print(f"Bytes of a message: as JSON {written.bytes / SIZED:,.0f}; in {text}; in all {sum(told.values()):,.0f}")
+    reported = {name: table_bytes(spark, name) / SIZED for name in TABLES}
+    text = ", ".join(f"{name} {size:,.0f}" for name, size in reported.items() if size >= 1)
+    console.print(f"Bytes of a message: as JSON {written.bytes / SIZED:,.0f}; in {text}; in all {sum(reported.values()):,.0f}")
     leave_catalog(spark)
 
 
@@ -296,16 +296,18 @@ class Measured:
         self.document.write_text(json.dumps(document))
         begun = time.perf_counter()
         summary = ingest(self.spark, self.settings, [str(self.document)])
-        told = summary.as_json()
+        reported = summary.as_json()
         if summary.snapshot_id != number + 1 or any(summary.violations.values()):
-            raise click.ClickException(f"the ingest is wrong: {told}")
+            raise click.ClickException(f"the ingest is wrong: {reported}")
         if what is not None:
             self.seconds[what] = round(time.perf_counter() - begun, 2)
-            self.seconds |= {f"  of it {stage}": round(taken, 2) for stage, taken in told["seconds"].items() if stage != "total"}
+            self.seconds |= {
+                f"  of it {stage}": round(taken, 2) for stage, taken in reported["seconds"].items() if stage != "total"
+            }
 
 
 def _heap(spark: SparkSession) -> int:
-    """Give what the JVM holds after a collection, in MB; in local mode executors stand in it too."""
+    """Return what the JVM holds after a collection, in MB; in local mode executors stand in it too."""
     jvm: Any = spark._jvm
     jvm.System.gc()
     runtime = jvm.Runtime.getRuntime()

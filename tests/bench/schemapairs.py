@@ -51,7 +51,7 @@ def proto_pair(fields: int) -> tuple[str, str]:
 
 
 def both_ways(format_: str, before: Any, after: Any) -> tuple[Compare, Compare]:
-    """Give what compares both ways, and what reads both schemas before."""
+    """Return what compares both ways, and what reads both schemas before."""
     read: Callable[[Any], Any] = {"Avro": read_avro, "Protobuf": ProtoFile}.get(format_, JsonDocument)
     old, new = read(before), read(after)
 

@@ -60,7 +60,7 @@ class SmallBench:
             self._floor()
         self.case.measure(self._counted, self._floor)
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """Tell the counts in a sentence."""
         counts = f"{median(self.executions):.0f} SQL executions and {median(self.jobs):.0f} jobs"
         return f"{SMALL}: {counts} (goals 35 and 60)."
@@ -73,7 +73,7 @@ class SmallBench:
         self.jobs.append(after[1] - before[1])
 
     def _counts(self) -> tuple[int, int]:
-        """Give the numbers of the newest SQL execution and job: Spark counts them on, and keeps the last thousand."""
+        """Return the numbers of the newest SQL execution and job: Spark counts them on, and keeps the last thousand."""
         queries = executions(self.spark)
         context: Any = self.spark.sparkContext._jsc.sc()
         return queries, context.statusStore().jobsList(None).head().jobId()

@@ -38,7 +38,7 @@ def edit(file: Path, release: int) -> None:
 
 
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Give the seconds, and what came out."""
+    """Return the seconds, and what came out."""
     begun = time.monotonic()
     found = action()
     return time.monotonic() - begun, found
@@ -74,9 +74,9 @@ def main(messages: int, snapshots: int, repeats: int) -> None:
         for at in (None, snapshots, snapshots // 2, 1):
             runs = [timed(lambda at=at: count(spark, settings, at)) for _ in range(repeats + 1)][1:]
             median = statistics.median(seconds for seconds, _ in runs)
-            told = ", ".join(f"{seconds:.1f}" for seconds, _ in runs)
+            reported = ", ".join(f"{seconds:.1f}" for seconds, _ in runs)
             sys.stdout.write(
-                f"{'head' if at is None else f'snapshot {at}':12} {runs[0][1]:9} messages  {median:6.1f} s  ({told})\n"
+                f"{'head' if at is None else f'snapshot {at}':12} {runs[0][1]:9} messages  {median:6.1f} s  ({reported})\n"
             )
             sys.stdout.flush()
 

@@ -61,4 +61,4 @@ def _bare(settings: Settings, query: str, expected: str) -> None:
 def _run(arguments: list[str], environment: dict[str, str], expected: str) -> None:
     ran = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, env=os.environ | environment)
     if ran.returncode or expected not in ran.stdout:
-        raise click.ClickException(f"{arguments} did not tell {expected}: {ran.stdout[-500:]} {ran.stderr[-2000:]}")
+        raise click.ClickException(f"{arguments} did not print {expected}: {ran.stdout[-500:]} {ran.stderr[-2000:]}")

@@ -72,9 +72,9 @@ class Generated(Written):
         """Bring `effective_messages` to the head after a `touch`, with one MERGE, which rewrites files as Spark's does."""
         uri, document = self._touched(messages)
         rows = definitions_as_table(self._definitions([document], [uri]))
-        told = _told({"snapshot_id": self.head, "job": "project"})
+        reported = _reported({"snapshot_id": self.head, "job": "project"})
         merger = self.table("effective_messages").merge(
-            rows, "target.xid = source.xid", source_alias="source", target_alias="target", commit_properties=told
+            rows, "target.xid = source.xid", source_alias="source", target_alias="target", commit_properties=reported
         )
         merger.when_matched_update({name: f"source.{name}" for name in EFFECTIVE_COLUMNS}).execute()
         self.projected = self.head
@@ -86,7 +86,7 @@ class Generated(Written):
         self._write("changes", self._with_snapshot([[row]]), CHANGES, {"command": "label"})
 
     def first_message(self) -> str:
-        """Give the XID of the first message."""
+        """Return the XID of the first message."""
         groups = next(make_documents(self.shape))["messagegroups"]
         return next(f"/messagegroups/{groupid}/messages/{one}" for groupid, group in groups.items() for one in group["messages"])
 
@@ -100,10 +100,10 @@ class Generated(Written):
                 message["description"] = f"As of snapshot {self.head}"
         return uri, document
 
-    def _write(self, name: str, parts: Iterable[list[Json]], schema: pa.Schema, told: Json | None) -> None:
+    def _write(self, name: str, parts: Iterable[list[Json]], schema: pa.Schema, reported: Json | None) -> None:
         """Append rows in one commit, of which few are in memory at once."""
         batches = (pa.RecordBatch.from_pylist(some, schema) for some in _again(parts, _ROWS))
-        properties = None if told is None else _told({"snapshot_id": self.head, "ingest_id": f"i{self.head}"} | told)
+        properties = None if reported is None else _reported({"snapshot_id": self.head, "ingest_id": f"i{self.head}"} | reported)
         reader = pa.RecordBatchReader.from_batches(schema, batches)
         write_deltalake(self.table(name), reader, mode="append", target_file_size=_FILE_BYTES, commit_properties=properties)
 
@@ -112,13 +112,13 @@ class Generated(Written):
         tables = (definitions_as_table(some) for some in _again(([row] for row in rows), _ROWS))
         batches = (batch for table in tables for batch in table.to_batches())
         reader = pa.RecordBatchReader.from_batches(definitions_as_table([]).schema, batches)
-        told = _told({"snapshot_id": self.head, "job": "project"})
+        reported = _reported({"snapshot_id": self.head, "job": "project"})
         table = self.table("effective_messages")
-        write_deltalake(table, reader, mode="append", target_file_size=_FILE_BYTES, commit_properties=told)
+        write_deltalake(table, reader, mode="append", target_file_size=_FILE_BYTES, commit_properties=reported)
         self.projected = self.head
 
     def _of_document(self, uri: str, document: Json) -> list[Json]:
-        """Give the rows of the log for a document."""
+        """Return the rows of the log for a document."""
         is_first = self.head == 1 and uri == next(uris_of(1))
         rows = [self._row("registry", "/", uri, {"specversion": "1.0-rc2"})] if is_first else []
         for collection, members in (("endpoints", document["endpoints"]), ("messagegroups", document["messagegroups"])):
@@ -157,9 +157,9 @@ class Generated(Written):
                         known.popitem(last=False)
 
     def _finding(self, uri: str) -> Json:
-        told = dict.fromkeys(VIOLATION_COLUMNS, "x") | {"violation_id": f"v{self.head}.{uri}", "severity": "info"}
-        told |= {"rule_id": "DOC-005", "document_uri": uri, "registryid": REGISTRY, "ingest_id": f"i{self.head}", "xid": None}
-        return told | {"found_at": self.row("", "", "", None)["createdat"]}
+        reported = dict.fromkeys(VIOLATION_COLUMNS, "x") | {"violation_id": f"v{self.head}.{uri}", "severity": "info"}
+        reported |= {"rule_id": "DOC-005", "document_uri": uri, "registryid": REGISTRY, "ingest_id": f"i{self.head}", "xid": None}
+        return reported | {"found_at": self.row("", "", "", None)["createdat"]}
 
 
 def uris_of(documents: int) -> Iterator[str]:
@@ -167,12 +167,12 @@ def uris_of(documents: int) -> Iterator[str]:
     return (f"file:/bench/document-{number:06d}.xreg.json" for number in range(documents))
 
 
-def _told(told: Json) -> CommitProperties:
-    return CommitProperties(custom_metadata={"userMetadata": json.dumps(told)})
+def _reported(reported: Json) -> CommitProperties:
+    return CommitProperties(custom_metadata={"userMetadata": json.dumps(reported)})
 
 
 def _again(parts: Iterable[list[Any]], size: int) -> Iterator[list[Any]]:
-    """Give the same rows in lists of another length."""
+    """Return the same rows in lists of another length."""
     rows = (row for part in parts for row in part)
     while some := list(islice(rows, size)):
         yield some

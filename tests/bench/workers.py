@@ -101,10 +101,10 @@ def _measure(scratch: Path, name: str, workers: int, share: float, conf: tuple[s
         driver = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         if shares:
             shares[0].hold(driver.pid)
-        told, _ = driver.communicate()
+        reported, _ = driver.communicate()
         if driver.returncode:
             raise click.ClickException(f"the load ended with {driver.returncode}")
-    return dict(json.loads(told))
+    return dict(json.loads(reported))
 
 
 def _load(documents: str, warehouse: str, master: str, conf: tuple[str, ...]) -> dict[str, float]:

@@ -48,8 +48,8 @@ def warehouse(tmp_path_factory) -> Path:
         "--exit-zero",
         "--json",
     ]
-    told = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT, cwd=folder.parent)
-    assert json.loads(told.stdout)["snapshot_id"] == 1
+    reported = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT, cwd=folder.parent)
+    assert json.loads(reported.stdout)["snapshot_id"] == 1
     return folder
 
 

@@ -50,16 +50,16 @@ def test_pyhive_reads_what_other_readers_read(port, rows, expected):
     assert ("/endpoints/shop.orders.kafka.consumer", "shop.orders.OrderPlaced") in cursor.fetchall()
 
 
-def test_sqlalchemy_lists_columns_and_the_dictionary_tells_their_comments(port):
+def test_sqlalchemy_lists_columns_and_the_dictionary_reports_their_comments(port):
     engine = create_engine(f"hive://me@127.0.0.1:{port}/xregistry")
     columns = {column["name"]: str(column["type"]).upper() for column in inspect(engine).get_columns("flat_messages")}
     assert columns["xid"] == "VARCHAR" or "STRING" in columns["xid"]
     assert {"ce_type", "protocol_family", "attributes"} <= set(columns)
     with engine.connect() as connection:
-        told = connection.execute(
+        reported = connection.execute(
             text("SELECT comment FROM dictionary WHERE table_name = 'flat_messages' AND column_name = 'xid'")
         )
-        assert told.fetchall() == [("XID of the message",)]
+        assert reported.fetchall() == [("XID of the message",)]
         labels = connection.execute(text("SELECT labels FROM dim_messages WHERE messageid = 'sensors.RoomTooWarm'")).scalar_one()
         assert json.loads(labels) == {"priority": "high"}
 

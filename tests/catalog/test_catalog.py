@@ -70,7 +70,7 @@ def test_a_session_that_is_there_is_left_as_it_was(folder, spark):
 
 
 @pytest.mark.slow
-def test_each_method_tells_what_its_command_tells(folder, spark):
+def test_each_method_reports_what_its_command_reports(folder, spark):
     catalog = Catalog("warehouse", spark=spark)
     summary = catalog.ingest("documents", label="first")
     assert (summary.snapshot_id, summary.refused) == (1, False)
@@ -87,8 +87,8 @@ def test_each_method_tells_what_its_command_tells(folder, spark):
 
 @pytest.mark.slow
 def test_messages_are_rendered_and_what_is_rendered_matches(folder, spark):
-    told = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/{shop}/x"}}}
-    (folder / "documents" / "shop.json").write_text(json.dumps(document({"g": group({"m": told})})))
+    reported = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/{shop}/x"}}}
+    (folder / "documents" / "shop.json").write_text(json.dumps(document({"g": group({"m": reported})})))
     catalog = Catalog("warehouse", spark=spark)
     catalog.ingest("documents")
     rendered = catalog.render(spark.createDataFrame([("eu",), ("e/u",)], "shop STRING"), "m", over="http")

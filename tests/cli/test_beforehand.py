@@ -73,11 +73,11 @@ WRONG: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("command", "told"), WRONG, ids=[command for command, _ in WRONG])
-def test_a_wrong_call_is_reported_without_spark(golden: Path, call: Caller, monkeypatch, command: str, told: str):
+@pytest.mark.parametrize(("command", "reported"), WRONG, ids=[command for command, _ in WRONG])
+def test_a_wrong_call_is_reported_without_spark(golden: Path, call: Caller, monkeypatch, command: str, reported: str):
     monkeypatch.chdir(golden)
     ran = call(golden, *command.split())
-    assert (ran.code in (1, 2), told in ran.err, ran.out) == (True, True, ""), ran.err
+    assert (ran.code in (1, 2), reported in ran.err, ran.out) == (True, True, ""), ran.err
 
 
 RIGHT = [

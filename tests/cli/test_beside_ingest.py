@@ -20,8 +20,8 @@ M = "/messagegroups/g/messages/m"
 
 def run(warehouse: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lakehouse", "--warehouse", str(warehouse), *arguments, "--json"]
-    told = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=told, timeout=900)
+    reported = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=reported, timeout=900)
 
 
 def without_time(shown: dict[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_wrong_usage_is_exit_code_2(arguments):
     assert CliRunner().invoke(cli, arguments).exit_code == 2
 
 
-def test_wrong_settings_are_told_with_their_key(folder):
+def test_wrong_settings_are_reported_with_their_key(folder):
     (folder / "conf.toml").write_text("max_json_depth = 'deep'")
     failed = run("ingest", "documents", "--conf", "conf.toml", cwd=folder)
     assert failed.returncode == 2

@@ -20,8 +20,8 @@ def compat(tmp_path):
     def run(*arguments: str):
         for name, schema in (("old.avsc", OLD), ("new.avsc", NEW)):
             (tmp_path / name).write_text(json.dumps(schema))
-        told = [str(tmp_path / one) if one.endswith(".avsc") else one for one in arguments]
-        return CliRunner().invoke(cli, ["compat", *told], obj=Context(), standalone_mode=False)
+        reported = [str(tmp_path / one) if one.endswith(".avsc") else one for one in arguments]
+        return CliRunner().invoke(cli, ["compat", *reported], obj=Context(), standalone_mode=False)
 
     return run
 
@@ -39,9 +39,9 @@ def test_a_field_without_a_default_breaks_writers_and_says_why(compat):
 
 def test_json_has_both_answers_and_each_difference(compat):
     ran = compat("new.avsc", "old.avsc", "--json")
-    told = json.loads(ran.output)
-    assert (ran.return_value, told["breaks"]) == (4, {"readers": "yes", "writers": "no"})
-    assert [(one["pointer"], one["kind"]) for one in told["differences"]] == [("/currency", "field-removed")]
+    reported = json.loads(ran.output)
+    assert (ran.return_value, reported["breaks"]) == (4, {"readers": "yes", "writers": "no"})
+    assert [(one["pointer"], one["kind"]) for one in reported["differences"]] == [("/currency", "field-removed")]
 
 
 def test_the_same_schema_breaks_nobody(compat):
@@ -86,10 +86,10 @@ def test_diff_says_what_is_in_a_schema_that_changed(tmp_path):
         held = {"versions": {"1": {"format": "Avro/1.11", "schema": schema}}}
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.json").write_text(json.dumps({"schemagroups": {"g": {"schemas": {"s": held}}}}))
-    told = [str(tmp_path / name) for name in ("old", "new")]
-    ran = CliRunner().invoke(cli, ["diff", *told, "--breaking"], obj=Context(), standalone_mode=False)
+    reported = [str(tmp_path / name) for name in ("old", "new")]
+    ran = CliRunner().invoke(cli, ["diff", *reported, "--breaking"], obj=Context(), standalone_mode=False)
     assert ran.return_value == 4, ran.output
     said = "/schemagroups/g/schemas/s/versions/1/schema: /currency: came: string without a default. A producer with"
     assert ran.output.splitlines()[-1].startswith(said)
-    ran = CliRunner().invoke(cli, ["diff", *told, "--markdown"], obj=Context(), standalone_mode=False)
+    ran = CliRunner().invoke(cli, ["diff", *reported, "--markdown"], obj=Context(), standalone_mode=False)
     assert "needs it, as it has no default. (breaks producers) |" in ran.output

@@ -22,7 +22,7 @@ def golden(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("violations", "--document", "none.json"), "has loaded no such document. `lakehouse search --kind document NAME`"),
         (("violations", "--document", "a.json", "--registry", "other"), "no such document in registry 'other'"),
@@ -31,9 +31,9 @@ def golden(tmp_path_factory) -> Path:
         (("log", "a.json"), "is a document and has no history"),
     ],
 )
-def test_a_document_that_is_not_known_is_wrong_usage(golden, call, arguments, told):
+def test_a_document_that_is_not_known_is_wrong_usage(golden, call, arguments, reported):
     ran = call(golden, *arguments)
-    assert (ran.code, told in ran.err, ran.out) == (2, True, ""), ran.err
+    assert (ran.code, reported in ran.err, ran.out) == (2, True, ""), ran.err
 
 
 def test_findings_of_a_document_are_found_by_each_spelling_of_its_path(golden, call):
@@ -65,9 +65,9 @@ def namesakes(tmp_path) -> Path:
         rejected = {"status": "rejected", "reason": "it breaks off", "findings": []}
         rows.append(written.row("document", "file:/d/whole.json", "insert", rejected))
         written.append("changes", pa.Table.from_pylist([*rows, written.snapshot()], CHANGES), None)
-    told = {"document_uri": "file:/d/a.json", "registryid": "r", "rule_id": "MSG-043", "severity": "error"}
-    told |= {"pointer": "/messagegroups/g/messages/bad/name", "message": "no text", "action": "quarantined"}
-    written.find("v0", told | {"xid": "/messagegroups/g/messages/bad"})
+    reported = {"document_uri": "file:/d/a.json", "registryid": "r", "rule_id": "MSG-043", "severity": "error"}
+    reported |= {"pointer": "/messagegroups/g/messages/bad/name", "message": "no text", "action": "quarantined"}
+    written.find("v0", reported | {"xid": "/messagegroups/g/messages/bad"})
     return tmp_path
 
 

@@ -40,10 +40,10 @@ def test_the_jobs_are_there():
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_has_the_options_of_its_command(job, tmp_path):
-    told = run([sys.executable, ROOT / "jobs" / f"{job}.py", "--help"], tmp_path)
-    assert told.returncode == 0
+    reported = run([sys.executable, ROOT / "jobs" / f"{job}.py", "--help"], tmp_path)
+    assert reported.returncode == 0
     expected = CliRunner().invoke(cli, [job, "--help"]).output
-    assert told.stdout.split("\n", 1)[1].split() == expected.split("\n", 1)[1].split()  # but for the program's name
+    assert reported.stdout.split("\n", 1)[1].split() == expected.split("\n", 1)[1].split()  # but for the program's name
     assert run([sys.executable, ROOT / "jobs" / f"{job}.py", "--no-such-option"], tmp_path).returncode == 2
 
 
@@ -59,8 +59,8 @@ def test_a_night_of_jobs(tmp_path):
     written = submit("export", "--out", "catalog.json", cwd=tmp_path)
     assert written.returncode == 0, written.stderr
     assert len(json.loads((tmp_path / "catalog.json").read_text())["messagegroups"]) == 6
-    told = submit("changes", "--since", "0", "--feed", "core", cwd=tmp_path)
-    assert {json.loads(line)["specversion"] for line in told.stdout.splitlines()} == {"1.0"}
+    reported = submit("changes", "--since", "0", "--feed", "core", cwd=tmp_path)
+    assert {json.loads(line)["specversion"] for line in reported.stdout.splitlines()} == {"1.0"}
     kept = submit("maintain", "--json", cwd=tmp_path)
     assert {one["after"]["files"] for one in json.loads(kept.stdout)["tables"]} == {1}
     assert submit("ingest", "nothing", cwd=tmp_path).returncode == 2

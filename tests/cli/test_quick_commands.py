@@ -135,7 +135,7 @@ def test_findings_of_an_ingest_say_which_one_found_them_first(place):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("show", "nothing-has-this-id"), "`lakehouse search` finds"),
         (("show", "/messagegroups/g/messages/none"), "no such message. `lakehouse search --kind message` finds"),
@@ -147,9 +147,9 @@ def test_findings_of_an_ingest_say_which_one_found_them_first(place):
         (("search", "a", "--kind", "nothing"), "is not one of"),
     ],
 )
-def test_a_wrong_call_is_told(place, arguments, told):
+def test_a_wrong_call_is_reported(place, arguments, reported):
     ran = run(place, *arguments)
-    assert (ran.returncode, told in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
+    assert (ran.returncode, reported in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
 
 
 REFUSED = "/messagegroups/g/messages/bad was refused by MSG-043: `name` is a number (5)"
@@ -158,7 +158,7 @@ DELETED = "was deleted from registry default in snapshot 3. `lakehouse show /mes
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("show", "bad"), REFUSED),
         (("show", "/messagegroups/g/messages/bad"), "`lakehouse violations --document a.json` lists"),
@@ -169,13 +169,13 @@ DELETED = "was deleted from registry default in snapshot 3. `lakehouse show /mes
         (("blame", "n"), DELETED),
     ],
 )
-def test_what_was_refused_or_deleted_is_told_so(place, arguments, told):
+def test_what_was_refused_or_deleted_is_reported_so(place, arguments, reported):
     ran = run(place, *arguments)
-    assert (ran.returncode, told in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
+    assert (ran.returncode, reported in ran.stderr, ran.stdout) == (2, True, ""), ran.stderr
 
 
 @pytest.mark.slow
-def test_a_search_that_finds_nothing_tells_what_was_refused_or_deleted(place):
+def test_a_search_that_finds_nothing_reports_what_was_refused_or_deleted(place):
     assert REFUSED in run(place, "search", "bad").stdout
     assert DELETED in run(place, "search", "n", "--kind", "endpoint").stdout
     assert run(place, "search", "nothing-has-this").stdout == "Nothing found.\n"

@@ -1,4 +1,4 @@
-"""What a run tells machines: lines of JSON, OpenMetrics, OpenLineage."""
+"""What a run reports machines: lines of JSON, OpenMetrics, OpenLineage."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ def test_the_file_of_figures_is_replaced_at_once(tmp_path):
 
 
 def test_lineage_names_documents_and_the_tables_that_changed(tmp_path, monkeypatch):
-    told = tmp_path / "events.jsonl"
+    reported = tmp_path / "events.jsonl"
     config = tmp_path / "openlineage.yml"
-    config.write_text(f"transport:\n  type: file\n  log_file_path: {told}\n  append: true\n")
+    config.write_text(f"transport:\n  type: file\n  log_file_path: {reported}\n  append: true\n")
     monkeypatch.setenv("OPENLINEAGE_CONFIG", str(config))
     run = CommandRun("ingest", "s3a://bucket/w", inputs=("/data/documents",))
     run.begin()
     run.result = INGESTED
     run.end(3)
-    events = [json.loads(line) for line in told.read_text().splitlines()]
+    events = [json.loads(line) for line in reported.read_text().splitlines()]
     assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
     assert {event["run"]["runId"] for event in events} == {run.run_id}
     assert [(one["namespace"], one["name"]) for one in events[1]["inputs"]] == [("file", "/data/documents")]
@@ -100,7 +100,7 @@ def test_lineage_names_documents_and_the_tables_that_changed(tmp_path, monkeypat
     ]
     monkeypatch.delenv("OPENLINEAGE_CONFIG")
     run.end(3)
-    assert len(told.read_text().splitlines()) == 2  # nobody is told unasked
+    assert len(reported.read_text().splitlines()) == 2  # nothing is printed unasked
 
 
 def test_nobody_who_listens_can_stop_a_run(tmp_path, monkeypatch, capsys):
@@ -112,9 +112,9 @@ def test_nobody_who_listens_can_stop_a_run(tmp_path, monkeypatch, capsys):
     run.begin()
     (tmp_path / "folder").mkdir()
     run.end(0)
-    told = capsys.readouterr().err
-    assert "OpenLineage event not sent" in told
-    assert "figures were not written" in told
+    reported = capsys.readouterr().err
+    assert "OpenLineage event not sent" in reported
+    assert "figures were not written" in reported
     with pytest.raises(SettingsError, match="no such folder"):
         CommandRun("ingest", "/w", metrics="/nowhere/x.prom").begin()
 

@@ -31,14 +31,14 @@ def broken(tmp_path_factory) -> Path:
             ids.append(f"v{number}-{nth}")
             severity = {"MSG-150": "info", "MSG-146": "warning"}.get(rule, "error")
             xid = f"/messagegroups/orders/messages/m{number}"
-            told = {"document_uri": uri, "registryid": "r", "rule_id": rule, "severity": severity, "xid": xid}
-            told |= {
+            reported = {"document_uri": uri, "registryid": "r", "rule_id": rule, "severity": severity, "xid": xid}
+            reported |= {
                 "pointer": f"{xid}/name",
                 "message": f"no text\x07 {number}",
                 "hint": "Write a text.",
                 "action": "quarantined",
             }
-            written.find(ids[-1], told)
+            written.find(ids[-1], reported)
         rows.append(written.row("document", uri, "insert", {"status": "loaded", "findings": ids}))
     written.append("changes", pa.Table.from_pylist([*rows, written.snapshot()], CHANGES), None)
     return folder

@@ -43,15 +43,15 @@ def test_a_group_and_a_message_are_made_edited_and_removed(url):
     group, message = ("--messagegroupid", "g"), ("--messageid", "m")
     catalog(url, "messagegroup", "add", *group, "--name", "Orders", "--envelope", "CloudEvents/1.0")
     assert get(f"{url}/messagegroups/g")["name"] == "Orders"
-    told = ("--envelope", "cloudevents10", "--envelopemetadata-type-value", "a.b")
-    catalog(url, "messagegroup", "message", "add", *group, *message, *told)
+    reported = ("--envelope", "cloudevents10", "--envelopemetadata-type-value", "a.b")
+    catalog(url, "messagegroup", "message", "add", *group, *message, *reported)
     catalog(url, "messagegroup", "message", "edit", *group, *message, "--name", "edited")
     shown = json.loads(catalog(url, "messagegroup", "message", "show", *group, *message))
     assert (shown["name"], shown["epoch"], shown["envelopemetadata"]["type"]["value"]) == ("edited", 2, "a.b")
     # It sends the epoch of the default Version, which is not that of the message any more: that is in `meta`
     ran = run(url, "messagegroup", "message", "remove", *group, *message)
     assert (ran.returncode != 0, list(get(f"{url}/messagegroups/g/messages"))) == (True, ["m"])
-    catalog(url, "messagegroup", "message", "add", *group, "--messageid", "new", *told)
+    catalog(url, "messagegroup", "message", "add", *group, "--messageid", "new", *reported)
     catalog(url, "messagegroup", "message", "remove", *group, "--messageid", "new")
     assert list(get(f"{url}/messagegroups/g/messages")) == ["m"]
     catalog(url, "messagegroup", "remove", *group)

@@ -45,8 +45,8 @@ def run(command: str, url: str, place: Path) -> Ran:
     place.mkdir(parents=True)
     arguments = shlex.split(command.replace(_THERE, url))
     assert arguments[0] == "xrcg"
-    told = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "timeout": 600}
-    ran = subprocess.run([str(XRCG), *arguments[1:]], cwd=place, check=False, **told)
+    reported = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "timeout": 600}
+    ran = subprocess.run([str(XRCG), *arguments[1:]], cwd=place, check=False, **reported)
     errors = [line for line in ran.stderr.splitlines() if re.search(r" - ERROR - |^[\w.]+(Error|Exception)\b", line)]
     return Ran(ran.returncode, errors, sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()))
 

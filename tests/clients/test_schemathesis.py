@@ -18,7 +18,7 @@ EXAMPLES = 60 if IS_ALL else 8
 # What a filter may say, OpenAPI cannot: whether valid texts are taken is not asked.
 FLAGS = ["--exclude-checks", "positive_data_acceptance", "--continue-on-failure", "--generation-deterministic", "--no-color"]
 FLAGS += ["--max-examples", str(EXAMPLES)]
-# Whatever a body says is taken or refused by rules that OpenAPI cannot tell.
+# Whatever a body says is taken or refused by rules that OpenAPI cannot report.
 RULES_OF_OUR_OWN = "positive_data_acceptance,negative_data_rejection,unsupported_method"
 FLAGS_OF_WRITES = ["--max-examples", "20" if IS_ALL else "2", *(() if IS_ALL else ("--phases", "fuzzing"))]
 _MEMBERS = {"messagegroups": "messages", "endpoints": "messages", "schemagroups": "schemas", "messagecatalog": "messages"}
@@ -54,7 +54,7 @@ def ids_of_subjects(url: str) -> dict[str, list[str]]:
 
 
 def described(url: str, *subscribed: str) -> dict:
-    """Give the server's OpenAPI with ids that are there, and those of subscriptions."""
+    """Return the server's OpenAPI with ids that are there, and those of subscriptions."""
     document = get(f"{url}/openapi.json")
     known = {collection: ids_of(url, collection) for collection in _MEMBERS} | {"ccompat": ids_of_subjects(url)}
     for path, item in document["paths"].items():
@@ -67,8 +67,8 @@ def described(url: str, *subscribed: str) -> dict:
 
 def subscribe(url: str) -> str:
     """Subscribe for nothing, and give the id."""
-    told = {"sink": "https://sink.invalid/", "types": ["none"]}
-    request = urllib.request.Request(f"{url}/subscriptions", json.dumps(told).encode(), {"Content-Type": "application/json"})
+    reported = {"sink": "https://sink.invalid/", "types": ["none"]}
+    request = urllib.request.Request(f"{url}/subscriptions", json.dumps(reported).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)["id"]
 

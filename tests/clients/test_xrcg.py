@@ -41,15 +41,15 @@ DIFFERS = {
 class Generated(NamedTuple):
     """What a run wrote, and how it ended."""
 
-    told: str
+    reported: str
     files: dict[str, bytes]
 
 
 def xrcg(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the tool, in an order of sets and with random values that are always the same."""
     environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(HERE / "seeded"), "NO_COLOR": "1"}
-    told = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-    return subprocess.run([str(XRCG), *arguments], env=environment, timeout=600, check=False, **told)
+    reported = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
+    return subprocess.run([str(XRCG), *arguments], env=environment, timeout=600, check=False, **reported)
 
 
 def generate(definitions: str, language: str, folder: Path, *more: str) -> Generated:
@@ -90,27 +90,27 @@ def test_a_url_gives_what_the_file_of_the_export_gives(registryid, language, exp
     for dialect in DIALECTS if language == "asyncapi" else DIALECTS[:1]:
         file = exported(dialect, registryid)
         with files(file.parent) as place:
-            told = generate(f"{place}/{file.name}", language, tmp_path / "out")
+            reported = generate(f"{place}/{file.name}", language, tmp_path / "out")
         url = servers(dialect, registryid)
         found = generate(f"{url}/?inline=*", language, tmp_path / "out")
-        assert found.told == told.told
-        assert without_urls(found.files, url) == told.files
-        assert found.files or found.told
+        assert found.reported == reported.reported
+        assert without_urls(found.files, url) == reported.files
+        assert found.files or found.reported
 
 
 @pytest.mark.parametrize("registryid", DOCUMENTS)
 def test_validate_finds_what_it_finds_in_the_file_of_the_export(registryid, exported, servers):
     for dialect in DIALECTS:
-        told, found = (
+        reported, found = (
             xrcg("validate", "--definitions", definitions)
             for definitions in (str(exported(dialect, registryid)), servers(dialect, registryid) + "/?inline=*")
         )
-        assert (found.returncode, errors(found)) == (told.returncode, errors(told))
+        assert (found.returncode, errors(found)) == (reported.returncode, errors(reported))
         assert errors(found) or "is valid" in found.stdout, found.stderr
 
 
 def errors(ran: subprocess.CompletedProcess[str]) -> list[str]:
-    """Give the places that the tool finds wrong."""
+    """Return the places that the tool finds wrong."""
     return sorted(_ERROR.findall(ran.stdout))
 
 
@@ -118,16 +118,16 @@ def errors(ran: subprocess.CompletedProcess[str]) -> list[str]:
 def test_the_original_document_gives_the_same_up_to_order(registryid, servers, tmp_path):
     document = DOCUMENTS[registryid]
     with files(document.parent) as place:
-        told = generate(f"{place}/{document.name}", "asyncapi", tmp_path / "out")
+        reported = generate(f"{place}/{document.name}", "asyncapi", tmp_path / "out")
     found = generate(servers("1.0-rc2", registryid) + "/?inline=*", "asyncapi", tmp_path / "out")
-    assert found.told == told.told
+    assert found.reported == reported.reported
     assert {name: unordered(name, text) for name, text in found.files.items()} == {
-        name: unordered(name, text) for name, text in told.files.items()
+        name: unordered(name, text) for name, text in reported.files.items()
     }
 
 
 def unordered(name: str, text: bytes) -> Any:
-    """Give what a file says, whatever the order in which it says it."""
+    """Return what a file says, whatever the order in which it says it."""
     if name.endswith((".json", ".avsc")):
         return json.loads(text)
     return sorted(line.strip() for line in text.decode().splitlines() if line.strip())
@@ -138,5 +138,5 @@ def test_a_group_is_generated_from_its_own_url(folder, tmp_path):
     group = next(iter(json.loads((DEMO / "orders.xreg.json").read_bytes())["messagegroups"]))
     with serving(folder / "w", tmp_path / "model", "--registry", "demo/orders") as url:
         found = generate(f"{url}/messagegroups/{group}", "asyncapi", tmp_path / "out")
-        assert found.told == ""
+        assert found.reported == ""
         assert any(group.encode() in text or b"channels:" in text for text in found.files.values())

@@ -210,12 +210,12 @@ def test_an_alias_is_made_and_ended(xr, group):
 
 def test_a_document_comes_back_byte_for_byte(xr):
     path = "/schemagroups/s/schemas/json"
-    told = b'\xef\xbb\xbf{ "b": 1e2,\n  "a": 1.10 }\n'
-    xr.request("PUT", path, told, Content_Type="application/json", xRegistry_format="JSONSchema/draft-07")
+    reported = b'\xef\xbb\xbf{ "b": 1e2,\n  "a": 1.10 }\n'
+    xr.request("PUT", path, reported, Content_Type="application/json", xRegistry_format="JSONSchema/draft-07")
     answer = xr.request("GET", path)
-    assert (answer.body, answer.headers["content-type"]) == (told, "application/json")
+    assert (answer.body, answer.headers["content-type"]) == (reported, "application/json")
     xr.update(path + "$details", {"name": "named"})
-    assert xr.request("GET", path).body == told
+    assert xr.request("GET", path).body == reported
     assert xr.get(path + "$details")["name"] == "named"
     assert refused(xr.request, "PATCH", path, b"{}") == (405, "details_required")
 
@@ -239,9 +239,9 @@ def test_ignore_takes_what_capabilities_list(xr, group):
 
 
 def test_what_documents_hold_is_left_out_of_a_map(documents):
-    told = {"placed": EVENT | {"name": "mine"}, "new-one": EVENT | {"name": "mine"}}
-    assert refused(documents.add, ORDERS, told) == (400, "readonly")
-    documents.add(ORDERS, told, "?ignore=readonly")
+    reported = {"placed": EVENT | {"name": "mine"}, "new-one": EVENT | {"name": "mine"}}
+    assert refused(documents.add, ORDERS, reported) == (400, "readonly")
+    documents.add(ORDERS, reported, "?ignore=readonly")
     assert (documents.get(ORDERS + "/placed")["name"], documents.get(ORDERS + "/new-one")["name"]) == ("Placed", "mine")
     assert refused(documents.update, ORDERS + "/placed", {"name": "mine"}) == (400, "readonly")
     documents.delete(ORDERS + "/new-one")
@@ -261,15 +261,15 @@ def test_what_a_read_adds_is_ignored_in_a_write(xr, group):
 
 
 @pytest.mark.parametrize(
-    ("told", "name"),
+    ("reported", "name"),
     [
         ({"My-Ext": 1}, "invalid_attribute"),
         ({"name": ""}, "invalid_attribute"),
         ({"deprecated": {"effective": "2030-01-01T00:00:00Z", "removal": "2029-01-01T00:00:00Z"}}, "invalid_attribute"),
     ],
 )
-def test_what_no_entity_may_say_is_refused(xr, told, name):
-    assert refused(xr.replace, "/messagegroups/never", told) == (400, name)
+def test_what_no_entity_may_say_is_refused(xr, reported, name):
+    assert refused(xr.replace, "/messagegroups/never", reported) == (400, name)
     assert not xr.is_there("/messagegroups/never")
 
 
@@ -321,7 +321,7 @@ def test_the_source_of_the_model_is_a_model(documents, xr):
 
 
 def facts(value: Any, here: str = "") -> dict[str, Any]:
-    """Give what a registry says, by JSON Pointer, without what each server sets: epochs, dates, `readonly`, and whose it is."""
+    """Return what a registry says, by JSON Pointer, without what each server sets: epochs, dates, `readonly`, and whose it is."""
     if not isinstance(value, dict):
         return {here: value}
     own = {"epoch", "createdat", "modifiedat", "registryid", "readonly", *OF_SERVER}
@@ -332,9 +332,9 @@ def facts(value: Any, here: str = "") -> dict[str, Any]:
     return found
 
 
-def check_taken(found: Any, told: Any) -> None:
-    """See that a registry says what was told: JSON may have got a `contenttype`, and an empty document may be there."""
-    taken, expected = facts(found), facts(told)
+def check_taken(found: Any, reported: Any) -> None:
+    """See that a registry says what was reported: JSON may have got a `contenttype`, and an empty document may be there."""
+    taken, expected = facts(found), facts(reported)
     added = {pointer: taken.pop(pointer) for pointer in set(taken) - set(expected)}
     assert taken == expected
     known = {("contenttype", "application/json"), ("schemabase64", "")}

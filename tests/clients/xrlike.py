@@ -99,26 +99,26 @@ class Xr:
             return False
         return True
 
-    def create(self, xid: str, told: Any, query: str = "") -> Any:
+    def create(self, xid: str, reported: Any, query: str = "") -> Any:
         """Create an entity that is not there."""
         assert not self.is_there(xid), xid
-        answer = self.request("PATCH", xid + query, told)
+        answer = self.request("PATCH", xid + query, reported)
         assert answer.status == 201, answer.status
         assert answer.headers["location"] == answer.json["self"]
         return answer.json
 
-    def update(self, xid: str, told: Any, query: str = "") -> Any:
+    def update(self, xid: str, reported: Any, query: str = "") -> Any:
         """Change what is named of an entity that is there."""
         assert self.is_there(xid), xid
-        return self.request("PATCH", xid + query, told).json
+        return self.request("PATCH", xid + query, reported).json
 
-    def replace(self, xid: str, told: Any, query: str = "") -> Any:
+    def replace(self, xid: str, reported: Any, query: str = "") -> Any:
         """Write an entity whole, whether or not it is there."""
-        return self.request("PUT", xid + query, told).json
+        return self.request("PUT", xid + query, reported).json
 
-    def add(self, xid: str, told: Any, query: str = "") -> Any:
+    def add(self, xid: str, reported: Any, query: str = "") -> Any:
         """Import a map of entities, or a Version of a Resource."""
-        return self.request("POST", xid + query, told).json
+        return self.request("POST", xid + query, reported).json
 
     def delete(self, *xids: str, query: str = "") -> None:
         """Delete entities that are there."""
@@ -173,13 +173,13 @@ def check_model(model: dict[str, Any]) -> None:
 
 
 def _check_attributes(attributes: dict[str, Any], here: str, charset: str) -> None:
-    for name, told in attributes.items():
-        only(told, ATTRIBUTE, f"{here}.{name}")
-        assert told["name"] == name, f"{here}.{name}"
+    for name, reported in attributes.items():
+        only(reported, ATTRIBUTE, f"{here}.{name}")
+        assert reported["name"] == name, f"{here}.{name}"
         assert charset == "extended" or name == "*" or name.replace("_", "").isalnum(), f"{here}.{name}"
-        assert "default" not in told or told.get("required"), f"{here}.{name}: has a default and may be absent"
-        assert ("item" in told) == (told["type"] in ("map", "array")), f"{here}.{name}"
-        _check_attributes(told.get("attributes", {}), f"{here}.{name}", told.get("namecharset", "strict"))
-        item = told.get("item", {})
+        assert "default" not in reported or reported.get("required"), f"{here}.{name}: has a default and may be absent"
+        assert ("item" in reported) == (reported["type"] in ("map", "array")), f"{here}.{name}"
+        _check_attributes(reported.get("attributes", {}), f"{here}.{name}", reported.get("namecharset", "strict"))
+        item = reported.get("item", {})
         only(item, ITEM, f"{here}.{name}.item")
         _check_attributes(item.get("attributes", {}), f"{here}.{name}.item", item.get("namecharset", "strict"))

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on the loopback address: a master, and workers of one core each (two unless told otherwise).
+"""A Spark standalone cluster on the loopback address: a master, and workers of one core each (two unless reported otherwise).
 
 `python tests/cluster/cluster.py FOLDER` runs one until it is interrupted.
 """
@@ -50,7 +50,7 @@ class Cluster:
             process.wait(30)
 
     def executors(self) -> dict[str, list[Path]]:
-        """Give for each worker the folders of the executors that ran there."""
+        """Return for each worker the folders of the executors that ran there."""
         return {f"worker{n}": sorted((self.folder / f"worker{n}").glob("app-*/*")) for n in range(1, self.workers + 1)}
 
     def _start(self, name: str, what: str, *arguments: str) -> None:
@@ -67,8 +67,8 @@ class Cluster:
         until = time.monotonic() + 90
         while time.monotonic() < until:
             try:
-                with urlopen(f"http://{HOST}:{self.web}/json/", timeout=5) as told:
-                    if json.load(told)["aliveworkers"] >= workers:
+                with urlopen(f"http://{HOST}:{self.web}/json/", timeout=5) as reported:
+                    if json.load(reported)["aliveworkers"] >= workers:
                         return
             except (URLError, OSError):
                 pass  # it is still starting

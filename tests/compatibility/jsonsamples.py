@@ -146,7 +146,7 @@ class JsonSchemas:
 
 
 def parts_of(schema):
-    """Give all schemas in a schema."""
+    """Return all schemas in a schema."""
     yield schema
     if isinstance(schema, dict):
         for name in ("properties", "$defs", "patternProperties"):

@@ -53,7 +53,7 @@ PRICE = {"name": "price", "type": "int"}
         (_record(PRICE), _record(PRICE, name="Offer"), "", "type-changed", "yes", "yes"),
     ],
 )
-def test_a_change_of_a_record_tells_where_and_whom_it_breaks(before, after, pointer, kind, readers, writers):
+def test_a_change_of_a_record_reports_where_and_whom_it_breaks(before, after, pointer, kind, readers, writers):
     found = [one for one in compare(before, after, "Avro") if (one.pointer, one.kind) == (pointer, kind)]
     assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
     assert bool(found[0].reason) == ("yes" in (readers, writers))

@@ -27,7 +27,7 @@ SCHEMAS = 150  # of each draft
 
 
 def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Give each member of objects and lists: what holds it, and its name or index."""
+    """Return each member of objects and lists: what holds it, and its name or index."""
     for at, inner in list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()):
         yield value, at
         yield from places_in(inner)

@@ -1,4 +1,4 @@
-"""JSON Schema: no instance refutes what is called compatible, and each keyword's change is told with its reason."""
+"""JSON Schema: no instance refutes what is called compatible, and each keyword's change is reported with its reason."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NUMBER, TEXT = {"type": "number"}, {"type": "string"}
         (_order(n={"items": TEXT}), _order(n={"items": NUMBER}), "/n/*", "type-changed", "yes", "yes"),
     ],
 )
-def test_a_change_of_an_object_tells_where_and_whom_it_breaks(before, after, pointer, kind, readers, writers):
+def test_a_change_of_an_object_reports_where_and_whom_it_breaks(before, after, pointer, kind, readers, writers):
     found = [one for one in compare(before, after, "JsonSchema/2020-12") if (one.pointer, one.kind) == (pointer, kind)]
     assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
 

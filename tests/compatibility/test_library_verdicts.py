@@ -109,7 +109,7 @@ def changed_xml(random: Random) -> str:
 
 
 def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Give each member of objects and lists: what holds it, and its name or index."""
+    """Return each member of objects and lists: what holds it, and its name or index."""
     for at, inner in list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()):
         yield value, at
         yield from places_in(inner)

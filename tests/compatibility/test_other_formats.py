@@ -52,7 +52,7 @@ def _in_structure(name, type_):
         ("JsonStructure", STRUCTURE, STRUCTURE | {"$extends": "#/x"}, "", "condition-changed", "unknown", "unknown"),
     ],
 )
-def test_a_change_tells_where_and_whom_it_breaks(format, before, after, pointer, kind, readers, writers):
+def test_a_change_reports_where_and_whom_it_breaks(format, before, after, pointer, kind, readers, writers):
     found = [one for one in compare(before, after, format) if (one.pointer, one.kind) == (pointer, kind)]
     assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
 

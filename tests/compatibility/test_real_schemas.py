@@ -21,7 +21,7 @@ MOST = 20  # of each format
 
 
 def schemas_in(value) -> Iterator[tuple[str, dict]]:
-    """Give the schemas of a document with their formats."""
+    """Return the schemas of a document with their formats."""
     if isinstance(value, dict):
         format_, schema = value.get("format") or value.get("dataschemaformat"), value.get("schema") or value.get("dataschema")
         if isinstance(schema, dict) and isinstance(format_, str):
@@ -34,7 +34,7 @@ def schemas_in(value) -> Iterator[tuple[str, dict]]:
 
 
 def real_schemas() -> list[tuple[str, dict]]:
-    """Give objects of JSON Schema and records of Avro, different ones."""
+    """Return objects of JSON Schema and records of Avro, different ones."""
     found: dict[str, tuple[str, dict]] = {}
     for path in sorted(SAMPLES.glob("*/*.xreg.json")):
         for format_, schema in schemas_in(json.loads(path.read_text(encoding="utf-8"))):
@@ -46,7 +46,7 @@ def real_schemas() -> list[tuple[str, dict]]:
 
 
 def plain_members(schema: dict) -> list[str]:
-    """Give the members of an object that have one plain type and no further limits."""
+    """Return the members of an object that have one plain type and no further limits."""
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict) or "$ref" in schema or "allOf" in schema:
         return []
     return [name for name, one in schema["properties"].items() if isinstance(one, dict) and is_plain(one)]
@@ -57,7 +57,7 @@ def is_plain(schema: dict) -> bool:
 
 
 def json_mutations(schema: dict) -> Iterator[tuple[str, dict, dict, tuple[str, str]]]:
-    """Give what was changed, the schema before and after, and whom that breaks: readers, writers."""
+    """Return what was changed, the schema before and after, and whom that breaks: readers, writers."""
     name = plain_members(schema)[0]
     optional, required = copy.deepcopy(schema), copy.deepcopy(schema)
     optional["required"] = [one for one in schema.get("required", ()) if one != name]
@@ -95,7 +95,7 @@ def json_mutations(schema: dict) -> Iterator[tuple[str, dict, dict, tuple[str, s
 
 
 def avro_mutations(schema: dict) -> Iterator[tuple[str, dict, dict, tuple[str, str]]]:
-    """Give what was changed, the schema before and after, and whom that breaks: readers, writers."""
+    """Return what was changed, the schema before and after, and whom that breaks: readers, writers."""
 
     def with_field(base: dict, **field) -> dict:
         return {**base, "fields": [*base["fields"], {"name": "zz", **field}]}

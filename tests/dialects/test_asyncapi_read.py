@@ -41,7 +41,7 @@ def read(**members: Any) -> Reading:
     return read_as(written, [], "lamps.json", None)[1]
 
 
-def told(reading: Reading, rule_id: str) -> list[str]:
+def result(reading: Reading, rule_id: str) -> list[str]:
     return [finding.pointer for finding in reading.findings if finding.rule_id == rule_id]
 
 
@@ -178,7 +178,7 @@ def test_what_has_no_attribute_is_kept_and_reported_once_for_each_kind(depot):
     about = body(depot, "/messagegroups/example-depot")
     assert about["extensions"]["asyncapi"]["info"]["license"] == {"name": "Apache 2.0"}
     assert about["labels"] == {"logistics": "parcels"}
-    assert told(depot, "AAPI-007") == [""]
+    assert result(depot, "AAPI-007") == [""]
 
 
 def test_a_reply_names_its_group_and_messages(booking):
@@ -226,7 +226,7 @@ def test_schemas_of_other_formats_are_texts_or_values(booking):
 def test_what_no_operation_uses_is_kept_with_the_application(booking):
     kept = body(booking, "/messagegroups/example-booking")["extensions"]["asyncapi"]
     assert kept["servers"]["spare"] == {"host": "spare.booking.example", "protocol": "nats", "x-since": 2020}
-    assert told(booking, "AAPI-005").count("/servers/spare") == 1
+    assert result(booking, "AAPI-005").count("/servers/spare") == 1
 
 
 def test_traits_of_2_win_and_old_members_of_bindings_are_lost():
@@ -348,7 +348,7 @@ def test_a_file_may_stand_elsewhere_in_the_source(tmp_path):
     }
     (tmp_path / "apps" / "a.json").write_text(json.dumps(written))
     root = tmp_path.as_uri().replace("file:///", "file:/")
-    assert told(read_file(tmp_path / "apps" / "a.json"), "AAPI-001") == ["/components/messages/M/payload/$ref"]
+    assert result(read_file(tmp_path / "apps" / "a.json"), "AAPI-001") == ["/components/messages/M/payload/$ref"]
     reading = read_file(tmp_path / "apps" / "a.json", (root,))
     assert body(reading, "/schemagroups/t/schemas/Lamp/versions/1")["schema"] == {"type": "object"}
 

@@ -104,10 +104,10 @@ def test_of_a_lone_definition_and_one_of_its_group_with_the_same_id_the_first_wi
     reading = lone_and_grouped(version(description="lone"), version(description="grouped"), lone_first=lone_first)
     taken = json.loads(rows(reading)[f"/messagegroups/default/messages/{NAME}/versions/1"].body)
     assert taken["description"] == ("lone" if lone_first else "grouped")
-    (told,) = [finding for finding in errors(reading) if finding.rule_id == "CAT-062"]
-    assert told.pointer == ("/1/messagedefinitions/0/id" if lone_first else "/1/id")
-    assert told.action == "quarantined"
-    assert f"{NAME}' occurs twice" in told.message
+    (reported,) = [finding for finding in errors(reading) if finding.rule_id == "CAT-062"]
+    assert reported.pointer == ("/1/messagedefinitions/0/id" if lone_first else "/1/id")
+    assert reported.action == "quarantined"
+    assert f"{NAME}' occurs twice" in reported.message
     assert rows(reading)[f"/messagegroups/default/messages/{NAME}"]
 
 
@@ -320,7 +320,7 @@ def test_the_other_sections_of_amqp():
     assert found["dataschemauri"] == "https://a.example/s.proto"
 
 
-def test_the_default_encoding_is_told_by_the_table_and_not_stored():
+def test_the_default_encoding_is_reported_by_the_table_and_not_stored():
     """CAT-134: Data."""
     assert [row["default"] for row in sections_of("AMQP") if row["rule"] == "CAT-133"] == ["Data"]
     assert "extensions" not in body(sections("AMQP", {"applicationdata": {}}))
@@ -477,7 +477,7 @@ TOLD: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("rule", "severity", "written"), TOLD, ids=[one[0] for one in TOLD])
-def test_what_is_only_told_is_loaded(rule, severity, written):
+def test_what_is_only_reported_is_loaded(rule, severity, written):
     reading = read(written)
     assert errors(reading) == []
     found = next(finding for finding in reading.findings if finding.rule_id == rule)
@@ -525,8 +525,8 @@ def test_a_pointer_is_translated_without_looking_at_all_others():
             raise AssertionError("all pointers were looked at")
 
     pointers = Unlisted({"/a": "/0", "/a/b": "/0/x", "": "/root"})
-    told = [translated(pointer, pointers) for pointer in ("/a/b/c", "/a/bc", "/a/b", "/z")]
-    assert told == ["/0/x/c", "/0/bc", "/0/x", "/root/z"]
+    reported = [translated(pointer, pointers) for pointer in ("/a/b/c", "/a/bc", "/a/b", "/z")]
+    assert reported == ["/0/x/c", "/0/bc", "/0/x", "/root/z"]
     assert translated("/z", {"/a": "/0"}) == "/z"
 
 

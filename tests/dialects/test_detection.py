@@ -51,7 +51,7 @@ def test_a_collection_of_the_wrong_shape_is_a_registry_document_with_an_error():
         ({"specversion": "1.0", "id": "1", "source": "/lamp", "type": "lamp.on"}, "not a registry document"),
     ],
 )
-def test_anything_else_is_told_by_its_kind(written, reason):
+def test_anything_else_is_reported_by_its_kind(written, reason):
     assert reason in str(not_a_registry(written))
 
 
@@ -66,7 +66,7 @@ def test_the_dialect_is_the_specversion():
     assert dialect(document({}, specversion="1.0-rc4")) == "1.0-rc4"
 
 
-def test_old_collections_tell_the_oldest_dialect_whatever_the_specversion():
+def test_old_collections_report_the_oldest_dialect_whatever_the_specversion():
     assert dialect({"specversion": "0.4", "definitionGroups": {}}) == "cereg"
     assert dialect({"schemaGroups": {}}) == "cereg"
 
@@ -82,7 +82,7 @@ def test_old_collections_tell_the_oldest_dialect_whatever_the_specversion():
         (message(), "1.0-rc2"),
     ],
 )
-def test_without_a_specversion_the_spellings_tell_the_dialect(written, name):
+def test_without_a_specversion_the_spellings_report_the_dialect(written, name):
     assert dialect({"messagegroups": {"g": group({"m": written})}}) == name
 
 
@@ -98,7 +98,7 @@ def test_without_a_specversion_the_spellings_tell_the_dialect(written, name):
         ({"endpoints": {"e": {"protocoloptions": {"topic": "a"}}}}, "1.0-rc2"),
     ],
 )
-def test_the_schema_and_names_of_one_dialect_tell_it(written, name):
+def test_the_schema_and_names_of_one_dialect_report_it(written, name):
     assert dialect(written) == name
 
 
@@ -109,5 +109,5 @@ def test_a_dialect_may_be_given():
 
 
 @pytest.mark.parametrize("specversion", ["", 1, None])
-def test_a_specversion_that_tells_nothing_is_passed_over(specversion):
+def test_a_specversion_that_reports_nothing_is_passed_over(specversion):
     assert dialect_of({"specversion": specversion}, Counter()) == "1.0-rc2"

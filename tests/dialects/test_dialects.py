@@ -258,7 +258,7 @@ def test_the_family_of_a_protocol_is_its_name_in_upper_case(protocol, family):
         ([], None),
     ],
 )
-def test_options_tell_a_family_when_only_one_has_all_the_names(options, family):
+def test_options_report_a_family_when_only_one_has_all_the_names(options, family):
     assert family_of_options(options) == family
 
 
@@ -485,7 +485,7 @@ def test_of_two_spellings_with_different_values_the_normal_one_is_taken_with_a_w
     assert [one.rule_id for one in warnings(reading)] == ["MSG-050"]
 
 
-def test_two_spellings_of_a_member_of_a_section_with_different_values_are_told():
+def test_two_spellings_of_a_member_of_a_section_with_different_values_are_reported():
     properties = {"message_id": {"value": "a"}, "message-id": {"value": "b"}}
     reading = read(document({"g": group({"m": message(protocol="AMQP/1.0", protocoloptions={"properties": properties})})}))
     assert [one.severity for one in reading.findings] == ["warning"]
@@ -496,7 +496,7 @@ def test_the_pointer_of_a_problem_is_the_place_as_written():
     assert found(read_.problems) == [("/at/protocolmetadata/header", "MSG-298", "error")]
 
 
-def test_one_wrong_value_beside_another_spelling_is_told_once():
+def test_one_wrong_value_beside_another_spelling_is_reported_once():
     read_ = read_entity("message", {"basemessageuri": XID, "basemessage": 5}, "", None)
     assert found(problem for problem in read_.problems if problem.severity == "error") == [("/basemessage", "MSG-050", "error")]
 
@@ -541,7 +541,7 @@ def test_addresses_are_objects_with_uri(written, normal):
     assert endpoint(protocoloptions={"endpoints": [written]}) == {"protocoloptions": {"endpoints": [normal]}}
 
 
-def test_an_address_with_two_different_uris_is_told():
+def test_an_address_with_two_different_uris_is_reported():
     reading = read(document(endpoints={"e": {"endpoints": [{"url": "https://b.example", "uri": "https://a.example"}]}}))
     assert [(one.pointer, one.rule_id) for one in warnings(reading)] == [("/endpoints/e/endpoints/0", "END-047")]
 

@@ -92,7 +92,7 @@ from lakehouse.render.filling import _ADDRESSES, _OPTIONS
 roof = Endpoint("r", "/endpoints/roof", protocol="PIGEON/2", options={"ring": "blue"})
 print(json.dumps({
     "sections": SECTIONS["PIGEON"], "address": ADDRESSES["PIGEON"], "needed": _ADDRESSES["PIGEON"], "may": _OPTIONS["PIGEON"],
-    "told": sorted(captured_by("PIGEON", set())), "endpoint": roof.flat_attributes(),
+    "captured": sorted(captured_by("PIGEON", set())), "endpoint": roof.flat_attributes(),
 }))
 """
 
@@ -133,7 +133,7 @@ def run(house: Path, *arguments: str) -> str:
     return ran.stdout
 
 
-def test_its_rules_are_listed_and_told_where_they_are_held(house):
+def test_its_rules_are_listed_and_reported_where_they_are_held(house):
     listed = {one["id"]: one for one in json.loads(run(house, "-m", "lakehouse", "--json", "rules"))}
     assert listed["PIG-002"]["severity"] == "error"
     assert "constraints.csv" in run(house, "-m", "lakehouse", "explain", "PIG-002")
@@ -145,7 +145,7 @@ def test_matching_and_rendering_know_its_options_and_where_it_travels(house):
         "address": "topic",
         "needed": "topic",
         "may": ["topic", "loft"],
-        "told": ["/protocoloptions/loft"],  # one without a topic was not captured whole
+        "captured": ["/protocoloptions/loft"],  # one without a topic was not captured whole
         "endpoint": {"/protocoloptions/loft/value": '"blue"'},
     }
 

@@ -23,13 +23,13 @@ def read_old(written: dict[str, Any], **group_attributes: Any) -> Reading:
 
 def read_in(dialect: str | None, document: dict[str, Any]) -> Reading:
     value, problems = read_json(json.dumps(document).encode(), 100)
-    told, reading = read_as(value, problems, "", None, rules=False)
-    assert dialect in (None, told)
+    reported, reading = read_as(value, problems, "", None, rules=False)
+    assert dialect in (None, reported)
     return reading
 
 
 def bodies(reading: Reading) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give the bodies of the message and of its only Version."""
+    """Return the bodies of the message and of its only Version."""
     assert errors(reading) == []
     found = rows(reading)
     (version,) = [row for row in reading.rows if row.kind == "version"]
@@ -121,7 +121,7 @@ def test_what_only_this_dialect_asks_for_is_a_warning(rule, written, of_group):
     assert [one for one in warnings(read_in("1.0-rc2", later)) if one.rule_id.startswith("WIP")] == []
 
 
-def test_a_document_that_only_its_spellings_tell_is_asked_too():
+def test_a_document_that_only_its_spellings_report_is_asked_too():
     reading = read_in("0.5-wip", {"messagegroups": {"g": group({"m": {"basemessageurl": "#" + BASE}})}})
     assert [one.rule_id for one in warnings(reading)] == ["WIP-024"]
 
@@ -133,7 +133,7 @@ def test_types_and_the_marker_of_the_current_time():
     assert bodies(reading)[1]["envelopemetadata"] == {
         "x": {"type": "any"}, "time": {"value": "0000-01-01T00:00:00Z"}, "y": {"type": "timestamp", "value": "t"},
     }  # fmt: skip
-    assert sum(count for told, count in reading.spellings.items() if told.startswith("message")) == 2
+    assert sum(count for reported, count in reading.spellings.items() if reported.startswith("message")) == 2
 
 
 @pytest.mark.parametrize("protocol", ["Kafka", "Kafka/0.11", "KAFKA"])

@@ -61,14 +61,14 @@ def test_the_views_say_what_the_tables_of_protocols_and_options_say():
     assert defaults is not None
     maps = dict(re.findall(r"'([A-Z]+)', map\(([^)]*)\)", defaults[1]))
     written = {family: dict(re.findall(r"'([^']*)', '([^']*)'", pairs)) for family, pairs in maps.items()}
-    told: dict[str, dict[str, str]] = {}
+    reported: dict[str, dict[str, str]] = {}
     for row in table("option_defaults"):
         default = json.loads(row["default"])
         text = default if isinstance(default, str) else json.dumps(default)
-        told.setdefault(row["protocol_family"], {})[row["option"]] = text
-    assert told.pop("") == {"deployed": "true"}
+        reported.setdefault(row["protocol_family"], {})[row["option"]] = text
+    assert reported.pop("") == {"deployed": "true"}
     assert "map('deployed', 'true')" in endpoints
-    assert written == told
+    assert written == reported
     for role in ("producer", "consumer"):
         said = re.search(rf"NOT array_contains\(usage, '{role}'\) THEN\n(.*)\n    END AS {role}_options", endpoints)
         assert said is not None

@@ -1,4 +1,4 @@
-"""Words for people are no reason to lose an entity: one of a wrong type is left out and told, and stays in `raw`."""
+"""Words for people are no reason to lose an entity: one of a wrong type is left out and reported, and stays in `raw`."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_a_word_of_a_wrong_type_is_left_out_and_the_entity_is_loaded(place, name
     assert found == body(good, xid)
     raw = rows(bad)[xid].raw or rows(bad)[M].raw
     assert json.loads(raw or "")[name] == value
-    told = [one for one in errors(bad) if one.rule_id != "END-012"]
-    assert {one.action for one in told} == {"kept"}
-    assert all(one.pointer.startswith(f"{pointer}/{name}") and f"`{name}` is left out" in one.message for one in told)
+    reported = [one for one in errors(bad) if one.rule_id != "END-012"]
+    assert {one.action for one in reported} == {"kept"}
+    assert all(one.pointer.startswith(f"{pointer}/{name}") and f"`{name}` is left out" in one.message for one in reported)
     wanted = ICON if name == "icon" else rules.get(name)
-    assert wanted is None or {one.rule_id for one in told} == {wanted}
+    assert wanted is None or {one.rule_id for one in reported} == {wanted}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_word_of_a_wrong_type_is_left_out_and_the_entity_is_loaded(place, name
         {"name": None, "documentation": None, "labels": None},
     ],
 )
-def test_words_as_they_should_be_are_told_nothing(right):
+def test_words_as_they_should_be_are_reported_nothing(right):
     assert errors(read(document({"g": group({"m": right}, **right)}, name="r") | right, rules=True)) == []
 
 
@@ -92,7 +92,7 @@ def test_another_error_still_takes_the_entity_out():
     assert M not in rows(reading)
 
 
-def test_labels_that_are_there_and_wrong_are_not_told_to_be_missing():
+def test_labels_that_are_there_and_wrong_are_not_reported_to_be_missing():
     reading = read(document(endpoints={"e": {"usage": ["subscriber"], "labels": 5}}), rules=True)
     assert [one.rule_id for one in warnings(reading)] == []
 

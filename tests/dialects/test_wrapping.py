@@ -47,9 +47,9 @@ def said(text: bytes, name: str, **limits: Any) -> Said:
     made = [row for part in parser(LIMITS._replace(**limits))([batch]) for row in part.to_pylist()]
     named = [name for name in made[0] if name not in ("raw", "document_uri", "finding", "facts")]
     entities = [{name: row[name] for name in named} for row in made if row["row"] == "entity"]
-    told = ("pointer", "rule_id", "severity", "action", "message", "hint")
+    reported = ("pointer", "rule_id", "severity", "action", "message", "hint")
     findings = [
-        (row["registryid"], row["kind"], row["xid"] or "", *(row["finding"][name] for name in told))
+        (row["registryid"], row["kind"], row["xid"] or "", *(row["finding"][name] for name in reported))
         for row in made
         if row["row"] == "finding" and row["finding"]["rule_id"] not in OF_THE_TEXT
     ]
@@ -135,7 +135,7 @@ FILLER = {f"f{n}": group({f"m{n}": {"description": "x" * 40 + "é\U0001f600\t\u0
 
 
 def undeclared(*, mark_first: bool) -> dict[str, Any]:
-    """A document that only a spelling somewhere tells to be one of 0.5-wip, in which a Kafka key is base64."""
+    """A document that only a spelling somewhere reports to be one of 0.5-wip, in which a Kafka key is base64."""
     mark = {"mark": group({"b": {"dataschemaformat": "Avro/1.9", "schemauri": "https://schemas.example/a"}})}
     key = {"key": group({"k": KAFKA})}
     groups = mark | FILLER | key if mark_first else key | FILLER | mark
@@ -147,8 +147,8 @@ DERIVED = {f"d{n}": {"basemessage": "/messagegroups/z/messages/b", "protocolopti
 OWN: dict[str, Any] = {
     "marked first": undeclared(mark_first=True),
     "marked last": undeclared(mark_first=False),
-    "told": undeclared(mark_first=True) | {"specversion": "1.0-rc2"},
-    "told by $schema": undeclared(mark_first=False) | {"$schema": "https://xregistry.example/schemas/0.5-wip/messages.json"},
+    "named": undeclared(mark_first=True) | {"specversion": "1.0-rc2"},
+    "named by $schema": undeclared(mark_first=False) | {"$schema": "https://xregistry.example/schemas/0.5-wip/messages.json"},
     "rc4 by a member": {
         "messagegroups": FILLER,
         "endpoints": {

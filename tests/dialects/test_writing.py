@@ -26,8 +26,8 @@ DIALECTS = ("1.0-rc1", "1.0-rc2", "1.0-rc4", "0.5-wip")
 def read_in(dialect: str, written: dict[str, Any], kind: str) -> Reading:
     """Read a message written in a dialect, alone in its document."""
     value, problems = read_json(json.dumps(document_in(dialect, written, kind)).encode(), 100)
-    told, reading = read_as(value, problems, "", None, rules=False)
-    assert told == dialect
+    reported, reading = read_as(value, problems, "", None, rules=False)
+    assert reported == dialect
     assert errors(reading) == []
     return reading
 
@@ -49,7 +49,7 @@ def test_one_message_gives_equal_rows_in_every_dialect(kind, dialect):
 
 
 def normal_group(message: dict[str, Any], **attributes: Any) -> dict[str, Any]:
-    """Give a document in normal form with one message."""
+    """Return a document in normal form with one message."""
     reading = read({"specversion": "1.0-rc2", "messagegroups": {"g": attributes | {"messages": {TYPE: message}}}})
     assert errors(reading) == []
     return as_document(reading)
@@ -94,7 +94,7 @@ def test_rc4_has_its_own_words():
     assert written["endpoints"]["e"]["protocoloptions"] == {"authorization": [{"type": "SASL"}], "distribution-mode": "copy"}
 
 
-def test_what_05_cannot_say_is_told():
+def test_what_05_cannot_say_is_reported():
     """WIP-002 to WIP-006, WIP-014, WIP-015, WIP-020, WIP-021."""
     versions = {
         "1": {"ancestor": "1"},
@@ -158,7 +158,7 @@ def test_a_group_of_the_draft_is_read_to_the_same_rows(kind):
         ({"versionid": "v1"}, "/versions/v1"),
     ],
 )
-def test_what_the_draft_cannot_say_is_told(change, pointer):
+def test_what_the_draft_cannot_say_is_reported(change, pointer):
     message = copy.deepcopy(KINDS["CloudEvents"]["1.0-rc2"]) | change
     written, losses = write_draft(normal_group(message, envelope="CloudEvents/1.0")["messagegroups"]["g"], "g")
     assert f"/messages/{TYPE}{pointer}" in [loss.pointer for loss in losses]
@@ -222,7 +222,7 @@ def test_normal_form_to_the_draft_to_normal_form_is_the_identity_when_nothing_is
         assert {row.xid: row.content_hash for row in back.rows} == hashes(reading, "1.0-rc2", normal)
 
 
-def test_an_empty_set_of_labels_is_told_as_lost_in_the_draft():
+def test_an_empty_set_of_labels_is_reported_as_lost_in_the_draft():
     reading = read({"messagegroups": {"g": {"protocol": "NATS", "messages": {TYPE: {"protocol": "NATS", "labels": {}}}}}})
     _, losses = write_drafts(as_document(reading))
     assert [loss.rule_id for loss in losses] == ["CAT-031"]

@@ -30,20 +30,20 @@ def events_of(changes: list[tuple[int, Changed]], feed: str) -> dict[tuple, Chan
     return {key: event_of(found) for key, found in parts.items()}
 
 
-def told(changes: list[tuple[int, Changed]], since: int = 0) -> dict[tuple[int, str, str], list[str] | None]:
+def reported(changes: list[tuple[int, Changed]], since: int = 0) -> dict[tuple[int, str, str], list[str] | None]:
     """Return (snapshot, type without its prefix, subject) with what changed, for the feed of the core."""
     events = events_of([one for one in changes if one[0] > since], CORE)
     return {(key[0], event.type.split(".", 2)[2], event.subject): event.changed for key, event in events.items()}
 
 
-def test_what_comes_tells_of_itself_and_of_its_holder():
+def test_what_comes_reports_of_itself_and_of_its_holder():
     rows = log(
         (1, "registry", "/", "insert", {}),
         (1, "group", G, "insert", {}),
         (2, "message", M, "insert", {}),
         (2, "version", V + "1", "insert", {"isdefault": True}),
     )
-    events = told(rows)
+    events = reported(rows)
     assert events == {
         (1, "registry.created", "/"): None,
         (1, "group.created", G): None,
@@ -51,7 +51,7 @@ def test_what_comes_tells_of_itself_and_of_its_holder():
         (2, "resource.created", M): None,
         (2, "version.created", V + "1"): None,
     }
-    assert told(rows, 1).keys() == {key for key in events if key[0] == 2}
+    assert reported(rows, 1).keys() == {key for key in events if key[0] == 2}
 
 
 def test_an_update_names_the_attributes_and_a_default_version_shows_at_its_resource():
@@ -61,13 +61,13 @@ def test_an_update_names_the_attributes_and_a_default_version_shows_at_its_resou
         (3, "version", V + "1", "update", {"isdefault": True, "name": "a", "labels": {"x": "2"}, "extensions": {"house": 2}}),
     )
     changed = ["epoch", "house", "labels", "modifiedat"]
-    assert told(rows, 1) == {
+    assert reported(rows, 1) == {
         (3, "version.updated", V + "1"): changed,
         (3, "resource.updated", M): changed,
     }
 
 
-def test_another_default_version_is_told_at_the_resource_only():
+def test_another_default_version_is_reported_at_the_resource_only():
     rows = log(
         (1, "message", M, "insert", {"defaultversionid": "1"}),
         (1, "version", V + "1", "insert", {"isdefault": True, "name": "a"}),
@@ -77,7 +77,7 @@ def test_another_default_version_is_told_at_the_resource_only():
         (2, "version", V + "2", "update", {"isdefault": True, "description": "b"}),
     )
     meta = ["meta.defaultversionid", "meta.epoch", "meta.modifiedat"]
-    assert told(rows, 1) == {(2, "resource.updated", M): ["description", "epoch", *meta, "modifiedat", "name"]}
+    assert reported(rows, 1) == {(2, "resource.updated", M): ["description", "epoch", *meta, "modifiedat", "name"]}
 
 
 def test_deletions_deprecations_and_the_model():
@@ -89,7 +89,7 @@ def test_deletions_deprecations_and_the_model():
         (3, "group", G, "delete", {"deprecated": {}}),
         (4, "group", G, "insert", {}),
     )
-    events = told(rows, 1)
+    events = reported(rows, 1)
     assert events == {
         (2, "group.updated", G): ["deprecated", "epoch", "modifiedat"],
         (2, "group.deprecation", G): ["effective"],
@@ -103,7 +103,7 @@ def test_deletions_deprecations_and_the_model():
     }
 
 
-def test_a_message_catalog_tells_of_groups_messages_and_versions_at_their_recorded_times():
+def test_a_message_catalog_reports_of_groups_messages_and_versions_at_their_recorded_times():
     in_zone = {"createdat": "2026-03-01T13:00:00+01:00"}
     rows = log(
         (1, "group", "/messagegroups/messages", "insert", {}),

@@ -47,8 +47,8 @@ def test_a_promise_of_a_message_is_about_its_attributes():
         declared = {"subject": {"type": "string", "required": required}}
         return comparable_version("version", {"envelope": "CloudEvents/1.0", "envelopemetadata": declared})
 
-    (told,) = broken_promise("version", "backward", message(False), message(True))
-    assert told == (
+    (reported,) = broken_promise("version", "backward", message(False), message(True))
+    assert reported == (
         "/envelopemetadata/subject/required: was false, is true. Producers must send an attribute that they could leave out."
     )
     assert broken_promise("version", "forward", message(False), message(True)) == []
@@ -86,8 +86,8 @@ def found(around: Around, entity: EntityState, before: EntityState | None = None
 
 def test_a_new_version_is_compared_with_its_ancestor():
     around = Around("backward", v1=BASE, v2=NEEDED)
-    told = "`compatibility` is backward, and Version 2 breaks with Version 1"
-    assert found(around, around.versions[1]) == [("COMP-001", told)]
+    reported = "`compatibility` is backward, and Version 2 breaks with Version 1"
+    assert found(around, around.versions[1]) == [("COMP-001", reported)]
     assert found(Around("none", v1=BASE, v2=NEEDED), around.versions[1]) == []
 
 

@@ -114,8 +114,8 @@ def test_a_schema_that_is_not_there():
     for uri, path in uris.items():
         message = {"dataschemauri": uri, "dataschemaformat": "Avro/1.9"}
         found = Records(document({"g": group({"m": message})}, schemagroups=schemas)).broken()
-        told = set() if path is None else {("MSG-179", f"`dataschemauri`: schema `{path}` does not exist")}
-        assert (uri, {(one.rule_id, one.message) for _, one in found}) == (uri, told)
+        reported = set() if path is None else {("MSG-179", f"`dataschemauri`: schema `{path}` does not exist")}
+        assert (uri, {(one.rule_id, one.message) for _, one in found}) == (uri, reported)
 
 
 def endpoint(options=None, **messages):
@@ -155,8 +155,8 @@ def test_ids_in_other_letters():
     records.states |= Records(document({"g": group({"M": {}})})).states
     assert {(xid, one.rule_id) for xid, one in records.broken()} == {(f"{M}/{name}", "MSG-037") for name in "mM"}
     assert set(relations.VARYING) == {"group", "endpoint", "message", "version", "schema"}
-    told = [next(relations.of_variant(kind=kind, other="/x")).rule_id for kind in relations.VARYING]
-    assert told == ["MSG-020", "END-033", "MSG-037", "MSG-038", "MSG-037"]
+    reported = [next(relations.of_variant(kind=kind, other="/x")).rule_id for kind in relations.VARYING]
+    assert reported == ["MSG-020", "END-033", "MSG-037", "MSG-038", "MSG-037"]
 
 
 def oldest(text, envelope, authority):

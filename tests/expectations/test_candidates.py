@@ -45,7 +45,7 @@ def published(spark):
 
 
 @pytest.mark.slow
-def test_only_what_would_be_published_although_it_was_refused_is_told(findings, published):
+def test_only_what_would_be_published_although_it_was_refused_is_reported(findings, published):
     assert count_findings(only_published(findings, published)) == [Count("MSG-003", "error", 1)]
 
 
@@ -159,7 +159,7 @@ def test_a_hole_in_the_gate_stops_the_commit(catalog, spark):
     validate_candidate(spark, replace(plan, findings=bad.limit(0)), stage, [], [])
 
 
-def test_a_suite_that_cannot_be_read_is_told_before_anything_is_read(catalog):
+def test_a_suite_that_cannot_be_read_is_reported_before_anything_is_read(catalog):
     settings = house_rule(catalog, severity="fatal")
     with pytest.raises(SettingsError, match=r"versions\.json: expectations\.0\.meta\.severity"):
         catalog.ingest(settings=settings)

@@ -1,4 +1,4 @@
-"""Suites run by Great Expectations: rules over counts, tables in Spark, and what is never told."""
+"""Suites run by Great Expectations: rules over counts, tables in Spark, and what is never reported."""
 
 from __future__ import annotations
 
@@ -103,17 +103,17 @@ def result(spark):
 
 
 def test_native_expectations_run_in_spark(result):
-    told = {one.expectation.name: (one.success, one.unexpected, one.observed) for one in result.outcomes}
-    assert told == {
+    reported = {one.expectation.name: (one.success, one.unexpected, one.observed) for one in result.outcomes}
+    assert reported == {
         "rows": (True, None, "3"),
         "unique": (False, 2, ""),
         "epochs": (False, 1, ""),
         "owner": (False, 2, "2"),
-        "fresh": (False, None, told["fresh"][2]),
+        "fresh": (False, None, reported["fresh"][2]),
         "set": (False, 1, ""),  # what was observed is a list of values
         "typo": (False, None, ""),
     }
-    assert told["fresh"][2].startswith("202")
+    assert reported["fresh"][2].startswith("202")
     assert result.counts == {"error": 4, "warning": 1, "info": 1}
 
 
@@ -123,5 +123,5 @@ def test_an_expectation_that_cannot_be_checked_does_not_hold_and_says_why(result
     assert "no_such_column" in errors["typo"]
 
 
-def test_no_value_of_a_row_is_told(result):
+def test_no_value_of_a_row_is_reported(result):
     assert "/b" not in str([one for one in result.outcomes if not one.error])

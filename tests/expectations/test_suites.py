@@ -37,7 +37,7 @@ def test_each_entity_table_and_the_log_have_a_suite():
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_suite_is_understood_and_tells_each_expectation_in_words(name):
+def test_a_shipped_suite_is_understood_and_reports_each_expectation_in_words(name):
     suite = SHIPPED[name]
     check_expectations(suite)
     assert all(one.description for one in suite.expectations)
@@ -92,7 +92,7 @@ def test_an_expectation_without_meta_is_an_error_named_after_what_it_checks(fold
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("{", "house.json: "),
         ('{"name": "other", "expectations": []}', "called like its file"),
@@ -102,11 +102,11 @@ def test_an_expectation_without_meta_is_an_error_named_after_what_it_checks(fold
         ('{"name": "house", "expectations": [{"type": "x"}, {"type": "x"}]}', "two expectations are called 'x'"),
     ],
 )
-def test_a_file_that_is_no_suite_is_told_with_its_name(tmp_path, text, told):
+def test_a_file_that_is_no_suite_is_reported_with_its_name(tmp_path, text, reported):
     (tmp_path / "house.json").write_text(text)
     with pytest.raises(SettingsError, match=r"house\.json") as raised:
         read_suites(read_settings(expectations_dir=str(tmp_path)))
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 def test_the_suite_of_the_rules_is_not_to_be_written(folder):
@@ -114,7 +114,7 @@ def test_the_suite_of_the_rules_is_not_to_be_written(folder):
         folder(SPECIFICATION)
 
 
-def test_a_folder_that_is_not_there_is_told():
+def test_a_folder_that_is_not_there_is_reported():
     with pytest.raises(SettingsError, match="expectations_dir"):
         read_suites(read_settings(expectations_dir="/no/such/folder"))
 

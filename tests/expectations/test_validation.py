@@ -1,4 +1,4 @@
-"""`lakehouse validate`: what it runs, what it records, what it writes and tells."""
+"""`lakehouse validate`: what it runs, what it records, what it writes and reports."""
 
 from __future__ import annotations
 
@@ -73,25 +73,25 @@ def test_the_catalog_is_validated(catalog, capsys):
     settings = catalog.settings.model_copy(update={"expectations_dir": str(folder)})
 
     validation = validate(catalog.spark, settings, check, RULES)
-    told = validation.as_json()
+    reported = validation.as_json()
     assert validation.has_findings
     there = {name for name, suite in read_suites(settings).items() if not suite.optional}
     assert {result.suite.name for result in validation.results} == there | {"specification"}
-    # the shipped suites hold, so that only the rule and the house rule are told
-    assert [(one["suite"], one["name"], one["severity"], one["unexpected"]) for one in told["failed"]] == [
+    # the shipped suites hold, so that only the rule and the house rule are reported
+    assert [(one["suite"], one["name"], one["severity"], one["unexpected"]) for one in reported["failed"]] == [
         ("specification", "MSG-002", "warning", 5), ("versions", "message_has_owner", "warning", 6)]  # fmt: skip
-    assert told["suites"]["specification"] == {"expectations": 3, "failed": {"error": 0, "warning": 1, "info": 0}}
-    (rule,) = told["rules"]
+    assert reported["suites"]["specification"] == {"expectations": 3, "failed": {"error": 0, "warning": 1, "info": 0}}
+    (rule,) = reported["rules"]
     assert (rule["rule_id"], rule["n"], len(rule["examples"])) == ("MSG-002", 5, 3)
     assert rule["examples"][0]["xid"] == "/messagegroups/g/messages/m0/versions/1"
-    assert (told["recorded"], told["skipped"], told["snapshot_id"]) == (5, [], 1)
+    assert (reported["recorded"], reported["skipped"], reported["snapshot_id"]) == (5, [], 1)
     assert catalog.rows("SELECT count(*) FROM violations WHERE rule_id = 'MSG-002'") == [5]
 
     pages = list((catalog.documents.parent / "warehouse" / "_data_docs").rglob("*.html"))
     assert len(pages) == len(validation.results) + 1
     assert not any("SECRET" in page.read_text() or "<b>" in page.read_text() for page in pages)
 
-    show_validation(told)
+    show_validation(reported)
     shown = capsys.readouterr().out
     assert "/messagegroups/g/messages/m0/versions/1  no name: <b>/messagegroups" in shown
     assert "6 rows" in shown
@@ -104,14 +104,14 @@ def test_the_catalog_is_validated(catalog, capsys):
 
 
 @pytest.mark.slow
-def test_what_an_ingest_told_is_not_recorded_again(catalog):
-    # Given a warning that an ingest tells at the message, and a validation at its Version
+def test_what_an_ingest_reported_is_not_recorded_again(catalog):
+    # Given a warning that an ingest reports at the message, and a validation at its Version
     metadata = {"time": {"type": "datetime"}}
     message = {"envelope": "CloudEvents/1.0", "envelopemetadata": metadata}
     catalog.write("a.json", {"messagegroups": {"g": {"envelope": "CloudEvents/1.0", "messages": {"m": message}}}})
     catalog.ingest()
-    told = "SELECT rule_id FROM violations"
-    before = catalog.rows(told)
+    reported = "SELECT rule_id FROM violations"
+    before = catalog.rows(reported)
     assert before == ["MSG-208"]
     # When
     validation = validate(
@@ -120,7 +120,7 @@ def test_what_an_ingest_told_is_not_recorded_again(catalog):
     # Then it is found, and stands there once
     assert [one.found.rule_id for one in validation.broken] == ["MSG-208"]
     assert validation.recorded == 0
-    assert catalog.rows(told) == before
+    assert catalog.rows(reported) == before
 
 
 @pytest.mark.slow
@@ -148,11 +148,11 @@ def test_what_a_base_supplies_no_more_is_found(catalog):
     assert catalog.ingest(settings=settings).violations["error"] == 0
     # When
     found = check_catalog(catalog.spark, settings).filter("finding.severity = 'error'")
-    told = found.select("finding.rule_id", F.regexp_extract("xid", "messages/([^/]+)", 1), "finding.action", "document_uri")
+    reported = found.select("finding.rule_id", F.regexp_extract("xid", "messages/([^/]+)", 1), "finding.action", "document_uri")
     # Then
     uri = (catalog.documents / "b.json").as_uri().replace("file:///", "file:/")
     broken = [("MSG-156", "bare"), *((rule, "lacks") for rule in ("MSG-161", "MSG-166", "MSG-175"))]
-    assert sorted(map(tuple, told.collect())) == [(*one, "kept", uri) for one in broken]
+    assert sorted(map(tuple, reported.collect())) == [(*one, "kept", uri) for one in broken]
 
 
 def test_a_suite_that_is_not_there_is_wrong_usage(spark):

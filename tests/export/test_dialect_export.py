@@ -1,4 +1,4 @@
-"""Exports in other dialects: what is written, what is told as lost, and that nothing else is."""
+"""Exports in other dialects: what is written, what is reported as lost, and that nothing else is."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def exported(rows: list[Stored], dialect: str, examples: int = 1_000_000) -> tup
 def read_again(written: Any, dialect: str) -> Reading:
     if written == []:
         return Reading()  # no group of the draft, so no document of it
-    told, reading = read_as(json.loads(json.dumps(written)), [], "", None, rules=False)
-    assert told == dialect
+    reported, reading = read_as(json.loads(json.dumps(written)), [], "", None, rules=False)
+    assert reported == dialect
     return reading
 
 
@@ -58,7 +58,7 @@ def facts(reading: Reading) -> dict[str, Any]:
 
 
 def lost_places(losses: Losses) -> list[tuple[str, list[str]]]:
-    """Give the XID and the path in its body of everything that was lost; an empty path is the whole of it."""
+    """Return the XID and the path in its body of everything that was lost; an empty path is the whole of it."""
     found = []
     for one in losses.as_json():
         for example in one["examples"]:
@@ -101,7 +101,7 @@ def _take_out(holder: Any, path: list[str]) -> None:
 
 @pytest.mark.parametrize("dialect", OTHERS)
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_sample_comes_back_but_for_what_is_told(path, dialect):
+def test_a_sample_comes_back_but_for_what_is_reported(path, dialect):
     if not_a_registry(json.loads(path.read_text(encoding="utf-8"))) is not None:
         return
     reading = read(path.read_bytes())
@@ -125,7 +125,7 @@ def test_the_other_candidates_can_say_everything(dialect):
     st.sampled_from(OTHERS),
     st.booleans(),
 )
-def test_any_group_comes_back_but_for_what_is_told(versions, protocol, dialect, dated):
+def test_any_group_comes_back_but_for_what_is_reported(versions, protocol, dialect, dated):
     dates = [{"createdat": f"202{9 - nth}-01-01T00:00:00Z"} if dated else {} for nth in range(len(versions))]
     message = {"versions": {str(nth + 1): one | dates[nth] for nth, one in enumerate(versions)}}
     own = {} if protocol is None else {"protocol": protocol}
@@ -144,7 +144,7 @@ def test_any_group_comes_back_but_for_what_is_told(versions, protocol, dialect, 
     assert after == before
 
 
-# What is told
+# What is reported
 
 SMALL: dict[str, Any] = {
     "specversion": "1.0-rc2",
@@ -169,12 +169,12 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_losses_are_counted_and_a_few_are_told_of_each_rule():
+def test_losses_are_counted_and_a_few_are_reported_of_each_rule():
     _, losses = exported(stored(read(SMALL)), "0.5-wip", examples=2)
-    told = losses.as_json()
-    assert [(one["rule_id"], one["count"], len(one["examples"])) for one in told] == [("WIP-006", 1, 1), ("WIP-021", 7, 2)]
+    reported = losses.as_json()
+    assert [(one["rule_id"], one["count"], len(one["examples"])) for one in reported] == [("WIP-006", 1, 1), ("WIP-021", 7, 2)]
     assert losses.count == 8
-    assert told[0]["examples"] == [
+    assert reported[0]["examples"] == [
         {
             "registryid": "r",
             "xid": "/messagegroups/g",
@@ -182,22 +182,22 @@ def test_losses_are_counted_and_a_few_are_told_of_each_rule():
             "message": "0.5-wip has no `deprecated` of a messagegroup",
         }
     ]
-    assert losses_as_text(told)[-1] == "WIP-021  ... and 5 more"
+    assert losses_as_text(reported)[-1] == "WIP-021  ... and 5 more"
 
 
-def test_what_the_default_version_loses_is_told_once_though_its_message_shows_it():
+def test_what_the_default_version_loses_is_reported_once_though_its_message_shows_it():
     _, losses = exported(stored(read(SMALL)), "0.5-wip")
     (content_types,) = [one["examples"] for one in losses.as_json() if one["rule_id"] == "WIP-021"]
     assert {one["pointer"] for one in content_types} == {"/versions/1/datacontenttype"}
 
 
-def test_everything_below_a_collection_that_the_draft_does_not_know_is_told():
+def test_everything_below_a_collection_that_the_draft_does_not_know_is_reported():
     """CAT-011."""
     written, losses = exported(stored(read(SMALL)), DRAFT)
     assert [one["id"] for one in written] == ["empty", "g"]
     assert written[0]["format"] == "CloudEvents"
-    told = {place for place, path in lost_places(losses) if not path}
-    assert told == {"/messagegroups/empty", *(f"/endpoints/e{rest}" for rest in ("", "/messages/own", "/messages/other"))}
+    reported = {place for place, path in lost_places(losses) if not path}
+    assert reported == {"/messagegroups/empty", *(f"/endpoints/e{rest}" for rest in ("", "/messages/own", "/messages/other"))}
     assert ("/", ["name"]) in lost_places(losses)
 
 
@@ -209,14 +209,14 @@ def test_a_registry_of_which_nothing_can_be_said_is_there_all_the_same():
     assert trailer.lost["CAT-011"]["count"] == 2
 
 
-def test_a_group_without_a_format_gets_that_of_its_first_message_and_the_others_are_told():
+def test_a_group_without_a_format_gets_that_of_its_first_message_and_the_others_are_reported():
     """CAT-024, CAT-034, CAT-069."""
     messages = {"a": {}, "b": {"protocol": "NATS"}, "c": {"protocol": "AMQP/1.0"}, "d": {"protocol": "NATS"}}
     written, losses = exported(stored(read({"messagegroups": {"g": {"messages": messages}}})), DRAFT)
     assert (written[0]["format"], list(written[0]["messagedefinitions"])) == ("NATS", ["b", "d"])
-    told = [(one["rule_id"], example["xid"]) for one in losses.as_json() for example in one["examples"]]
+    reported = [(one["rule_id"], example["xid"]) for one in losses.as_json() for example in one["examples"]]
     here = "/messagegroups/g/messages/"
-    assert told == [
+    assert reported == [
         ("CAT-024", "/messagegroups/g"),
         ("CAT-034", here + "c"),
         ("CAT-058", here + "a"),
@@ -224,7 +224,7 @@ def test_a_group_without_a_format_gets_that_of_its_first_message_and_the_others_
     ]
 
 
-def test_an_old_document_tells_an_ancestor_that_it_does_not_imply():
+def test_an_old_document_reports_an_ancestor_that_it_does_not_imply():
     """WIP-014: by creation time, then by the order of the ids."""
     versions = {
         "1": {"createdat": "2024-01-01T00:00:00Z"},
@@ -242,7 +242,7 @@ def test_an_old_document_tells_an_ancestor_that_it_does_not_imply():
 
 
 @pytest.mark.parametrize(
-    ("own", "versions", "told"),
+    ("own", "versions", "reported"),
     [
         ("MQTT/5.0", ["MQTT/3.1.1"], ["/protocol"]),
         ("MQTT/5.0", ["MQTT/3.1.1", "MQTT/5.0"], ["/protocol"]),
@@ -254,10 +254,10 @@ def test_an_old_document_tells_an_ancestor_that_it_does_not_imply():
         ("NATS", ["NATS/1.0.0"], ["/versions/1/protocol"]),
     ],
 )
-def test_a_protocol_that_no_format_of_the_draft_stands_for_is_told(own, versions, told):
+def test_a_protocol_that_no_format_of_the_draft_stands_for_is_reported(own, versions, reported):
     """CAT-023, CAT-138, CAT-139."""
     numbered = {str(nth + 1): {"protocol": protocol} for nth, protocol in enumerate(versions)}
     members = {"m": {"versions": numbered}} if numbered else {}
     written, losses = exported(stored(read({"messagegroups": {"g": {"protocol": own, "messages": members}}})), DRAFT)
-    assert sorted(example["pointer"] for one in losses.as_json() for example in one["examples"]) == told
+    assert sorted(example["pointer"] for one in losses.as_json() for example in one["examples"]) == reported
     assert errors(read_again(written, DRAFT)) == []

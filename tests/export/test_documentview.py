@@ -66,7 +66,7 @@ MESSAGE = "/messagegroups/g/messages/m"
 
 
 def view(written: dict[str, Any], **group_attributes: Any) -> dict[str, Any]:
-    """Give the exported form of one message."""
+    """Return the exported form of one message."""
     reading = read(message_document(written, **group_attributes))
     assert errors(reading) == []
     check_round_trip(reading)
@@ -79,7 +79,7 @@ def test_each_sample_comes_back(path):
         check_round_trip(read(path.read_bytes()))
 
 
-# Differences between a source and its export that docs/export.md tells: where and what the source has
+# Differences between a source and its export that docs/export.md reports: where and what the source has
 _COMPUTED = re.compile(r"/(self|shortself|xid|specversion|registryid|\w+(url|count))\Z")
 _ALLOWED = [
     lambda where, value, left_out: (
@@ -89,7 +89,7 @@ _ALLOWED = [
     lambda where, value, left_out: where.startswith(tuple(left_out)),  # words of a wrong type
     lambda where, value, left_out: value in ("None", "Kafka"),  # values of the normal form
     lambda where, value, left_out: where.endswith("/headers/type"),  # shaped like a JSON Schema
-    lambda where, value, left_out: where.endswith(f"/headers/{value}/name"),  # the key tells it
+    lambda where, value, left_out: where.endswith(f"/headers/{value}/name"),  # the key reports it
     lambda where, value, left_out: bool(
         re.search(r"/schemas/[^/]+/(modifiedat|description)\Z", where)
     ),  # the Version has another
@@ -203,7 +203,7 @@ def test_declarations_that_hold_only_a_value_are_bare_except_in_amqp(protocol, o
     assert written["protocoloptions"] == (shown or options)
 
 
-def test_the_groups_protocol_tells_how_options_are_written():
+def test_the_groups_protocol_reports_how_options_are_written():
     assert view({"protocoloptions": {"qos": 1}}, protocol="MQTT/5.0")["protocoloptions"] == {"qos": 1}
 
 

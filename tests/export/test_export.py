@@ -299,10 +299,10 @@ def test_every_count_is_that_of_its_map(trip):
 
 
 def test_the_summary_counts_what_was_written(trip):
-    told = trip.exported["one.json"].as_json()
-    assert told["entities"] == {"endpoints": 1, "messagegroups": 2, "schemagroups": 1, "messages": 7, "schemas": 2}
-    assert (told["files"], told["registries"]) == (1, ["shop"])
-    assert told["bytes"] == (trip.folder / "one.json").stat().st_size
+    reported = trip.exported["one.json"].as_json()
+    assert reported["entities"] == {"endpoints": 1, "messagegroups": 2, "schemagroups": 1, "messages": 7, "schemas": 2}
+    assert (reported["files"], reported["registries"]) == (1, ["shop"])
+    assert reported["bytes"] == (trip.folder / "one.json").stat().st_size
 
 
 # What stands in it
@@ -377,9 +377,9 @@ def test_a_selection_stands_on_its_own(trip):
     }
     assert list(document["schemagroups"]["s"]["schemas"]) == ["order"]
     assert document["endpoints"] == {}
-    told = trip.exported["placed.json"].as_json()
-    assert told["added"] == {"message": 2, "schema": 1}
-    assert told["added_first"] == [
+    reported = trip.exported["placed.json"].as_json()
+    assert reported["added"] == {"message": 2, "schema": 1}
+    assert reported["added_first"] == [
         "/messagegroups/base/messages/event",
         "/messagegroups/orders/messages/placed",
         "/schemagroups/s/schemas/order",
@@ -420,7 +420,7 @@ def test_of_several_registries_each_has_a_folder_with_its_groups(trip):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("empty", "the catalog is empty"),
         ("several", "several registries"),
@@ -435,8 +435,8 @@ def test_of_several_registries_each_has_a_folder_with_its_groups(trip):
         ("below a file", "cannot be written"),
     ],
 )
-def test_errors_tell_what_is_wrong(trip, name, told):
-    assert told in trip.errors[name]
+def test_errors_report_what_is_wrong(trip, name, reported):
+    assert reported in trip.errors[name]
 
 
 def test_an_interrupted_export_leaves_what_was_there(trip):

@@ -1,4 +1,4 @@
-"""Where exports, pages and stages go: filesystems that answer no, and filesystems that do not tell their scheme."""
+"""Where exports, pages and stages go: filesystems that answer no, and filesystems that do not report their scheme."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Unwilling:
 
 @pytest.fixture
 def scheme_less(spark):
-    """Let local files be reached through a filesystem that does not tell its scheme, and adds no checksums."""
+    """Let local files be reached through a filesystem that does not report its scheme, and adds no checksums."""
     conf = spark._jsc.hadoopConfiguration()
     conf.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
     conf.set("fs.file.impl.disable.cache", "true")
@@ -43,7 +43,7 @@ def scheme_less(spark):
     conf.unset("fs.file.impl.disable.cache")
 
 
-def test_a_folder_that_was_not_moved_is_told(spark, tmp_path, monkeypatch):
+def test_a_folder_that_was_not_moved_is_reported(spark, tmp_path, monkeypatch):
     (tmp_path / "table").mkdir()
     genuine = stages.filesystem_of
     monkeypatch.setattr(stages, "filesystem_of", lambda *args: Unwilling(genuine(*args), "table"))
@@ -76,7 +76,7 @@ def test_an_earlier_export_that_cannot_be_put_back_is_named(spark, tmp_path):
     assert [path.name for path in tmp_path.rglob("*.json")] == ["a.json"]
 
 
-def test_a_filesystem_need_not_tell_its_scheme(spark, tmp_path, scheme_less):
+def test_a_filesystem_need_not_report_its_scheme(spark, tmp_path, scheme_less):
     conf = spark._jsc.hadoopConfiguration()
     path = spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path))
     with pytest.raises(Exception, match="Not implemented"):

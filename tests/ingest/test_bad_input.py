@@ -1,4 +1,4 @@
-"""One of each kind of bad document among a thousand good ones: what is bad is told, and all that is good loads."""
+"""One of each kind of bad document among a thousand good ones: what is bad is reported, and all that is good loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _message(value: object, key: str = "m") -> bytes:
 
 
 GOOD = _message({})
-# Each document, and the rule that is told of it; None: it is not a registry document, and passed over.
+# Each document, and the rule that is reported for it; None: it is not a registry document, and passed over.
 BAD: dict[str, tuple[bytes, str | None]] = {
     "truncated": (GOOD[:-3], "JSON-001"),
     "blank": (b" \n", "JSON-001"),
@@ -58,7 +58,7 @@ BAD: dict[str, tuple[bytes, str | None]] = {
 HARMLESS = {"bom", "key-twice-same", "id-case"}
 
 
-def test_all_that_is_good_loads_and_all_that_is_bad_is_told(catalog):
+def test_all_that_is_good_loads_and_all_that_is_bad_is_reported(catalog):
     for number in range(1000):
         catalog.write(f"good/{number:04}.json", GOOD)
     for name, (text, _) in BAD.items():
@@ -71,10 +71,10 @@ def test_all_that_is_good_loads_and_all_that_is_bad_is_told(catalog):
     assert catalog.rows("SELECT count(*) FROM messages WHERE registryid LIKE 'good/%' AND messageid = 'm'") == [1000]
     loaded = catalog.rows("SELECT registryid, messageid FROM messages WHERE registryid NOT LIKE 'good/%'")
     assert set(loaded) == {(f"bad/{name}", "m") for name in HARMLESS}
-    # Each bad one is told with its rule; what cannot live without what was refused names the cause
-    told = catalog.rows("SELECT document_uri, rule_id FROM violations WHERE rule_id <> 'MSG-115'")
+    # Each bad one is reported with its rule; what cannot live without what was refused names the cause
+    reported = catalog.rows("SELECT document_uri, rule_id FROM violations WHERE rule_id <> 'MSG-115'")
     expected = {f"{name}.json": rule for name, (_, rule) in BAD.items() if rule} | {"bomb.json.gz": "JSON-004"}
-    assert sorted((uri.rsplit("/", 1)[1], rule) for uri, rule in told) == sorted(expected.items())
+    assert sorted((uri.rsplit("/", 1)[1], rule) for uri, rule in reported) == sorted(expected.items())
     assert summary.hidden == []
     assert summary.documents["skipped"] == sum(rule is None for _, rule in BAD.values()) + 1  # the empty one
     # And nothing of them became a table, a path or a column

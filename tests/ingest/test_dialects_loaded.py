@@ -95,7 +95,7 @@ def by_registry(catalog: Catalog, table: str) -> dict[str, list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def told(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def reported(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     catalog = Catalog(spark, tmp_path_factory.mktemp("dialects"))
     shutil.copytree(empty_warehouse, catalog.settings.warehouse)
     done = Told(catalog.documents.parent)
@@ -136,86 +136,86 @@ def told(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize(("kind", "dialect"), [(kind, dialect) for kind in KINDS for dialect in KINDS[kind]])
-def test_one_message_gives_equal_rows_whichever_dialect_it_came_in(told, kind, dialect):
-    normal = told.versions[f"{kind}/{NORMAL}/said"]
+def test_one_message_gives_equal_rows_whichever_dialect_it_came_in(reported, kind, dialect):
+    normal = reported.versions[f"{kind}/{NORMAL}/said"]
     assert [row["xid"] for row in normal] == [f"/messagegroups/g/messages/{TYPE}/versions/1"]
-    assert told.versions[f"{kind}/{dialect}/said"] == normal
-    assert told.flat[f"{kind}/{dialect}/said"] == told.flat[f"{kind}/{NORMAL}/said"]
-    assert told.flat[f"{kind}/{NORMAL}/said"][0]["messageid"] == TYPE
-    assert told.dialects[f"{kind}/{dialect}/said"] == dialect
+    assert reported.versions[f"{kind}/{dialect}/said"] == normal
+    assert reported.flat[f"{kind}/{dialect}/said"] == reported.flat[f"{kind}/{NORMAL}/said"]
+    assert reported.flat[f"{kind}/{NORMAL}/said"][0]["messageid"] == TYPE
+    assert reported.dialects[f"{kind}/{dialect}/said"] == dialect
 
 
-def test_each_dialect_tells_a_cloudevent_over_mqtt_or_both_halves_of_it():
+def test_each_dialect_reports_a_cloudevent_over_mqtt_or_both_halves_of_it():
     others = {"cncf-catalog", "asyncapi-2", "asyncapi-3"}  # which name things otherwise
     assert KINDS["CloudEvents-over-MQTT"].keys() | others == set(DIALECTS)
     assert all("cncf-catalog" in KINDS[kind] for kind in ("CloudEvents", "MQTT", "AMQP", "NATS"))
     assert all(KINDS[kind].keys() >= set(DIALECTS) - others for kind in KINDS)
 
 
-def test_a_dialect_that_is_given_is_taken_instead_of_the_one_that_is_seen(told):
+def test_a_dialect_that_is_given_is_taken_instead_of_the_one_that_is_seen(reported):
     """WIP-059: only 0.5-wip has a binary key."""
-    assert told.invoked["ingest"].exit_code == 0, told.invoked["ingest"].output
-    assert "Dialects: 0.5-wip (1)" in told.invoked["ingest"].stdout
-    assert told.dialects["old"] == "0.5-wip"
-    assert [json.loads(options) for options in told.old_options] == [{"key": {"value": "my key"}}]
+    assert reported.invoked["ingest"].exit_code == 0, reported.invoked["ingest"].output
+    assert "Dialects: 0.5-wip (1)" in reported.invoked["ingest"].stdout
+    assert reported.dialects["old"] == "0.5-wip"
+    assert [json.loads(options) for options in reported.old_options] == [{"key": {"value": "my key"}}]
 
 
 # Out
 
 
-def test_what_a_dialect_cannot_say_refuses_the_export(told):
-    refused = told.invoked["refused"]
+def test_what_a_dialect_cannot_say_refuses_the_export(reported):
+    refused = reported.invoked["refused"]
     assert refused.stdout == ""
     assert isinstance(refused.exception, LossyExport)
     assert refused.exception.exit_code == 3
-    assert refused.exception.count == told.exported["0.5-wip"].losses.count == 1
+    assert refused.exception.count == reported.exported["0.5-wip"].losses.count == 1
     lost = "WIP-021  /messagegroups/events/messages/com.example.typed /versions/1/datacontenttype"
     assert lost in str(refused.exception)
 
 
 @pytest.mark.parametrize("dialect", LOADED)
-def test_an_export_gives_equal_versions_on_what_the_dialect_can_say(told, dialect):
-    before, after = told.hashes["rich"], told.hashes[dialect]
+def test_an_export_gives_equal_versions_on_what_the_dialect_can_say(reported, dialect):
+    before, after = reported.hashes["rich"], reported.hashes[dialect]
     lost = {
         example["xid"] + "/".join(example["pointer"].split("/")[:3]): example["pointer"].count("/") == 2 or not example["pointer"]
-        for one in told.exported[dialect].losses.as_json()
+        for one in reported.exported[dialect].losses.as_json()
         for example in one["examples"]
     }
     unlike = {xid for xid in before.keys() | after.keys() if before.get(xid) != after.get(xid)}
     explained = {xid for xid in unlike if any((xid + "/").startswith(one + "/") for one in lost)}
     assert unlike - explained == set()
-    assert told.dialects[dialect] == dialect
+    assert reported.dialects[dialect] == dialect
     if dialect not in LOSSY:
         assert (lost, unlike) == ({}, set())
 
 
-def test_an_export_in_05_loses_one_thing(told):
+def test_an_export_in_05_loses_one_thing(reported):
     lost = "/messagegroups/events/messages/com.example.typed/versions/1"
-    unlike = {xid for xid, found in told.hashes["rich"].items() if told.hashes["0.5-wip"][xid] != found}
+    unlike = {xid for xid, found in reported.hashes["rich"].items() if reported.hashes["0.5-wip"][xid] != found}
     assert unlike == {lost}
 
 
-def test_an_export_in_the_draft_holds_what_it_can_say(told):
+def test_an_export_in_the_draft_holds_what_it_can_say(reported):
     """CAT-011, CAT-023."""
-    same = {xid for xid, found in told.hashes["rich"].items() if told.hashes["cncf-catalog"].get(xid) == found}
+    same = {xid for xid, found in reported.hashes["rich"].items() if reported.hashes["cncf-catalog"].get(xid) == found}
     here = "/messagegroups/events/messages/" + TYPE
     assert same == {f"{here}/versions/1", f"{here}/versions/2", "/messagegroups/queue/messages/placed/versions/1",
                     "/messagegroups/topics/messages/plain/versions/1",
                     "/messagegroups/subjects/messages/sent/versions/1"}  # fmt: skip
-    groups = told.document("cncf-catalog")
+    groups = reported.document("cncf-catalog")
     assert [(one["id"], one["format"]) for one in groups if one["messagedefinitions"]] == [
         ("events", "CloudEvents"), ("queue", "AMQP"), ("subjects", "NATS"), ("topics", "MQTT"),
     ]  # fmt: skip
 
 
-def test_each_group_of_the_draft_may_have_a_file_of_its_own(told):
-    files = sorted((told.folder / "split" / "messagegroups").glob("*.json"))
+def test_each_group_of_the_draft_may_have_a_file_of_its_own(reported):
+    files = sorted((reported.folder / "split" / "messagegroups").glob("*.json"))
     groups = [json.loads(path.read_text(encoding="utf-8")) for path in files]
-    assert groups == told.document("cncf-catalog")
+    assert groups == reported.document("cncf-catalog")
 
 
-def test_the_words_are_those_of_the_dialect(told):
-    event = {dialect: told.document(dialect)["messagegroups"]["topics"]["messages"]["event"] for dialect in LOADED[:-1]}
+def test_the_words_are_those_of_the_dialect(reported):
+    event = {dialect: reported.document(dialect)["messagegroups"]["topics"]["messages"]["event"] for dialect in LOADED[:-1]}
     assert event[NORMAL]["basemessage"] == "/messagegroups/g/messages/base"
     assert event["1.0-rc4"]["versions"]["1"]["ancestorid"] == "1"
     old = event["0.5-wip"]
@@ -224,33 +224,33 @@ def test_the_words_are_those_of_the_dialect(told):
         {"value": "a/{b}"},
     )
     assert old.keys().isdisjoint({"xid", "versionid", "metaurl", "meta", "ancestor", "basemessage", "dataschema"})
-    authorized = told.document("1.0-rc4")["endpoints"]["e"]["protocoloptions"]["authorization"]
+    authorized = reported.document("1.0-rc4")["endpoints"]["e"]["protocoloptions"]["authorization"]
     assert authorized == [{"type": "SASL"}]
 
 
 # The command
 
 
-def test_the_command_writes_with_lossy_and_lists(told):
-    lossy = told.invoked["lossy"]
+def test_the_command_writes_with_lossy_and_lists(reported):
+    lossy = reported.invoked["lossy"]
     assert lossy.exit_code == 0, lossy.output
-    assert json.loads(lossy.stdout) == told.document("0.5-wip")
+    assert json.loads(lossy.stdout) == reported.document("0.5-wip")
     assert "Left out, since 0.5-wip cannot express it: 1" in lossy.stderr
     assert "WIP-021  /messagegroups/events/messages/com.example.typed" in lossy.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--dialect", "0.5-wip", "--source"], "--dialect"),
         (["--dialect", "cncf-catalog", "--base-url", "https://a.example/r"], "no URLs"),
         (["--dialect", "cereg"], "cereg"),
     ],
 )
-def test_what_does_not_go_together_is_wrong_usage(arguments, told):
+def test_what_does_not_go_together_is_wrong_usage(arguments, reported):
     invoked = CliRunner().invoke(cli, ["export", *arguments], obj=Context())
     assert invoked.exit_code == 2
-    assert told in invoked.stderr
+    assert reported in invoked.stderr
 
 
 def test_ingest_takes_the_dialects_that_are_read():

@@ -61,8 +61,8 @@ def test_what_is_named_below_a_hidden_folder_is_read_beside_the_folder_around_it
     draft, _ = catalog.write("_drafts/b.json", b"{}"), catalog.write("_drafts/c.json", b"{}")
     assert names(catalog, catalog.documents, draft) == ["_drafts/b.json", "a.json"]
     assert names(catalog, catalog.documents, catalog.documents / "_drafts") == ["_drafts/b.json", "_drafts/c.json", "a.json"]
-    told = find_sources(catalog.spark, [str(catalog.documents), str(draft)]).hidden
-    assert [one.path.rsplit("/", 1)[1] for one in told] == ["c.json"]
+    reported = find_sources(catalog.spark, [str(catalog.documents), str(draft)]).hidden
+    assert [one.path.rsplit("/", 1)[1] for one in reported] == ["c.json"]
 
 
 @pytest.mark.parametrize("name", ["with blank.json", "br[ac]ket.json", "st{a}r.json", "ünïcode.json", "per%20cent.json"])
@@ -79,7 +79,7 @@ def test_a_source_that_names_nothing_is_an_error_that_says_which(catalog):
         find_sources(catalog.spark, [str(catalog.documents / "*.nothing")])
 
 
-def test_hidden_files_are_told(catalog):
+def test_hidden_files_are_reported(catalog):
     for name in ("a.json", "_b.json", ".c.json", "_sub/d.json"):
         catalog.write(name, DOCUMENT)
     summary = catalog.ingest()

@@ -180,7 +180,7 @@ def test_raw_keeps_what_was_written_and_unknown_attributes_can_be_queried(days):
     assert days.rows(query) == [(f"{G}/messages/n", f"{G}/messages/n", '{"x-rate":1.1}', "1.1")]
 
 
-def test_what_is_refused_is_told_with_its_raw_and_the_rest_loads(days):
+def test_what_is_refused_is_reported_with_its_raw_and_the_rest_loads(days):
     assert days.first.refused
     assert days.rows("SELECT messageid FROM messages WHERE registryid = 'refused'") == ["good"]
     found = days.rows(
@@ -207,8 +207,8 @@ def test_a_bad_new_version_leaves_the_published_one(days):
 
 @pytest.mark.parametrize("number", range(len(NOT_TRUSTED)))
 def test_a_text_that_cannot_be_trusted_is_rejected_whole_or_in_part(days, number):
-    told = f"SELECT count(*) > 0 FROM violations WHERE severity = 'error' AND document_uri LIKE '%not trusted/{number}.json'"
-    assert days.rows(told) == [True]
+    reported = f"SELECT count(*) > 0 FROM violations WHERE severity = 'error' AND document_uri LIKE '%not trusted/{number}.json'"
+    assert days.rows(reported) == [True]
 
 
 @pytest.mark.parametrize(("number", "reason"), [(number, reason) for number, (_, reason) in enumerate(NO_REGISTRY)])
@@ -232,15 +232,17 @@ def test_of_two_definitions_in_one_ingest_the_first_by_uri_stays(days):
     assert days.rows("SELECT messageid FROM messages WHERE registryid = 'two' ORDER BY 1") == ["m", "n"]
     owned = "SELECT name, document_uris FROM versions WHERE registryid = 'two' AND name IS NOT NULL"
     assert days.rows(owned) == [("A", [f"file:{a}"])]
-    told = days.rows("SELECT document_uri, message, raw FROM violations WHERE severity = 'error' AND registryid = 'two'")
-    assert [(uri, str(a) in text, str(b) in text, raw) for uri, text, raw in told] == [(f"file:{b}", True, True, '{"name":"B"}')]
+    reported = days.rows("SELECT document_uri, message, raw FROM violations WHERE severity = 'error' AND registryid = 'two'")
+    assert [(uri, str(a) in text, str(b) in text, raw) for uri, text, raw in reported] == [
+        (f"file:{b}", True, True, '{"name":"B"}')
+    ]
 
 
 def test_a_later_document_takes_an_entity_over_with_a_warning(days):
     old, new = days.paths["taken.old"], days.paths["taken.new"]
     assert days.rows("SELECT name, document_uris FROM versions WHERE registryid = 'taken'") == [("new", [f"file:{new}"])]
-    told = days.rows("SELECT severity, message FROM violations WHERE rule_id = 'DOC-002'")
-    assert [(severity, str(old) in text, str(new) in text) for severity, text in told] == [("warning", True, True)]
+    reported = days.rows("SELECT severity, message FROM violations WHERE rule_id = 'DOC-002'")
+    assert [(severity, str(old) in text, str(new) in text) for severity, text in reported] == [("warning", True, True)]
 
 
 def test_on_conflict_refuse_keeps_the_earlier_definition(days):
@@ -317,8 +319,8 @@ def test_a_word_for_people_of_a_wrong_type_refuses_nothing(catalog):
     assert (summary.refused, summary.snapshot_id, summary.violations["error"]) == (False, 1, 2)
     assert catalog.rows("SELECT name, documentation, labels FROM registries") == [("shop", None, None)]
     assert catalog.rows("SELECT raw FROM changes WHERE kind = 'version'") == ['{"labels":"a, b"}']
-    told = "SELECT rule_id, action FROM violations ORDER BY 1"
-    assert catalog.rows(told) == [("MSG-009", "kept"), ("MSG-046", "kept")]
+    reported = "SELECT rule_id, action FROM violations ORDER BY 1"
+    assert catalog.rows(reported) == [("MSG-009", "kept"), ("MSG-046", "kept")]
     again = catalog.ingest(settings=settings)
     assert (again.snapshot_id, again.documents["unchanged"]) == (None, 1)
     current = current_violations(catalog)

@@ -36,7 +36,7 @@ def judged(catalog):
 
 @pytest.fixture
 def no_judging(monkeypatch):
-    """Give what lets an ingest end where it would parse and judge documents."""
+    """Return what lets an ingest end where it would parse and judge documents."""
 
     def judge(*_: Any) -> None:
         raise Judged
@@ -44,8 +44,8 @@ def no_judging(monkeypatch):
     return lambda: monkeypatch.setattr(pipeline, "_load", judge)
 
 
-def told(summary: Any) -> Any:
-    """Give what an ingest says of what was refused."""
+def reported(summary: Any) -> Any:
+    """Return what an ingest says of what was refused."""
     quarantined = {table: counts["quarantined"] for table, counts in summary.entities.items()}
     return summary.refused, summary.documents["rejected"], quarantined, summary.violations
 
@@ -58,7 +58,7 @@ def test_what_was_refused_is_judged_again_only_where_something_changed(judged, n
     before = executions(judged.spark)
     again = judged.ingest()
     assert executions(judged.spark) - before <= MOST_EXECUTIONS
-    assert told(again) == told(first)
+    assert reported(again) == reported(first)
     assert again.documents == {"read": 4, "unchanged": 3, "skipped": 0, "rejected": 1}
     assert again.entities["messages"]["unchanged"] == first.entities["messages"]["inserted"]
     assert again.snapshot_id is None

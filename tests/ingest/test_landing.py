@@ -88,9 +88,9 @@ def test_a_landing_folder_day_by_day(catalog):
     landing = Landing(str(catalog.documents), available_now=True)
 
     def look():
-        told = []
-        watch(catalog.spark, catalog.settings, landing, told.append, registry_from="folder", request=IngestRequest())
-        return [(one.snapshot_id, one.documents["read"], one.documents["unchanged"]) for one in told]
+        reported = []
+        watch(catalog.spark, catalog.settings, landing, reported.append, registry_from="folder", request=IngestRequest())
+        return [(one.snapshot_id, one.documents["read"], one.documents["unchanged"]) for one in reported]
 
     # Two documents, one below a folder that names its registry
     catalog.write("team/a.json", document(m="one"))

@@ -179,8 +179,8 @@ def test_unknown_attributes_are_kept_as_written_at_every_level():
 
 def test_readonly_false_is_what_its_absence_means():
     for entity in ("message", "schema"):
-        told = document({"g": group({"m": message()})}, schemagroups={"s": {"schemas": {"m": {"format": "x/1"}}}})
-        bare, spelled, fixed = (json.loads(json.dumps(told)) for _ in range(3))
+        reported = document({"g": group({"m": message()})}, schemagroups={"s": {"schemas": {"m": {"format": "x/1"}}}})
+        bare, spelled, fixed = (json.loads(json.dumps(reported)) for _ in range(3))
         for written, value in ((spelled, False), (fixed, True)):
             written["messagegroups"]["g"]["messages"]["m"]["meta"] = {"readonly": value}
             written["schemagroups"]["s"]["schemas"]["m"]["meta"] = {"readonly": value}
@@ -373,7 +373,7 @@ def test_a_wrong_registry_leaves_its_groups():
     assert list(rows(reading)) == [G]
 
 
-def test_every_problem_of_an_entity_is_told():
+def test_every_problem_of_an_entity_is_reported():
     reading = read(document({"g": {"name": 5, "epoch": -1, "createdat": "x", "labels": {"a": 1}}}))
     assert sorted(one.pointer for one in errors(reading)) == [f"{G}/createdat", f"{G}/epoch", f"{G}/labels/a", f"{G}/name"]
 
@@ -419,7 +419,7 @@ def test_a_key_twice_at_the_root_leaves_the_groups():
     assert list(rows(reading)) == [G]
 
 
-def test_a_key_twice_with_one_value_is_kept_and_told():
+def test_a_key_twice_with_one_value_is_kept_and_reported():
     reading = read('{"messagegroups":{"g":{"messages":{"m":{"name":"a","name":"a"}}}}}')
     assert body(reading, V1)["name"] == "a"
     assert [(one.rule_id, one.action) for one in reading.findings] == [("JSON-002", "kept")]
@@ -449,7 +449,7 @@ def test_a_hostile_document_is_refused_and_breaks_nothing(text):
     assert G in refused(reading)
 
 
-def test_a_byte_order_mark_is_told_of_the_document():
+def test_a_byte_order_mark_is_reported_of_the_document():
     reading = read(b"\xef\xbb\xbf" + json.dumps(document()).encode())
     assert [(one.kind, one.xid, one.rule_id, one.action) for one in reading.findings] == [("", "", "JSON-003", "kept")]
 
@@ -463,7 +463,7 @@ def test_a_group_in_both_spellings_of_the_collection_has_one_row_or_a_finding():
     assert errors(reading) != []
 
 
-def test_messages_in_both_spellings_of_the_collection_are_all_read_or_told():
+def test_messages_in_both_spellings_of_the_collection_are_all_read_or_reported():
     reading = read(document({"g": {"messages": {"m": {}}, "definitions": {"n": {}}}}))
     assert set(rows(reading, "message")) == {M, f"{G}/messages/n"} or errors(reading) != []
 
@@ -530,7 +530,7 @@ def test_a_declared_ancestor_stays():
     assert versions_of({"versions": {"1": {}, "2": {}, "3": {"ancestor": "1"}}})["3"]["ancestor"] == "1"
 
 
-def test_versions_win_over_the_message_and_a_difference_is_told():
+def test_versions_win_over_the_message_and_a_difference_is_reported():
     written = {"name": "outer", "description": "outer", "versions": {"1": {"name": "first"}, "2": {"name": "inner"}}}
     reading = read(message_document(written))
     assert body(reading, f"{M}/versions/2")["name"] == "inner"
@@ -693,13 +693,13 @@ def test_else_the_family_is_that_of_the_base_in_the_document(key):
         pytest.param({"xref": f"#{G}/messages/c"}, id="the message that it stands for, in 0.5"),
     ],
 )
-def test_a_base_tells_its_protocol_however_it_says_it(base):
+def test_a_base_reports_its_protocol_however_it_says_it(base):
     others = {"b": base, "c": {"format": "MQTT/5.0"}}
     written = {"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}
     assert options_of(written, others) == {"topic_name": {"value": "t"}}
 
 
-def test_a_base_whose_versions_name_several_protocols_tells_none():
+def test_a_base_whose_versions_name_several_protocols_reports_none():
     base = {"b": {"versions": {"1": {"protocol": "MQTT/5.0"}, "2": {"protocol": "KAFKA"}}}}
     assert options_of({"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}, base) == {"topic": "t"}
 
@@ -710,7 +710,7 @@ def test_a_base_is_found_in_either_spelling_of_its_collection():
     assert body(reading, V1)["protocoloptions"] == {"topic_name": {"value": "t"}}
 
 
-def test_a_base_in_old_collections_tells_the_family_too():
+def test_a_base_in_old_collections_reports_the_family_too():
     definitions = {
         "m": {"basemessageurl": "#/definitionGroups/g/definitions/b", "protocoloptions": {"topic": "t"}},
         "b": {"protocol": "MQTT/5.0"},
@@ -719,7 +719,7 @@ def test_a_base_in_old_collections_tells_the_family_too():
     assert body(reading, V1)["protocoloptions"] == {"topic_name": {"value": "t"}}
 
 
-def test_else_the_family_is_told_by_names_that_only_one_has():
+def test_else_the_family_is_reported_by_names_that_only_one_has():
     assert options_of({"protocoloptions": {"topicname": "t"}}) == {"topic_name": {"value": "t"}}
 
 
@@ -799,7 +799,7 @@ def test_pointers_of_leaves_are_escaped():
     assert leaves({"labels": {"a/b~c": "v"}, "x/y": 1}) == {"/labels/a~1b~0c": '"v"', "/x~1y": "1"}
 
 
-def test_leaves_are_told_in_normal_form():
+def test_leaves_are_reported_in_normal_form():
     text = '{"messagegroups":{"g":{"messages":{"m":{"x":1.10,"big":12345678901234567890123,"schemaformat":"Avro"}}}}}'
     pairs = rows(read(text))[V1].attributes
     assert dict(pairs or ()) == {"/x": "1.1", "/big": "12345678901234567890123", "/dataschemaformat": '"Avro"'}
@@ -847,13 +847,13 @@ written_groups = st.dictionaries(names, st.dictionaries(names, written_messages,
 @given(written_groups)
 def test_every_message_and_version_is_a_row_or_has_an_error(groups):
     reading = read(document(groups))
-    told = set(rows(reading)) | set(refused(reading))
+    reported = set(rows(reading)) | set(refused(reading))
     for groupid, one in groups.items():
         for messageid, written in one["messages"].items():
             xid = f"/messagegroups/{groupid}/messages/{messageid}"
-            assert xid in told
+            assert xid in reported
             if "xref" not in written.get("meta", {}):
-                assert {f"{xid}/versions/{versionid}" for versionid in written.get("versions", ["1"])} <= told
+                assert {f"{xid}/versions/{versionid}" for versionid in written.get("versions", ["1"])} <= reported
     assert set(rows(reading)).isdisjoint(refused(reading))
 
 
@@ -903,8 +903,8 @@ def test_an_error_of_the_text_belongs_to_the_entity_that_holds_it(pointer, xid):
     written = document({"g": group({"m": {}, "m~": {}, "n": {"versions": {"1": {}}}}), "": group()})
     others = [Problem(f"/messagegroups/{name}/x", "JSON-002", "error", "twice", "Keep one.") for name in ("a", "z", "gg")]
     reading = read_document(written, [others[0], Problem(pointer, "JSON-002", "error", "twice", "Keep one."), *others[1:]])
-    told = {finding.xid for finding in reading.findings if finding.rule_id == "JSON-002"}
-    assert told == {xid}
+    reported = {finding.xid for finding in reading.findings if finding.rule_id == "JSON-002"}
+    assert reported == {xid}
 
 
 @pytest.mark.parametrize("dialect", ["1.0-rc2", "cncf-catalog"])

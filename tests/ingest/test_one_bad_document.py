@@ -43,8 +43,8 @@ def rows_of(*texts: tuple[str, bytes], stream: int = 1 << 20) -> list[dict[str, 
     return [row for made in parser(limits)([batch]) for row in made.to_pylist()]
 
 
-def told(rows: list[dict[str, Any]], uri: str) -> tuple[str, list[str], int]:
-    """Give of a document its status, the rules of its findings, and how many entities it has."""
+def reported(rows: list[dict[str, Any]], uri: str) -> tuple[str, list[str], int]:
+    """Return of a document its status, the rules of its findings, and how many entities it has."""
     own = [row for row in rows if row["document_uri"] == f"file:/{uri}"]
     statuses = [json.loads(row["facts"])["status"] for row in own if row["row"] == "document"]
     assert len(statuses) == 1
@@ -62,7 +62,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, *, is_bad: An
 
     def fails(*given: Any, **named: Any) -> Any:
         if is_bad(*given):
-            raise _Odd("QXZJKV")  # a message that would tell a secret
+            raise _Odd("QXZJKV")  # a message that would report a secret
         return genuine(*given, **named)
 
     monkeypatch.setattr(owner, name, fails)
@@ -93,8 +93,8 @@ def test_a_fault_at_any_stage_costs_the_document_only(monkeypatch, name, stream)
     for owner in owners:
         broken(monkeypatch, owner, function, is_bad=is_bad)
     rows = rows_of(("one", GOOD), ("bad", BAD), ("two", GOOD), stream=stream)
-    assert told(rows, "bad") == ("rejected", [FAULT], 0)
-    assert told(rows, "one") == told(rows, "two") == ("loaded", [], 7)
+    assert reported(rows, "bad") == ("rejected", [FAULT], 0)
+    assert reported(rows, "one") == reported(rows, "two") == ("loaded", [], 7)
     assert "QXZJKV" not in str(rows)
     (finding,) = [row["finding"] for row in rows if row["row"] == "finding"]
     assert "_Odd" in finding["message"]
@@ -104,8 +104,8 @@ def test_a_large_document_that_fails_at_its_end_gives_no_rows(monkeypatch):
     monkeypatch.setattr(stagebatches, "BATCH_ROWS", 3)
     broken(monkeypatch, parse, "read_document", is_bad=lambda part, *_: "bad-last" in repr(part))
     rows = rows_of(("one", GOOD), ("bad", BAD), ("two", GOOD), stream=60)
-    assert told(rows, "bad") == ("rejected", [FAULT], 0)
-    assert told(rows, "one") == told(rows, "two") == ("loaded", [], 7)
+    assert reported(rows, "bad") == ("rejected", [FAULT], 0)
+    assert reported(rows, "one") == reported(rows, "two") == ("loaded", [], 7)
 
 
 def test_rows_that_wait_on_the_disk_are_all_there(monkeypatch):
@@ -227,7 +227,7 @@ def test_batches_end_by_bytes_too():
 # In a folder
 
 
-def test_what_is_no_document_is_told_and_nothing_ends(catalog):
+def test_what_is_no_document_is_reported_and_nothing_ends(catalog):
     catalog.write("good.json", document({"g": group({"m": {}})}))
     catalog.write("bad.yaml", b'messagegroups: {g: {name: "\\ud800"}}')
     catalog.write("worse.yaml", b"messagegroups: {g: {epoch: " + b"9" * 5000 + b"}}")
@@ -317,7 +317,7 @@ def test_a_file_that_may_not_be_read_is_left_to_the_parser_which_rejects_it(cata
     assert [row["finding"]["rule_id"] for made in refused.batches() for row in made.to_pylist() if row["finding"]] == ["JSON-001"]
 
 
-def test_files_of_a_folder_elsewhere_are_told_when_they_are_empty(catalog):
+def test_files_of_a_folder_elsewhere_are_reported_when_they_are_empty(catalog):
     for name in ("a b%20+ü.json", "sub/b.json", "_c.json"):
         catalog.write(name, b"")
     catalog.write("d.json", b"{}")

@@ -55,7 +55,7 @@ def record(*names: str, ancestor: str = "1") -> dict[str, Any]:
     return {"ancestor": ancestor, "format": "Avro/1.11", "schema": {"type": "record", "name": "R", "fields": fields}}
 
 
-# What stands in the document that is edited, before and after; what stands in another one; the rules that then tell something.
+# What stands in the document that is edited, before and after; what stands in another one; the rules that then report something.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]] = {
     "a group of others' messages": (
         {"messagegroups": {"g": {}}},
@@ -208,15 +208,15 @@ def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, planner, ways, 
     summary = catalog.ingest()
     columns = "registryid, rule_id, xid, pointer, action, message"  # MSG-115: what cannot be without what was refused
     found = catalog.rows(f"SELECT violation_id, {columns} FROM xregistry.violations ORDER BY {columns}")
-    told = [row[1:] for row in found if row[0] not in known and row[2] != "MSG-115"]
+    reported = [row[1:] for row in found if row[0] not in known and row[2] != "MSG-115"]
     for number, (*_, rules) in enumerate(CASES.values()):
-        assert {one[1] for one in told if one[0] == f"r{number}"} == rules
-    assert {one[1] for one in told if one[0] == "default"} == {"CAT-007"}
+        assert {one[1] for one in reported if one[0] == f"r{number}"} == rules
+    assert {one[1] for one in reported if one[0] == "default"} == {"CAT-007"}
     # Twice, since documents from which others take an entity are read in the same ingest.
     assert len(planned) == (2 if planner == "auto" else 0)
     broken = catalog.write("z.json", b"{")  # which has to do with nothing
     assert catalog.ingest(broken).documents == {"read": 1, "unchanged": 0, "skipped": 0, "rejected": 1}
-    ways[planner] = (told, json.dumps(summary.as_json()["entities"]), contents_of(catalog))
+    ways[planner] = (reported, json.dumps(summary.as_json()["entities"]), contents_of(catalog))
     assert ways["auto" if "auto" in ways else "spark"] == ways[planner]
 
 
@@ -237,8 +237,8 @@ def test_what_a_large_catalog_holds_besides_is_no_work(catalog, planned):
     summary = catalog.ingest()
     assert [len(one.state) for one in planned] == [4]  # the registry, the group, the message, its Version
     assert summary.documents == {"read": 12, "unchanged": 11, "skipped": 0, "rejected": 0}
-    told = summary.as_json()["entities"]["versions"]
-    assert (told["updated"], told["unchanged"]) == (1, 11)
+    reported = summary.as_json()["entities"]["versions"]
+    assert (reported["updated"], reported["unchanged"]) == (1, 11)
     (catalog.documents / "5.json").unlink()  # what is pruned may be anything: all documents are looked at
     summary = catalog.ingest(request=IngestRequest(policy=Policy(prune=True)))
     assert (len(planned), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)

@@ -32,7 +32,7 @@ def document(*messages, **more):
 
 
 def contents(catalog):
-    """Give all entity rows without what differs between two runs of the same."""
+    """Return all entity rows without what differs between two runs of the same."""
     columns = "registryid, xid, content_hash, epoch, snapshot_id"
     return {table.name: sorted(catalog.rows(f"SELECT {columns} FROM {table.name}")) for table in ENTITY_TABLES}
 
@@ -117,7 +117,7 @@ def test_force_reads_again_and_commits_nothing_when_nothing_changed(steps):
     assert (found.snapshot_id, found.documents["unchanged"], found.entities["messages"]["unchanged"]) == (None, 0, 3)
 
 
-def test_a_dry_run_tells_what_would_change_and_does_nothing(steps):
+def test_a_dry_run_reports_what_would_change_and_does_nothing(steps):
     assert (steps.dry["snapshot_id"], steps.dry["dry_run"], steps.dry["entities"]["versions"]["updated"]) == (None, True, 1)
     changed = {"op": "update", "registryid": "dry", "kind": "version", "xid": "/messagegroups/g/messages/m/versions/1"}
     assert steps.dry["changes"] == [changed]
@@ -206,8 +206,8 @@ def test_strict_refuses_a_document_whole(catalog):
     catalog.write("b.json", {"messagegroups": {"h": {}}})
     summary = catalog.ingest(request=IngestRequest(strict=True))
     assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (1, 1)
-    told, raw = catalog.rows("SELECT message, raw FROM violations")[0]
-    assert "MSG-051" in told
+    reported, raw = catalog.rows("SELECT message, raw FROM violations")[0]
+    assert "MSG-051" in reported
     assert "bad" in raw
 
 

@@ -63,7 +63,7 @@ def test_the_totals_are_those_of_the_readme():
             kinds[f"{row.kind} {collection}".strip()] += 1
         for table, count in reading.quarantined.items():
             kinds[table] += count
-    told = {
+    reported = {
         "messages": kinds["message"] + kinds["messages"],
         "message groups": kinds["group messagegroups"],
         "endpoints": kinds["endpoint"] + kinds["endpoints"],
@@ -72,7 +72,7 @@ def test_the_totals_are_those_of_the_readme():
         "schema versions": kinds["schemaversion"] + kinds["schemaversions"],
     }
     assert kinds["groups"] == 0, "no group is refused"
-    assert told == {
+    assert reported == {
         "messages": 345,
         "message groups": 111,
         "endpoints": 79,
@@ -83,8 +83,8 @@ def test_the_totals_are_those_of_the_readme():
 
 
 def test_one_attribute_of_all_is_reported_as_misspelled():
-    told = [finding.message for reading in readings() for finding in reading.findings if finding.rule_id == MISSPELLED]
-    assert told == ["`schemaformatr` is not an attribute of the specification; did you mean `schemaformat`?"]
+    reported = [finding.message for reading in readings() for finding in reading.findings if finding.rule_id == MISSPELLED]
+    assert reported == ["`schemaformatr` is not an attribute of the specification; did you mean `schemaformat`?"]
 
 
 def test_no_xid_has_two_rows():
@@ -116,7 +116,7 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize("path", [param for param in FILES if param.values[0].name not in NOT_REGISTRIES])
-def test_the_dialect_of_each_sample_is_told(path):
+def test_the_dialect_of_each_sample_is_reported(path):
     is_rc1 = path.parent.name == "feeds" and path.name.split(".")[0] not in FEEDS_OF_RC2
     named = DIALECTS.get(f"{path.parent.name}/{path.name}", DIALECTS.get(path.name, "1.0-rc1" if is_rc1 else "1.0-rc2"))
     value, problems = read_json(path.read_bytes(), MAX_DEPTH)

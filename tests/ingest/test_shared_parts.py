@@ -54,10 +54,10 @@ def of_parts(
     parts = [dict(zip(names, part, strict=True)) for part in parallel._parts_of(outline, dialect)]
     assert len(parts) > 2
     rows = [row for part in reversed(parts) for made in part_parser(limits)([batch_of([part])]) for row in made.to_pylist()]
-    told = [row for row in rows if row["row"] == "document"]
-    assert len(told) == len(parts)
+    reported = [row for row in rows if row["row"] == "document"]
+    assert len(reported) == len(parts)
     schema = next(iter(parser(limits)([batch_of([source._replace(unchanged=True)._asdict()])]))).schema
-    closed = [row for made in closer(limits)([pa.RecordBatch.from_pylist(told, schema=schema)]) for row in made.to_pylist()]
+    closed = [row for made in closer(limits)([pa.RecordBatch.from_pylist(reported, schema=schema)]) for row in made.to_pylist()]
     return [row for row in rows if row["row"] != "document"], closed
 
 
@@ -95,15 +95,15 @@ SHAPES: dict[str, dict[str, Any]] = {
     ),
     "older names": document(schemagroups=OLDER) | {"specversion": "0.5-wip"},
     "no specversion": {"messagegroups": {f"g{n}": group(MESSAGES) for n in range(5)}},
-    "a dialect of no rules, told by a spelling of one part": {
+    "a dialect of no rules, known by a spelling of one part": {
         "messagegroups": {f"g{n}": group(MESSAGES) for n in range(5)}
         | {"h": group({"m": {"basemessageuri": "/messagegroups/g0"}})}
     },
-    "a dialect of no rules, told by a member of one part": {
+    "a dialect of no rules, known by a member of one part": {
         "messagegroups": {f"g{n}": group(MESSAGES) for n in range(5)},
         "endpoints": {"e": {"usage": ["consumer"], "protocol": "MQTT/5.0", "protocoloptions": {"topicfilter": "a/#"}}},
     },
-    "a dialect of its own rules, told by spellings": {
+    "a dialect of its own rules, known by spellings": {
         "schemagroups": OLDER,
         "messagegroups": {"g": group({"m": {"basemessageurl": "/messagegroups/h", "protocol": "HTTP/1.1"}} | MESSAGES)},
     },
@@ -140,7 +140,7 @@ ALONE: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_what_parts_cannot_tell_is_left_to_one_task(tmp_path, name):
+def test_what_parts_cannot_report_is_left_to_one_task(tmp_path, name):
     written, others, file = ALONE[name]
     assert by_many_tasks(source_of(tmp_path, written, file), limits_of(**others)) is None
 
@@ -183,10 +183,10 @@ def test_spark_shares_the_parts_and_the_catalog_is_the_same(bare_catalog, tmp_pa
         summary = catalog.ingest().as_json()
         facts = catalog.rows("SELECT xid, registryid, body FROM changes WHERE kind = 'document'")
         xids = catalog.rows("SELECT kind, xid, content_hash, raw, attributes FROM changes WHERE kind <> 'document'")
-        told = catalog.rows("SELECT registryid, xid, rule_id, pointer, message, raw FROM violations")
-        # What is no JSON is told with its place in what was read at once, which is a part or the whole.
-        told = [one for one in told if one[2] != "JSON-001"]
+        reported = catalog.rows("SELECT registryid, xid, rule_id, pointer, message, raw FROM violations")
+        # What is no JSON is reported with its place in what was read at once, which is a part or the whole.
+        reported = [one for one in reported if one[2] != "JSON-001"]
         facts = [one for one in facts if not one[0].endswith("broken.json")]
-        found.append((summary["documents"], *(sorted(map(str, rows)) for rows in (facts, xids, told))))
+        found.append((summary["documents"], *(sorted(map(str, rows)) for rows in (facts, xids, reported))))
     assert found[0] == found[1]
     assert found[0][0]["rejected"] == 1

@@ -52,15 +52,15 @@ def test_small_and_large_ways_give_the_same(shipped, tmp_path, monkeypatch):
     for rows in (0, 100_000):
         forget_attached(shipped.spark)
         shipped.settings = read_settings(warehouse=str(tmp_path / str(rows)), interpreted_rows=rows)
-        told = []
+        reported = []
         for release in (shop("one", "m", "n", "o"), shop("two", "m", "n", "o"), shop("three", "m", "o")):
             shipped.write("a.json", release)
-            told.append(shipped.ingest().as_json() | {"seconds": None})
+            reported.append(shipped.ingest().as_json() | {"seconds": None})
         rows_of_tables = contents(shipped, "xregistry")
         effective = shipped.rows(
             "SELECT registryid, xid, chain_status, attributes, depends_on, snapshot_id FROM effective_messages"
         )
-        found.append((told, {name: _timeless(rows) for name, rows in rows_of_tables.items()}, sorted(map(str, effective))))
+        found.append((reported, {name: _timeless(rows) for name, rows in rows_of_tables.items()}, sorted(map(str, effective))))
     assert found[0] == found[1]
 
 

@@ -21,7 +21,7 @@ def test_an_error_that_refuses_nothing_else_refuses_an_unchanged_document(catalo
 
 
 @pytest.mark.slow
-def test_what_only_the_catalog_tells_of_a_draft_refuses_it_whole(catalog):
+def test_what_only_the_catalog_reports_of_a_draft_refuses_it_whole(catalog):
     def group(form, *names):
         section, key = ("attributes", "type") if form == "CloudEvents" else ("properties", "subject")
         definitions = [{"id": name, "format": form, "definition": {section: {key: {"value": name}}}} for name in names]
@@ -36,8 +36,8 @@ def test_what_only_the_catalog_tells_of_a_draft_refuses_it_whole(catalog):
     # Then nothing of it is loaded
     assert (summary.documents["rejected"], summary.entities["groups"]["inserted"]) == (1, 1)
     assert catalog.rows("SELECT messageid FROM messages") == ["m"]
-    told = catalog.rows("SELECT message FROM violations WHERE rule_id = 'DOC-004'")
-    assert len(told) == 1
-    assert "CAT-024" in told[0]
-    # And read again it is told again, and is no news
+    reported = catalog.rows("SELECT message FROM violations WHERE rule_id = 'DOC-004'")
+    assert len(reported) == 1
+    assert "CAT-024" in reported[0]
+    # And read again it is reported again, and is no news
     assert catalog.ingest(request=STRICT).snapshot_id is None

@@ -15,7 +15,7 @@ from lakehouse.store.session import without_codegen
 
 @pytest.fixture(params=["small", "large"])
 def log(request, catalog):
-    """Give what appends a name for the newest snapshot, planned against a head, as small or as large work."""
+    """Return what appends a name for the newest snapshot, planned against a head, as small or as large work."""
     attach_tables(catalog.spark, catalog.settings)
 
     def append(name, head=None):
@@ -34,7 +34,7 @@ def test_appends_follow_each_other(catalog, log):
     log("a")
     assert log("b") == read_head(catalog.spark)
     assert labels(catalog) == [("a", 1), ("b", 2)]
-    assert [told["ingest_id"] for told in metadata_of_appends(catalog.spark, "changes")] == ["run of b", "run of a"]
+    assert [reported["ingest_id"] for reported in metadata_of_appends(catalog.spark, "changes")] == ["run of b", "run of a"]
     history = catalog.spark.sql("DESCRIBE HISTORY xregistry.changes").orderBy("version").collect()
     assert [(row["operation"], row["operationParameters"].get("mode")) for row in history[1:]] == [("WRITE", "Append")] * 2
 

@@ -72,6 +72,6 @@ def test_an_ingest_beside_two_servers_loses_and_doubles_nothing(catalog, tmp_pat
     assert check_chain(catalog.spark.table("changes"), Link(), deep=True) == (Link(head.snapshot_id, head.digest), [])
     rows = catalog.spark.table("changes").filter("kind = 'snapshot'")
     assert rows.count() == head.snapshot_id
-    told = [json.loads(row["body"]) for row in rows.select("body").collect()]
-    assert len({one["ingest_id"] for one in told}) == head.snapshot_id
+    reported = [json.loads(row["body"]) for row in rows.select("body").collect()]
+    assert len({one["ingest_id"] for one in reported}) == head.snapshot_id
     print(f"{head.snapshot_id} snapshots, {sum(answers.values())} requests, ingests {numbers}")

@@ -1,4 +1,4 @@
-"""Dry runs: they tell what an ingest would do, and write nothing, whatever state the warehouse is in."""
+"""Dry runs: they report what an ingest would do, and write nothing, whatever state the warehouse is in."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EDITED = [("update", "version", "/messagegroups/g/messages/m/versions/1")]
 
 
 def everything_in(folder):
-    """Give all files with their contents, and all folders."""
+    """Return all files with their contents, and all folders."""
     paths = sorted(Path(folder).rglob("*"))
     return [(str(path), hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "") for path in paths]
 
 
-def told(summary):
-    """Give what a dry run and the ingest after it have in common."""
+def reported(summary):
+    """Return what a dry run and the ingest after it have in common."""
     found = summary.as_json()
     return {name: found[name] for name in ("documents", "dialects", "entities", "violations")}
 
@@ -86,11 +86,11 @@ def test_where_there_is_no_catalog_all_is_new_and_no_folder_is_made(bare_catalog
     summary = dry(bare_catalog, request=IngestRequest(dry_run=True, label="first"))
     assert not Path(bare_catalog.settings.warehouse).exists()
     assert [op for op, _, _ in changes(summary)] == ["insert"] * len(changes(summary))
-    assert told(summary) == told(bare_catalog.ingest())
+    assert reported(summary) == reported(bare_catalog.ingest())
 
 
 @pytest.mark.slow
-def test_an_edit_is_told_and_not_done(catalog):
+def test_an_edit_is_reported_and_not_done(catalog):
     catalog.write("a.json", shop("one", "m", "n"))
     catalog.ingest()
     stage = Path(catalog.settings.warehouse) / "_stage" / "dead"
@@ -114,7 +114,7 @@ def test_tables_that_lag_behind_since_a_crash_are_read_from_the_log(crashed):
     edit(crashed)
     summary = dry(crashed)
     assert changes(summary) == EDITED
-    assert told(summary) == told(crashed.ingest())
+    assert reported(summary) == reported(crashed.ingest())
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_spark_itself_makes_no_folder_of_the_warehouse(spark):
 
 
 @pytest.mark.slow
-def test_a_large_catalog_without_effective_messages_is_told_of(catalog):
+def test_a_large_catalog_without_effective_messages_is_reported_of(catalog):
     settings = catalog.settings.model_copy(update=AS_SHIPPED)
     catalog.write("shop.json", shop("one"))
     catalog.ingest(settings=settings)

@@ -1,4 +1,4 @@
-"""The stored result of flattening follows the log: equal to the view after any edits, nothing else rewritten, show tells it."""
+"""The stored result of flattening follows the log: equal to the view after any edits, nothing else rewritten, show reports it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_table_that_was_rebuilt_empty_takes_the_first_messages(catalog):
 
 
 def tables_read(catalog, relation: str) -> set[str]:
-    """Give the tables whose files a query of a relation reads."""
+    """Return the tables whose files a query of a relation reads."""
     plan = catalog.spark.sql(f"EXPLAIN SELECT name FROM {relation}").collect()[0][0]
     return set(re.findall(r"spark_catalog\.xregistry\.(\w+)", plan))
 

@@ -10,9 +10,9 @@ from lakehouse.log.baseline import with_document_op
 from lakehouse.store.schema import DOCUMENT_BODY
 
 
-def facts(spark, **told):
+def facts(spark, **reported):
     rows = spark.createDataFrame(
-        [("r", "file:/a.json", json.dumps({"status": "loaded"} | told))], "registryid string, xid string, body string"
+        [("r", "file:/a.json", json.dumps({"status": "loaded"} | reported))], "registryid string, xid string, body string"
     )
     return rows.select("registryid", "xid", F.from_json("body", DOCUMENT_BODY).alias("facts"))
 

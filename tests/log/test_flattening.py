@@ -285,13 +285,13 @@ def test_what_a_broken_chain_still_shows(effective):
 def test_the_oracle_agrees_on_every_message(registries, effective):
     expected = {(registryid, xid): flatten(catalog, xid) for registryid, catalog in registries.items() for xid in catalog}
     assert {status for status, _ in expected.values()} == {"none", "resolved", "dangling", "cycle", "external", "too_deep"}
-    differing = {key: (effective.get(key), told) for key, told in expected.items() if effective.get(key) != told}
+    differing = {key: (effective.get(key), reported) for key, reported in expected.items() if effective.get(key) != reported}
     assert differing == {}
     assert set(effective) == set(expected)
 
 
 @pytest.mark.slow
-def test_each_attribute_tells_where_it_comes_from(looked_at):
+def test_each_attribute_reports_where_it_comes_from(looked_at):
     rows = looked_at.sql(
         f"""
         SELECT pointer, value, value_type, origin, declared_by, depth FROM flat_attributes

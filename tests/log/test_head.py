@@ -1,4 +1,4 @@
-"""The head is told by its commit, whoever else commits to the log meanwhile."""
+"""The head is reported by its commit, whoever else commits to the log meanwhile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakehouse.store.deltatables import table_name
 
 
 def asked(spark):
-    """Give the newest snapshot as the table tells it."""
+    """Return the newest snapshot as the table reports it."""
     rows = spark.sql("SELECT snapshot_id, body FROM xregistry.changes WHERE kind = 'snapshot' ORDER BY snapshot_id DESC LIMIT 1")
     [row] = rows.collect()
-    told = json.loads(row["body"])
-    return row["snapshot_id"], told["digest"], told["tables"], told["deletions"], told["committed_at"]
+    reported = json.loads(row["body"])
+    return row["snapshot_id"], reported["digest"], reported["tables"], reported["deletions"], reported["committed_at"]
 
 
 def head(spark):
@@ -56,12 +56,12 @@ def test_a_log_of_an_older_release_is_asked(attached, monkeypatch):
 
 
 @pytest.mark.slow
-def test_optimize_that_began_before_a_commit_tells_no_older_head(history):
+def test_optimize_that_began_before_a_commit_reports_no_older_head(history):
     spark = history.spark
-    told = next(metadata_of_appends(spark, "changes")) if history.ingest() else {}
+    reported = next(metadata_of_appends(spark, "changes")) if history.ingest() else {}
     history.write("a.json", shop("four", "m", "o"))
     history.ingest()
-    spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(told))
+    spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", json.dumps(reported))
     try:
         spark.sql(f"OPTIMIZE {table_name('changes')}")
     finally:

@@ -63,7 +63,7 @@ def test_a_holder_counts_what_came_and_what_went(catalog):
     for name, (before, _, _) in CASES.items():
         catalog.write(f"{name}.json", before)
     # A group of two documents, of which the second vanishes: the first, which holds its text, is not read then
-    for name, own in {"two": {}, "told": {"epoch": 7} | DATED}.items():
+    for name, own in {"two": {}, "declared": {"epoch": 7} | DATED}.items():
         catalog.write(f"{name}-1.json", of(name, g={"messages": {"a": A, "b": A}} | own))
         catalog.write(f"{name}-2.json", of(name, g={"messages": {"c": A}} | own))
     catalog.ingest()
@@ -71,7 +71,7 @@ def test_a_holder_counts_what_came_and_what_went(catalog):
     # When members come and go
     for name, (_, after, _) in CASES.items():
         catalog.write(f"{name}.json", after)
-    for name in ("two-2", "told-2"):
+    for name in ("two-2", "declared-2"):
         (catalog.documents / f"{name}.json").unlink()
     summary = catalog.ingest(request=IngestRequest(Policy(prune=True)))
     assert summary.snapshot_id == 2
@@ -87,7 +87,7 @@ def test_a_holder_counts_what_came_and_what_went(catalog):
     # And it stays what it was, and whose it was
     texts = "SELECT count(DISTINCT content_hash, body, document_uris) FROM changes WHERE registryid = 'came' AND kind = 'group'"
     assert catalog.rows(texts) == [1]
-    assert catalog.rows("SELECT epoch FROM groups WHERE registryid = 'told'") == [7]
+    assert catalog.rows("SELECT epoch FROM groups WHERE registryid = 'declared'") == [7]
     assert [one for one in diagnose(catalog.spark, catalog.settings, deep=True) if one.state == "error"] == []
     # And the same again changes nothing, and is not older than what it became
     assert catalog.ingest(request=IngestRequest(Policy(force=True))).snapshot_id is None

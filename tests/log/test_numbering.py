@@ -41,7 +41,7 @@ SHIPPED_4 = SHIPPED_3 | {"version": 4, "description": "shipped later"}
 
 
 def staged(spark: SparkSession, documents: dict[str, Any]) -> DataFrame:
-    """Give the rows that parse makes of documents."""
+    """Return the rows that parse makes of documents."""
     batches = StageBatches()
     for name, document in documents.items():
         value, problems = read_json(json.dumps(document).encode(), 100)
@@ -96,14 +96,14 @@ class Ledger:
 
 @pytest.fixture(scope="module")
 def ledger(spark: SparkSession) -> Ledger:
-    told = Ledger(spark)
+    reported = Ledger(spark)
     first = {"placed": group(definition(PLACED, "first", odd=ODD)), "shipped": SHIPPED_3}
     second = first | {"placed": group(definition(PLACED, "second", odd=ODD))}  # a changed definition
-    told.chapter(**first)  # 0
-    told.chapter(**second, later=SHIPPED_4)  # 1: and another document with a later version
-    told.chapter(**second, later=SHIPPED_4)  # 2: nothing changed
-    told.chapter(placed=first["placed"], shipped=SHIPPED_3 | {"authority": "https://other.example"})  # 3: back, and an error
-    return told
+    reported.chapter(**first)  # 0
+    reported.chapter(**second, later=SHIPPED_4)  # 1: and another document with a later version
+    reported.chapter(**second, later=SHIPPED_4)  # 2: nothing changed
+    reported.chapter(placed=first["placed"], shipped=SHIPPED_3 | {"authority": "https://other.example"})  # 3: back, and an error
+    return reported
 
 
 def test_a_definition_without_a_number_is_version_1(ledger):
@@ -137,7 +137,7 @@ def test_existing_versions_never_change(ledger):
     assert len({json.dumps(json.loads(row["body"]) | {"isdefault": 0}) for row in rows}) == 1
 
 
-def test_only_the_member_at_the_top_tells_the_default(ledger):
+def test_only_the_member_at_the_top_reports_the_default(ledger):
     bodies = [json.loads(ledger.row(3, f"{GROUP}/messages/{PLACED}/versions/{number}")["body"]) for number in (1, 2, 3)]
     assert [body["extensions"]["odd"] for body in bodies] == [ODD] * 3
 

@@ -154,7 +154,7 @@ def test_a_document_that_meets_what_came_over_http_takes_it_over(catalog, tmp_pa
 
 
 def a_message(random):
-    """Give a message whose values fit together or not."""
+    """Return a message whose values fit together or not."""
     message = {}
     for name, values in {
         "envelope": [None, None, "CloudEvents/1.0", "CloudEvents/1.1", "Other/1", "CloudEvents/1.0.2", "Own/1/b"],
@@ -176,7 +176,7 @@ def a_message(random):
 
 
 def a_catalog(random):
-    """Give a document in which nothing is broken, and the same with one message, alias or endpoint written anew."""
+    """Return a document in which nothing is broken, and the same with one message, alias or endpoint written anew."""
     base = {
         "specversion": "1.0-rc2",
         "messagegroups": {
@@ -206,20 +206,20 @@ def a_catalog(random):
     if kind < 0.05:  # an endpoint that names groups, of which two have a message with the same id
         base["messagegroups"]["h"]["messages"] |= {random.choice(["plain", "other"]): EVENT}
         named = [f"/messagegroups/{one}" for one in random.sample("ghp", 2)]
-        return {"base": base, "members": base["endpoints"], "told": ("n", {"usage": ["producer"], "messagegroups": named})}
+        return {"base": base, "members": base["endpoints"], "changed": ("n", {"usage": ["producer"], "messagegroups": named})}
     if kind < 0.15:
         target = random.choice(
             ["/messagegroups/g/messages/plain", "/messagegroups/p/messages/q", "/messagegroups/g/messages/none"]
         )
-        new["told"] = ("new", {"meta": {"xref": target}})
+        new["changed"] = ("new", {"meta": {"xref": target}})
     elif kind < 0.3:
-        new["told"] = (random.choice(["Plain", "BARE", "M", "new"]), message)
+        new["changed"] = (random.choice(["Plain", "BARE", "M", "new"]), message)
     elif kind < 0.5 and members is base["messagegroups"]["g"]:
-        new["told"] = ("plain", message | {"basemessage": "/messagegroups/g/messages/based"})
+        new["changed"] = ("plain", message | {"basemessage": "/messagegroups/g/messages/based"})
     elif kind < 0.8 and members is base["messagegroups"]["g"]:  # over an alias of itself
-        new["told"] = ("new", message | {"basemessage": "/messagegroups/g/messages/named/versions/1"})
+        new["changed"] = ("new", message | {"basemessage": "/messagegroups/g/messages/named/versions/1"})
     else:
-        new["told"] = ("new", message)
+        new["changed"] = ("new", message)
     return new
 
 
@@ -227,17 +227,17 @@ def test_the_rules_between_entities_are_those_of_an_ingest(catalog, tmp_path):
     """Random messages into small catalogs, each a registry: what is refused here is refused in an ingest, by the same rules."""
     limits = {"check_relations": True, "duplicate_messageids": "error", "max_chain_depth": 2}
     settings = catalog.settings.model_copy(update=limits | {"readmodel_dir": str(tmp_path / "cache")})
-    random, told = Random(7), {}
+    random, reported = Random(7), {}
     for number in range(80):
-        told[f"r{number}"] = a_catalog(random)
-    for name, one in told.items():
+        reported[f"r{number}"] = a_catalog(random)
+    for name, one in reported.items():
         catalog.write(f"{name}.json", one["base"] | {"registryid": name})
     catalog.ingest(settings=settings)
     found = set()
     with open_model(settings) as model, model.at() as view:
         head = head_of(view)
-        for name, one in told.items():
-            messageid, message = one["told"]
+        for name, one in reported.items():
+            messageid, message = one["changed"]
             is_endpoint = one["members"] is one["base"]["endpoints"]
             (one["members"] if is_endpoint else one["members"].setdefault("messages", {}))[messageid] = message
             document = one["base"] | {"registryid": name}
@@ -266,7 +266,7 @@ def test_the_rules_between_entities_are_those_of_an_ingest(catalog, tmp_path):
     )
     errors = {
         name
-        for name, one in told.items()
+        for name, one in reported.items()
         if any(f.severity == "error" for f in read_document(one["base"], [], "1.0-rc2").findings)
     }
     assert found == {tuple(one) for one in expected if one[0] not in errors}

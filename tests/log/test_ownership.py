@@ -42,7 +42,7 @@ class History:
         return self.catalog.ingest(*(self.catalog.documents / f"{name}.json" for name in names), **options)
 
     def published(self):
-        """Give for each Version its name and its owners."""
+        """Return for each Version its name and its owners."""
         query = "SELECT message_xid, versionid, name, document_uris FROM xregistry.versions"
         found = {}
         for xid, versionid, name, uris in self.catalog.rows(query):
@@ -72,7 +72,7 @@ def test_a_schema_that_goes_stops_nobody(history):
     # When the schema goes and a third document says something
     del schemas["schemagroups"]["s"]["schemas"]["t"]
     history.write(schemas=schemas, c=says(n="N"))
-    # Then as long as the schema stays published nothing is wrong, and when it goes that is told and stops nobody
+    # Then as long as the schema stays published nothing is wrong, and when it goes that is reported and stops nobody
     assert history.ingest().violations["error"] == 0
     history.write(c=says(n="N2"))
     summary = history.ingest(request=PRUNE)
@@ -81,8 +81,8 @@ def test_a_schema_that_goes_stops_nobody(history):
     assert found == [("MSG-183", "kept")]
     assert history.published() == {"m": (None, "a"), "n": ("N2", "c")}
     assert history.catalog.rows("SELECT count(*) FROM xregistry.schemas") == [1]
-    # And when the message is edited and names it still, that is refused, and kept, though the published one is told of in the
-    # same words
+    # And when the message is edited and names it still, that is refused, and kept, though the published one has the same
+    # finding
     history.write(a=says(m={"dataschemaxid": "/schemagroups/s/schemas/t", "name": "M"}))
     assert history.ingest().refused
     assert history.published()["m"] == (None, "a")
@@ -163,7 +163,7 @@ def test_a_cycle_through_a_document_that_was_not_read_costs_its_last_link_only(h
 
 
 @pytest.mark.slow
-def test_what_was_wrong_with_a_text_is_mended_where_it_was_told(history):
+def test_what_was_wrong_with_a_text_is_mended_where_it_was_reported(history):
     named = says(m="M") | {"registryid": "r"}
     history.catalog.write("a.json", b"{")
     history.ingest()
@@ -217,29 +217,29 @@ def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longe
         ("one", "m", 1),
         ("one", "n", 1),
     ]
-    told = "SELECT registryid, status FROM xregistry.documents WHERE document_uri LIKE '%/a.json'"
-    assert history.query(told) == [("one", "rejected")]
+    reported = "SELECT registryid, status FROM xregistry.documents WHERE document_uri LIKE '%/a.json'"
+    assert history.query(reported) == [("one", "rejected")]
     found = "SELECT DISTINCT registryid, rule_id FROM xregistry.current_violations"
     assert history.query(found) == [("one", "DOC-004")]
     # And once it is mended it goes
     history.write(a=says(m="M2") | {"registryid": "two"})
     assert not history.ingest(request=IngestRequest(Policy(prune=True), strict=True)).refused
-    assert history.query(told) == [("two", "loaded")]
+    assert history.query(reported) == [("two", "loaded")]
     query = "SELECT registryid, message_xid, name FROM xregistry.versions ORDER BY ALL"
     assert history.catalog.rows(query) == [("one", f"{AT}n", "N"), ("two", f"{AT}m", "M2")]
     assert history.current() == []
 
 
 @pytest.mark.slow
-def test_a_takeover_stays_told_when_the_same_documents_are_read_again(history):
+def test_a_takeover_stays_reported_when_the_same_documents_are_read_again(history):
     history.write(a=says(m="1"), b=says(bad=BAD))
     history.ingest()
     history.write(b=says(bad=BAD, m="2"))
     history.ingest()
     assert ("b", "DOC-002", "m/versions/1") in history.current()
-    told = history.current()
+    reported = history.current()
     assert history.ingest().snapshot_id is None
-    assert history.current() == told
+    assert history.current() == reported
     assert history.published() == {"m": ("2", "b")}
 
 
@@ -315,7 +315,7 @@ def test_who_waits_owns_what_others_publish_as_it_says_though_it_is_not_read(his
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_takeover_is_told_of_who_says_something_new_and_not_of_who_waits(history, is_read):
+def test_a_takeover_is_reported_of_who_says_something_new_and_not_of_who_waits(history, is_read):
     history.write(a=says(m="1"))
     history.ingest()
     history.write(b=says(m="2"))
@@ -332,7 +332,7 @@ def endpoint(**more):
 
 
 @pytest.mark.slow
-def test_what_is_published_is_told_of_the_same_documents_whichever_were_read(history):
+def test_what_is_published_is_reported_of_the_same_documents_whichever_were_read(history):
     # Given two endpoints, one of them refused in a document beside, and their will message
     event = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
     others = dict.fromkeys("nopqrs", "N")
@@ -343,13 +343,13 @@ def test_what_is_published_is_told_of_the_same_documents_whichever_were_read(his
     history.write(b={"endpoints": {"e": endpoint()}}, z=says(**others))
     history.remove("x")
     history.ingest(request=PRUNE)
-    # Then that they lead nowhere is told of their owners, and nothing more is told when the same is ingested again
+    # Then that they lead nowhere is reported for their owners, and nothing more is reported when the same is ingested again
     query = """SELECT substring_index(document_uri, '/', -1), xid FROM xregistry.violations WHERE rule_id = 'END-173'
         ORDER BY ALL"""
-    told = [("", "/endpoints/f"), ("a.json", "/endpoints/e"), ("b.json", "/endpoints/e")]
-    assert history.catalog.rows(query) == told
+    reported = [("", "/endpoints/f"), ("a.json", "/endpoints/e"), ("b.json", "/endpoints/e")]
+    assert history.catalog.rows(query) == reported
     assert history.ingest(request=PRUNE).snapshot_id is None
-    assert history.catalog.rows(query) == told
+    assert history.catalog.rows(query) == reported
 
 
 def defaults(history):
@@ -396,7 +396,7 @@ def test_a_document_rejected_under_strict_did_not_lose(history):
 
 
 @pytest.mark.slow
-def test_a_takeover_is_told_until_its_document_changes_though_the_change_is_rejected(history):
+def test_a_takeover_is_reported_until_its_document_changes_though_the_change_is_rejected(history):
     history.write(a=says(m="1"))
     history.ingest()
     history.write(b=says(m="2"))
@@ -506,7 +506,7 @@ def test_a_message_of_the_oldest_dialect_without_versions_is_changed_by_editing_
 
 
 @pytest.mark.slow
-def test_what_is_told_of_a_document_that_was_not_read_stands_where_it_wrote_it(catalog):
+def test_what_is_reported_of_a_document_that_was_not_read_stands_where_it_wrote_it(catalog):
     catalog.settings = read_settings(warehouse=catalog.settings.warehouse)  # with the rules between entities
     based = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
     based["basemessageuri"] = "/messagegroups/g/messages/no"
@@ -514,12 +514,12 @@ def test_what_is_told_of_a_document_that_was_not_read_stands_where_it_wrote_it(c
     for name in ("one", "two"):
         edited = catalog.write("a.json", {"specversion": "1.0-rc2", "messagegroups": {"h": {"name": name}}})
         catalog.ingest(*([edited] if name == "two" else []))
-    told = catalog.rows("SELECT rule_id, pointer FROM xregistry.violations")
-    assert told == [("MSG-150", "/messagegroups/g/messages/m/basemessageuri")]
+    reported = catalog.rows("SELECT rule_id, pointer FROM xregistry.violations")
+    assert reported == [("MSG-150", "/messagegroups/g/messages/m/basemessageuri")]
 
 
 @pytest.mark.slow
-def test_what_is_told_of_a_first_owner_that_was_not_read_stands_where_it_wrote_it(catalog):
+def test_what_is_reported_of_a_first_owner_that_was_not_read_stands_where_it_wrote_it(catalog):
     catalog.settings = read_settings(warehouse=catalog.settings.warehouse)  # with the rules between entities
     based = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
     no = "/messagegroups/g/messages/no"
@@ -532,9 +532,9 @@ def test_what_is_told_of_a_first_owner_that_was_not_read_stands_where_it_wrote_i
         "b.json", {"specversion": "1.0-rc2", "messagegroups": {"g": {"messages": {"m": based | {"basemessage": no}}}}}
     )
     catalog.ingest(b)
-    told = catalog.rows("SELECT substring_index(document_uri, '/', -1), pointer FROM xregistry.violations ORDER BY ALL")
+    reported = catalog.rows("SELECT substring_index(document_uri, '/', -1), pointer FROM xregistry.violations ORDER BY ALL")
     at = "/messagegroups/g/messages/m"
-    assert told == [("a.json", f"{at}/basemessageuri"), ("b.json", f"{at}/basemessage")]
+    assert reported == [("a.json", f"{at}/basemessageuri"), ("b.json", f"{at}/basemessage")]
 
 
 @pytest.mark.slow

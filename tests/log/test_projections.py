@@ -33,7 +33,7 @@ def versions(catalog):
 
 
 def heads(catalog):
-    """Give the heads that there were: each with what the snapshots up to it changed."""
+    """Return the heads that there were: each with what the snapshots up to it changed."""
     return [None, *(Head(number, tables={"versions": number, "messages": number}) for number in (1, 2, 3, 4))]
 
 
@@ -131,9 +131,9 @@ def test_each_projection_is_a_transaction_of_its_own(history):
     for table in ("versions", "messages", "groups"):
         commits = sorted((folder / table / "_delta_log").glob("*.json"))
         actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
-        told = [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action]
-        assert {name for name, _ in told} == {f"lakehouse.{table}"}
-        brought = [version for _, version in told]
+        reported = [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action]
+        assert {name for name, _ in reported} == {f"lakehouse.{table}"}
+        brought = [version for _, version in reported]
         assert (brought[0], brought[-1], brought) == (1, 3, sorted(set(brought)))
 
 

@@ -1,4 +1,4 @@
-"""Flattening of the published samples: every message, every base reference, the oracle, and what `lakehouse show` tells."""
+"""Flattening of the published samples: every message, every base reference, the oracle, and what `lakehouse show` reports."""
 
 from __future__ import annotations
 
@@ -75,29 +75,29 @@ def test_references_to_schemas_in_all_their_spellings(loaded):
     ) == [{"n": 1}]
 
 
-def test_show_tells_where_the_attributes_of_a_variant_come_from(loaded):
+def test_show_reports_where_the_attributes_of_a_variant_come_from(loaded):
     base = "/messagegroups/IO.AISstream/messages/IO.AISstream.Interrogation"
     xid = "/messagegroups/IO.AISstream.amqp/messages/IO.AISstream.amqp.Interrogation"
     with open_model(loaded.settings) as model, model.at() as view:
         (shown,) = show_messages(view, xid)
     assert (shown.message["chain_status"], shown.message["protocol"]) == ("resolved", "AMQP/1.0")
     assert [step["base_version_xid"] for step in shown.chain] == [f"{base}/versions/1"]
-    told = {row["pointer"]: row for row in shown.attributes}
-    assert told["/envelopemetadata/type/value"] == {
+    reported = {row["pointer"]: row for row in shown.attributes}
+    assert reported["/envelopemetadata/type/value"] == {
         "pointer": "/envelopemetadata/type/value",
         "value": '"IO.AISstream.Interrogation"',
         "origin": "inherited",
         "declared_by": f"{base}/versions/1",
         "depth": 1,
     }
-    assert told["/protocol"]["origin"] == "declared"
-    assert told["/envelopemetadata/specversion/value"]["origin"] == "inferred"
+    assert reported["/protocol"]["origin"] == "declared"
+    assert reported["/envelopemetadata/specversion/value"]["origin"] == "inferred"
     assert [row["status"] for row in shown.schema] == ["resolves"]
     assert any(row["protocol"] == "AMQP/1.0" for row in shown.endpoints)
     assert set(shown.as_json()) >= {"xid", "chain", "attributes", "endpoints", "schema"}
     assert nested({"/a": "1"}) == {"a": 1}
 
 
-def test_what_is_not_there_is_told(loaded):
+def test_what_is_not_there_is_reported(loaded):
     with open_model(loaded.settings) as model, model.at() as view, pytest.raises(MessageNotFound, match="no such message"):
         show_messages(view, "/messagegroups/g/messages/none")

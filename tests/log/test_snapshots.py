@@ -69,7 +69,7 @@ def test_number_label_time_date_and_head_name_snapshots(past):
         ("2026-02-31T00:00:00Z", "not a moment"),
     ],
 )
-def test_what_names_no_snapshot_is_told_with_the_reason(past, text, why):
+def test_what_names_no_snapshot_is_reported_with_the_reason(past, text, why):
     with pytest.raises(SnapshotNotFound, match=why):
         resolve_snapshot(past.spark, text)
 
@@ -95,13 +95,13 @@ def test_a_query_at_a_snapshot_and_deltas_own_time_travel(past):
         [],
     ]
     for name in [one for one in TABLES if one != "effective_messages"]:  # the tests that read a past refresh none
-        told = (
+        reported = (
             past.spark.sql(f"DESCRIBE HISTORY {name}")
             .orderBy("version")
             .selectExpr("version", "CAST(timestamp AS STRING)", "userMetadata")
             .collect()
         )
-        version, moment, metadata = told[-1]
+        version, moment, metadata = reported[-1]
         assert past.rows(f"SELECT count(*) > 0 FROM {name} VERSION AS OF {version}") == [True], name
         assert past.rows(f"SELECT count(*) > 0 FROM {name} TIMESTAMP AS OF '{moment}'") == [True], name
         assert '"snapshot_id": ' in (metadata or "") or name == "violations", name
@@ -115,7 +115,7 @@ def test_what_was_stored_of_flattening_is_computed_at_a_snapshot(past):
 
 
 def test_snapshots_outlast_vacuum(history, loaded_history):
-    """Delta keeps what it needs now, and nothing of the past: the log tells the past all the same."""
+    """Delta keeps what it needs now, and nothing of the past: the log reports the past all the same."""
     create_tables(history.spark, history.settings)
     history.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     for name in TABLES:
@@ -125,7 +125,7 @@ def test_snapshots_outlast_vacuum(history, loaded_history):
         assert contents(history, open_snapshot(history.spark, history.settings, snapshot_id)) == then
 
 
-def test_a_label_is_a_snapshot_of_its_own_and_moves_only_when_told(history):
+def test_a_label_is_a_snapshot_of_its_own_and_moves_only_when_reported(history):
     def label(text, name, **more):
         return label_snapshot(history.spark, history.settings, text, name, **more)
 

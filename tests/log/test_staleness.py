@@ -47,8 +47,8 @@ def test_what_is_older_than_declared_before_is_stale_wherever_it_is_declared(cat
     assert {one for one in xids if one[1] in {row["xid"] for row in found}} == STALE
     kept = {row["xid"]: row["epoch"] for row in catalog.spark.table("messages").collect()}
     assert (kept[f"{G}/single"], kept[f"{G}/versioned"]) == (5, 5)
-    told = "select name from versions where xid like '%/default/versions/2' union select name from endpoints"
-    assert catalog.rows(told) == ["new"]
+    reported = "select name from versions where xid like '%/default/versions/2' union select name from endpoints"
+    assert catalog.rows(reported) == ["new"]
 
 
 @pytest.mark.slow

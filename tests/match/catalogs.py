@@ -68,7 +68,7 @@ def chain_of(catalog: Catalog, xid: str) -> list[str]:
 
 
 def row_of(registryid: str, xid: str, status: str, merged: dict[str, Any], chain: list[str] | None = None) -> dict[str, Any]:
-    """Give the row of `flat_messages` for an effective definition."""
+    """Return the row of `flat_messages` for an effective definition."""
     attributes = dict(flat_attributes_of(merged, ""))
     envelope = merged.get("envelope")
     inferred = {}
@@ -91,12 +91,12 @@ def row_of(registryid: str, xid: str, status: str, merged: dict[str, Any], chain
 
 
 def pairs_of(named: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give names and values as the adapters write them."""
+    """Return names and values as the adapters write them."""
     return [{"key": name, "value": value} for name, value in named.items()]
 
 
 def flat_attributes_of(value: Any, pointer: str) -> list[tuple[str, str]]:
-    """Give the leaves of a definition: objects are walked through, but for schemas and values."""
+    """Return the leaves of a definition: objects are walked through, but for schemas and values."""
     tail = pointer.rpartition("/")[2]
     opaque = pointer == "/dataschema" or (tail == "value" and pointer.startswith(("/envelopemetadata/", "/protocoloptions/")))
     if isinstance(value, dict) and value and not opaque:

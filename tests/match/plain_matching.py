@@ -1,4 +1,4 @@
-"""Matching told a second time, in plain Python over leaves and captured messages: what the engine must agree with.
+"""Matching written a second time, in plain Python over leaves and captured messages: what the engine must agree with.
 
 No code of the package, no index, no order of checks: every definition is compared with every message, and templates are
 expressions of `re`.
@@ -74,7 +74,7 @@ def is_of(row: dict[str, Any], message: dict[str, Any], rule: str = "auto") -> t
 
 
 def best(rows: list[dict[str, Any]]) -> set[str]:
-    """Give of the definitions that a message is of those that no other is more specific than."""
+    """Return of the definitions that a message is of those that no other is more specific than."""
 
     def asks(row: dict[str, Any]) -> set[tuple[str, str]]:
         values = {(k, re.sub(r"\{\w+\}", "{}", v)) for k, v in row["attributes"].items() if k.endswith("/value")}

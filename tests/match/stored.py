@@ -32,8 +32,8 @@ def write_catalog(folder: Path, documents: dict[str, dict[str, Any] | bytes]) ->
         if one.kind in _KINDS
     ]
     made.last = {"messages": 1, "versions": 1}
-    told = {"snapshot_id": 1, "ingest_id": "i1", "command": "ingest"}
-    made.append("changes", pa.Table.from_pylist([*rows, made.snapshot()], CHANGES), json.dumps(told))
+    reported = {"snapshot_id": 1, "ingest_id": "i1", "command": "ingest"}
+    made.append("changes", pa.Table.from_pylist([*rows, made.snapshot()], CHANGES), json.dumps(reported))
     write_definitions(made, load(documents)[0])
     return str(folder)
 
@@ -46,7 +46,7 @@ def write_definitions(made: Written, rows: list[dict[str, Any]]) -> None:
 
 
 def stored(row: dict[str, Any]) -> dict[str, Any]:
-    """Give a row of `effective_messages` for one of `flat_messages` with fewer columns."""
+    """Return a row of `effective_messages` for one of `flat_messages` with fewer columns."""
     leaves = row["attributes"]
     family, _, version = (row["protocol"] or "").partition("/")
 
@@ -54,9 +54,9 @@ def stored(row: dict[str, Any]) -> dict[str, Any]:
         value = json.loads(leaves.get(pointer, "null"))
         return value if isinstance(value, str | None) else json.dumps(value)
 
-    told: dict[str, Any] = dict.fromkeys(EFFECTIVE_COLUMNS) | {"chain_depth": 0, "document_uris": ["file:/d.json"]}
-    told |= {name: row[name] for name in EFFECTIVE_COLUMNS if name in row}
-    return told | {
+    reported: dict[str, Any] = dict.fromkeys(EFFECTIVE_COLUMNS) | {"chain_depth": 0, "document_uris": ["file:/d.json"]}
+    reported |= {name: row[name] for name in EFFECTIVE_COLUMNS if name in row}
+    return reported | {
         "messageid": row["xid"].rpartition("/")[2], "ce_type": text("/envelopemetadata/type/value"),
         "protocol_family": family or None, "protocol_version": version or None,
         "address": text(f"/protocoloptions/{ADDRESSES.get(family.upper(), '-')}/value"),

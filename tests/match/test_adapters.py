@@ -55,8 +55,8 @@ def test_event_hubs_capture(spark):
     }  # fmt: skip
     assert amqp.captured == known("application-properties", "properties/content-type", "properties/subject")
     assert (kafka.options, kafka.captured) == ({"headers/ce_type": "T", "headers/a~1b": "c"}, known("headers"))
-    told = [row["landed_at"] for row in to_landed(made).selectExpr("CAST(landed_at AS STRING)").collect()]
-    assert told == [str(datetime(2026, 3, 2, 18, 32, 18)), str(datetime(2026, 3, 2, 18, 32, 19)), None]
+    reported = [row["landed_at"] for row in to_landed(made).selectExpr("CAST(landed_at AS STRING)").collect()]
+    assert reported == [str(datetime(2026, 3, 2, 18, 32, 18)), str(datetime(2026, 3, 2, 18, 32, 19)), None]
 
 
 def test_other_protocols(spark):

@@ -61,8 +61,8 @@ SYSTEM: list[dict[str, str]] = [{}, {"x-opt-p/q": "1", "content-type": "applicat
 CE = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
 
 
-def told(event: Event) -> dict[str, Any]:
-    """Give what matching asks of an event, values as texts."""
+def reported(event: Event) -> dict[str, Any]:
+    """Return what matching asks of an event, values as texts."""
     text = lambda value: value if isinstance(value, str) else json.dumps(value)  # noqa: E731
     return {
         "family": event.family, "mode": event.mode, "problem": event.problem.partition(":")[0], "item": event.item,
@@ -75,7 +75,7 @@ def told(event: Event) -> dict[str, Any]:
 
 def events(landed: CapturedEvent | None) -> list[dict[str, Any]]:
     assert landed is not None
-    return [told(event) for event in events_of(landed)]
+    return [reported(event) for event in events_of(landed)]
 
 
 def landed_by_spark(frames: list[DataFrame]) -> list[list[CapturedEvent]]:
@@ -157,7 +157,7 @@ def some_rows(shape: str, count: int) -> list[dict[str, Any]]:
 
 
 def captured_rows() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Give the published messages as columns: the shape, the row, and the message as it was captured."""
+    """Return the published messages as columns: the shape, the row, and the message as it was captured."""
     found = []
     file = SAMPLES / "events" / "captured.jsonl"
     for line in map(json.loads, file.read_bytes().splitlines()) if file.is_file() else ():

@@ -52,12 +52,12 @@ def row(
 
 
 def by_loop(matcher: Matcher, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    told = [found for one in batch.to_pylist() for found in match_row(matcher, one)]
-    return pa.RecordBatch.from_pylist(told, schema=RESULT_SCHEMA).to_pylist()
+    reported = [found for one in batch.to_pylist() for found in match_row(matcher, one)]
+    return pa.RecordBatch.from_pylist(reported, schema=RESULT_SCHEMA).to_pylist()
 
 
 def both(matcher: Matcher, rows: list[Any]) -> tuple[int, list[Any], list[Any]]:
-    """Give how many rows went through columns, and the results of both ways, in one order."""
+    """Return how many rows went through columns, and the results of both ways, in one order."""
     batch = pa.RecordBatch.from_pylist(rows, schema=FROM_SPARK)
     quick, left = match_columns(matcher, batch)
     by_columns = [one for part in quick for one in part.to_pylist()] + by_loop(matcher, left)
@@ -129,7 +129,7 @@ def test_rows_of_all_kinds():
     hostile = [{"x": b"\xff"}, {f"h{number}": "x" for number in range(500)}, {None: "x"}]
     mixed = [row(number, good | (hostile[number] if number < 3 else {})) for number in range(90)] + [row(90, good, key=b"\xff")]
     count, by_columns, looped = both(matcher, mixed)
-    assert count == 89  # the row whose header is no text, and the one whose key is none, have something to tell
+    assert count == 89  # the row whose header is no text, and the one whose key is none, have something to report
     assert by_columns == looped
     assert [one["status"] for one in looped[:3]] == ["unreadable", "matched", "matched"]
 
@@ -145,7 +145,7 @@ GOOD = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s/eu", "subjec
 
 
 def options_of(number: int, protocol: str, options: dict[str, str | None], captured: list[str], **more: Any) -> Any:
-    """Give a row whose options stand in pairs, as the adapters of MQTT bridges and of Event Hubs make it."""
+    """Return a row whose options stand in pairs, as the adapters of MQTT bridges and of Event Hubs make it."""
     known = [f"/protocoloptions/{name}" for name in captured]
     return (
         row(number, {})
@@ -170,8 +170,8 @@ def test_mqtt_rows():
                                    "user_properties": {"unit": {"value": "C"}},
                                    "message_expiry_interval": {"value": 60}}}  # fmt: skip
     older = on_mqtt | {"protocol": "MQTT/3.1.1", "protocoloptions": {"topic_name": {"value": "old/{room}"}}}
-    told = document({"g": group({"m": READING}), "q": group({"q": on_mqtt}), "o": group({"o": older})})
-    rows, schemas = load({"r": told})
+    reported = document({"g": group({"m": READING}), "q": group({"q": on_mqtt}), "o": group({"o": older})})
+    rows, schemas = load({"r": reported})
     matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
     plain = {
         "topic_name": "t/eu",
@@ -197,7 +197,7 @@ def test_mqtt_rows():
         {"source": "/s/a b"}, {"authorization": "x"}, {"a/b": "1"},
     ]  # fmt: skip
     count, by_columns, looped = both(matcher, changed(changes, make))
-    assert count > 1_200  # the rest has something to tell
+    assert count > 1_200  # the rest has something to report
     assert by_columns == looped
     assert {one["best"][0]["xid"][-1] for one in looped if one["best"]} == {"m", "q", "o"}
     repeated = [make(number, {"twice": "1"}, b"{}") for number in range(90)]  # any value of a name that repeats counts
@@ -275,12 +275,14 @@ def test_structured_rows(protocol):
                 if protocol == "KAFKA":
                     made.append(row(number, {"content-type": kind, "ce_type": "ignored"}, payload=body))
                 else:
-                    told = {"MQTT/5.0": {"topic_name": "t/eu", "content_type": kind},
+                    reported = {"MQTT/5.0": {"topic_name": "t/eu", "content_type": kind},
                             "AMQP/1.0": {"properties/subject": "S", "properties/content-type": kind}}[protocol]  # fmt: skip
                     headers = [] if protocol == "MQTT/5.0" else None
-                    made.append(options_of(number, protocol, told, [*told, "user_properties"], headers=headers, payload=body))
+                    made.append(
+                        options_of(number, protocol, reported, [*reported, "user_properties"], headers=headers, payload=body)
+                    )
     count, by_columns, looped = both(structured_matcher(), made)
-    assert count >= 400  # the rest has something to tell
+    assert count >= 400  # the rest has something to report
     assert by_columns == looped
     assert {one["mode"] for one in by_columns if one["status"] == "matched"} == {"structured"}
     assert {"valid", "invalid"} <= {one["payload_status"] for one in by_columns}
@@ -331,21 +333,21 @@ def test_many_types_and_many_values():
     alike = [one for one in made if len(one["headers"]) == 8]  # the same headers in the same order
     part = pa.RecordBatch.from_pylist(alike, schema=FROM_SPARK).slice(13, 2_000)
     quick, left = match_columns(matcher, part)
-    told = [one for found in quick for one in found.to_pylist()] + by_loop(matcher, left)
+    reported = [one for found in quick for one in found.to_pylist()] + by_loop(matcher, left)
     offsets = {one["offset"] for one in alike[13:2_013]}
     assert left.num_rows < 800
-    assert sorted(told, key=lambda one: one["event_ref"]["offset"]) == [
+    assert sorted(reported, key=lambda one: one["event_ref"]["offset"]) == [
         one for one in looped if one["event_ref"]["offset"] in offsets
     ]
 
 
 def test_types_that_ask_alike_go_together():
-    """Rows of many types are matched at once; what they are of, and what their schemas say, is told of each type by itself."""
+    """Rows of many types are matched at once; what they are of and what their schemas say is reported for each type."""
     whole, part = ({"type": "object", "properties": {"x": {"type": name}}} for name in ("integer", "string"))
 
     def reading(number: int, **more: Any) -> dict[str, Any]:
-        told = READING | {"envelopemetadata": READING["envelopemetadata"] | {"type": {"value": f"T{number}"}}}
-        return told | {"dataschema": part if number % 3 else whole} | more
+        reported = READING | {"envelopemetadata": READING["envelopemetadata"] | {"type": {"value": f"T{number}"}}}
+        return reported | {"dataschema": part if number % 3 else whole} | more
 
     def on_kafka(number: int) -> dict[str, Any]:
         base = f"/messagegroups/g/messages/m{number}"
@@ -377,18 +379,20 @@ def test_types_that_ask_alike_go_together():
     assert both(few, made)[1] == both(few, made)[2]
 
 
-def test_a_failure_is_told_in_its_own_row(monkeypatch):
+def test_a_failure_is_reported_in_its_own_row(monkeypatch):
     matcher = structured_matcher()
     made = [row(number, {"ce_type": "T" if number else "fails"}) for number in range(3)]
     batch = pa.RecordBatch.from_pylist(made, schema=FROM_SPARK)
     candidates = matcher.index.candidates
     monkeypatch.setattr(matcher.index, "candidates", lambda event: candidates(event) if event.ce["type"] == "T" else 1 / 0)
-    told = [one for part in match_batch(matcher, batch) for one in part.to_pylist()]
-    assert [one["status"] for one in told] == ["unreadable", "unmatched", "unmatched"]
-    assert told[0]["why"] == "row: it cannot be matched (ZeroDivisionError)"
+    reported = [one for part in match_batch(matcher, batch) for one in part.to_pylist()]
+    assert [one["status"] for one in reported] == ["unreadable", "unmatched", "unmatched"]
+    assert reported[0]["why"] == "row: it cannot be matched (ZeroDivisionError)"
     many = [row(number, {"ce_type": "fails" if number < 70 else "T"}) for number in range(140)]
-    told = [one for part in match_batch(matcher, pa.RecordBatch.from_pylist(many, schema=FROM_SPARK)) for one in part.to_pylist()]
-    assert [one["status"] for one in told] == ["unreadable"] * 70 + ["unmatched"] * 70
+    reported = [
+        one for part in match_batch(matcher, pa.RecordBatch.from_pylist(many, schema=FROM_SPARK)) for one in part.to_pylist()
+    ]
+    assert [one["status"] for one in reported] == ["unreadable"] * 70 + ["unmatched"] * 70
 
 
 def test_columns_read_cloudevents_of_each_protocol_whose_attributes_are_not_encoded():

@@ -51,7 +51,7 @@ def record(chance: Random, number: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", first_of(range(8), 2))
-def test_both_ways_tell_the_same(seed):
+def test_both_ways_report_the_same(seed):
     chance = Random(seed)
     for _ in range(3):
         registries = ("r", "q")[: chance.randrange(1, 3)]

@@ -38,8 +38,8 @@ ENDPOINT = {
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory) -> str:
-    told = document({"g": group({"m": MESSAGE}), "k": group({"m": ON_KAFKA})}, endpoints={"e": ENDPOINT})
-    return write_catalog(tmp_path_factory.mktemp("warehouse"), {"r": told})
+    reported = document({"g": group({"m": MESSAGE}), "k": group({"m": ON_KAFKA})}, endpoints={"e": ENDPOINT})
+    return write_catalog(tmp_path_factory.mktemp("warehouse"), {"r": reported})
 
 
 def run(warehouse: str, tmp_path: Any, *arguments: str, topic: str = "orders", **headers: str) -> Any:
@@ -52,23 +52,23 @@ def run(warehouse: str, tmp_path: Any, *arguments: str, topic: str = "orders", *
     )
 
 
-def test_a_definition_that_declares_nothing_is_told_last_and_as_no_match(tmp_path):
-    told = document({"g": group({"m": MESSAGE}), "a": group({"empty": {"description": "nothing else"}})})
-    explained = run(write_catalog(tmp_path / "w", {"r": told}), tmp_path, "--explain", ce_source="/other")
+def test_a_definition_that_declares_nothing_is_reported_last_and_as_no_match(tmp_path):
+    reported = document({"g": group({"m": MESSAGE}), "a": group({"empty": {"description": "nothing else"}})})
+    explained = run(write_catalog(tmp_path / "w", {"r": reported}), tmp_path, "--explain", ce_source="/other")
     nearer, _, empty = explained.stdout.partition("/messagegroups/a/messages/empty  (registry r): ")
     assert "/messagegroups/g/messages/m  (registry r): does not match" in nearer
     assert empty.startswith("does not match\n  declares nothing to compare with")
 
 
-def code(told: Any) -> int:
-    """Give the exit code, as `main` makes it."""
-    return (told.return_value or 0) if told.exception is None else told.exception.exit_code
+def code(reported: Any) -> int:
+    """Return the exit code, as `main` makes it."""
+    return (reported.return_value or 0) if reported.exception is None else reported.exception.exit_code
 
 
 def test_one_event(warehouse, tmp_path):
-    told = run(warehouse, tmp_path, "--json")
-    assert code(told) == 0, told.output
-    [row] = json.loads(told.stdout)
+    reported = run(warehouse, tmp_path, "--json")
+    assert code(reported) == 0, reported.output
+    [row] = json.loads(reported.stdout)
     assert (row["status"], row["payload_status"], row["catalog_snapshot"]) == ("matched", "valid", 1)
     assert row["best"] == [{"registryid": "r", "xid": "/messagegroups/k/messages/m"}]
     explained = run(warehouse, tmp_path, "--explain", h="us")

@@ -59,7 +59,7 @@ ENDLESS = b"\xfe\xff\xff\xff\xff\xff\x03\x00"  # some 10^12 items that take no b
     ],
     ids=range(8),
 )  # fmt: skip
-def test_what_takes_long_or_ends_its_process_is_told(format_, schema, body, kind):
+def test_what_takes_long_or_ends_its_process_is_reported(format_, schema, body, kind):
     found = apart(lambda: verdict(format_, schema, body=body, content_type=kind), LIMIT)
     assert (found.status, found.errors) == ("unsupported_format", ())
     assert found.remarks[-1] in ("it took more than 3 s", "the library ended its process")
@@ -182,15 +182,15 @@ class Hog:
 
 
 @pytest.mark.parametrize(
-    ("is_apart", "told"), [(True, "the library ended its process"), (False, "the library ran out of memory")]
+    ("is_apart", "reported"), [(True, "the library ended its process"), (False, "the library ran out of memory")]
 )
-def test_what_runs_out_of_memory_is_told(is_apart, told):
+def test_what_runs_out_of_memory_is_reported(is_apart, reported):
     payloads = Payloads(Schemas([]))
     made = MadeValidator(Hog(is_apart), (), SimpleNamespace(xid=None))
     encoded = EncodedPayload(*([None] * len(EncodedPayload._fields)))._replace(body=b"{}")
     found = [payloads._checked(made, made, False, encoded) for _ in range(2)]
     assert {verdict.status for verdict in found} == {"unsupported_format"}
-    assert {verdict.remarks for verdict in found} == {(told,)}
+    assert {verdict.remarks for verdict in found} == {(reported,)}
 
 
 def test_null_in_a_structured_event_meets_the_same_limit():
@@ -208,8 +208,8 @@ def test_after_some_that_hang_no_other_is_tried(monkeypatch):
     definitions = [Definition("r", f"/messagegroups/g/messages/m{number}", dataschemauri=S) for number in range(2)]
     event = Event("KAFKA", mode="binary", body=b"{}", content_type="application/json")
     assert payloads.quick(definitions[0]) is None
-    told = [payloads.check(definitions[number % 2], event).remarks for number in range(5)]  # both name the schema
-    assert told == [("it took more than 0.2 s",)] * 3 + [("others of this schema took too long",)] * 2
+    reported = [payloads.check(definitions[number % 2], event).remarks for number in range(5)]  # both name the schema
+    assert reported == [("it took more than 0.2 s",)] * 3 + [("others of this schema took too long",)] * 2
 
 
 def test_the_same_schemas_hold_for_what_is_not_deep():

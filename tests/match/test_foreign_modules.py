@@ -21,6 +21,6 @@ def test_a_module_in_the_current_folder_is_not_run_to_compile_protobuf(tmp_path)
     script.write_text(
         f"from lakehouse.match.payload.protobuf import compiled\nprint(compiled('''{PROTO}''')[0].message_type[0].name)\n"
     )
-    told = subprocess.run([sys.executable, script], cwd=tmp_path / "here", capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "M"
+    reported = subprocess.run([sys.executable, script], cwd=tmp_path / "here", capture_output=True, text=True, check=True)
+    assert reported.stdout.strip() == "M"
     assert not (tmp_path / "here" / "ran").exists()

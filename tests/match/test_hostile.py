@@ -1,4 +1,4 @@
-"""What lands may be anything: each row is told of, and none ever ends a run."""
+"""What lands may be anything: each row gets a result, and none ever ends a run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def matcher() -> Matcher:
     return Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), MatchRequest())
 
 
-def told(matcher: Matcher, text: bytes) -> list[dict[str, Any]]:
+def reported(matcher: Matcher, text: bytes) -> list[dict[str, Any]]:
     """Match a text, and write its results as the pass over a table does."""
     found = [row | {"why": why_of(row)} for landed in landed_of_text(text) for row in matcher.rows(landed)]
     return pa.RecordBatch.from_pylist(found, schema=RESULT_SCHEMA).to_pylist()
@@ -77,16 +77,16 @@ def told(matcher: Matcher, text: bytes) -> list[dict[str, Any]]:
 
 @law
 @given(st.one_of(events, har, json_values))
-def test_any_json_is_told_of(matcher, value):
-    for row in told(matcher, json.dumps(value).encode()):
+def test_any_json_is_reported_of(matcher, value):
+    for row in reported(matcher, json.dumps(value).encode()):
         assert row["status"] in ("matched", "ambiguous", "unmatched", "unreadable")
         assert row["status"] != "unreadable" or row["reasons"]
 
 
 @law
 @given(st.binary(max_size=60))
-def test_any_bytes_are_told_of(matcher, text):
-    assert all(row["status"] for row in told(matcher, text))
+def test_any_bytes_are_reported_of(matcher, text):
+    assert all(row["status"] for row in reported(matcher, text))
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_any_bytes_are_told_of(matcher, text):
     ],
     ids=range(12),
 )  # fmt: skip
-def test_what_is_deep_long_or_large_is_told_of(matcher, text):
-    assert [row["status"] for row in told(matcher, text)] in (["unmatched"], ["unreadable"])
+def test_what_is_deep_long_or_large_is_reported_of(matcher, text):
+    assert [row["status"] for row in reported(matcher, text)] in (["unmatched"], ["unreadable"])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_payload_of_another_encoding_costs_its_own_row(matcher, body, encoding
     headers = [{"name": f"ce_{name}", "value": text} for name, text in CE.items()]
     headers += [{"name": "content-type", "value": "application/json"}, {"name": "content-encoding", "value": encoding}]
     whole = {"protocol": "KAFKA", "captured": {"topic": "b", "key": "c", "headers": headers}}
-    [row] = told(matcher, json.dumps(whole | {"payload_base64": base64.b64encode(body).decode()}).encode())
+    [row] = reported(matcher, json.dumps(whole | {"payload_base64": base64.b64encode(body).decode()}).encode())
     assert row["status"] == "matched"
     assert row["payload_status"] == ("undecodable" if body else "none")
 
@@ -131,6 +131,6 @@ def test_a_template_of_any_kind_takes_its_time_from_the_text(value):
     mine = Matcher(Index.of(rows), Payloads(Schemas(schemas), 10_000), MatchRequest())
     begun = time.process_time()
     for source in (value, "-" * 10_000, "a/" * 10_000, "-a" * 10_000):
-        [row] = told(mine, json.dumps(CE | {"source": source}).encode())
+        [row] = reported(mine, json.dumps(CE | {"source": source}).encode())
         assert row["status"] == ("matched" if source == value and not has_placeholder(value) else row["status"])
     assert time.process_time() - begun < 30

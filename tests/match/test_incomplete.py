@@ -48,7 +48,7 @@ def matcher_of(messages: dict[str, Any], status: str = "dangling") -> Matcher:
     return Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
 
 
-def told(matcher: Matcher, event: dict[str, Any], protocol: str | None = None) -> dict[str, Any]:
+def reported(matcher: Matcher, event: dict[str, Any], protocol: str | None = None) -> dict[str, Any]:
     [landed] = landed_of_text(json.dumps(event).encode(), protocol)
     [found] = matcher.rows(landed)
     return found
@@ -56,7 +56,7 @@ def told(matcher: Matcher, event: dict[str, Any], protocol: str | None = None) -
 
 @pytest.mark.parametrize("status", ["dangling", "external", "too_deep", "cycle"])
 def test_a_variant_without_its_base_matches_nothing(status):
-    found = [told(matcher_of(MESSAGES, status), event) for event in EVENTS]
+    found = [reported(matcher_of(MESSAGES, status), event) for event in EVENTS]
     assert [one["status"] for one in found] == ["matched"] * 4 + ["unmatched", "incomplete", "unmatched", "unmatched"]
     assert all(
         one["best"] == one["matches"] == [{"registryid": "r", "xid": "/messagegroups/g/messages/order"}] for one in found[:4]
@@ -72,26 +72,26 @@ def test_a_variant_without_its_base_matches_nothing(status):
 
 def test_a_value_that_it_declares_leaves_an_event_open():
     captured = {"topic_name": "orders/eu", "user_properties": GOOD | {"type": "shop.order"}}
-    found = told(matcher_of(MESSAGES), {"protocol": "MQTT/5.0", "captured": captured})
+    found = reported(matcher_of(MESSAGES), {"protocol": "MQTT/5.0", "captured": captured})
     assert found["status"] == "incomplete"
     assert found["nearest_xid"] == "/messagegroups/g/messages/order"
     assert found["remarks"][1:] == ["incomplete: /messagegroups/g/messages/mqtt: its chain of bases is dangling"]
     captured |= {"topic_name": "elsewhere"}
-    assert told(matcher_of(MESSAGES), {"protocol": "MQTT/5.0", "captured": captured})["status"] == "unmatched"
+    assert reported(matcher_of(MESSAGES), {"protocol": "MQTT/5.0", "captured": captured})["status"] == "unmatched"
 
 
 def test_it_does_not_come_nearest():
     near = {"basemessage": GONE, "envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "shop.ordeR"}}}
     far = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "else.ordeR"}}}
-    found = told(matcher_of({"near": near, "far": far}), GOOD | {"type": "shop.order"})
+    found = reported(matcher_of({"near": near, "far": far}), GOOD | {"type": "shop.order"})
     assert found["status"] == "unmatched"
     assert found["nearest_xid"] == "/messagegroups/g/messages/far"
-    matched = told(matcher_of({"order": ORDER, "kafka": {**ORDER, **ON_MQTT, "protocol": "KAFKA"}}), GOOD, "KAFKA")
+    matched = reported(matcher_of({"order": ORDER, "kafka": {**ORDER, **ON_MQTT, "protocol": "KAFKA"}}), GOOD, "KAFKA")
     assert matched["status"] == "matched"
     assert matched["nearest_xid"] is None
 
 
-def test_columns_tell_the_same():
+def test_columns_report_the_same():
     matcher = matcher_of(
         {"order": ORDER, "kafka": {"basemessage": GONE, "protocol": "KAFKA", "protocoloptions": {"topic": {"value": "t"}}}}
     )

@@ -1,4 +1,4 @@
-"""What landed becomes an event: bindings undone once, modes told, batches opened, what cannot be read says why."""
+"""What landed becomes an event: bindings undone once, modes reported, batches opened, what cannot be read says why."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_structured_events_and_batches():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (b"{", "not JSON"),
         (b"7", "no captured message, CloudEvent or HAR entry"),
@@ -68,10 +68,10 @@ def test_structured_events_and_batches():
         (b'{"protocol": "KAFKA", "captured": {}, "payload_base64": "%"}', "no base64"),
     ],
 )
-def test_what_cannot_be_read_says_why(text, told):
+def test_what_cannot_be_read_says_why(text, reported):
     [landed] = landed_of_text(text)
     [event] = events_of(landed)
-    assert told in event.problem
+    assert reported in event.problem
 
 
 def test_kafka_without_headers_is_a_wrong_landing():
@@ -94,9 +94,9 @@ def test_kafka_without_headers_is_a_wrong_landing():
 def test_a_compressed_envelope_is_unpacked_up_to_the_limit():
     packed = gzip.compress(json.dumps(EVENT | {"data": {"text": "x" * 10_000}}).encode())
     headers = pairs(content__type="application/cloudevents+json", content__encoding="gzip")
-    told = {"protocol": "KAFKA", "captured": {"topic": "t", "headers": headers},
+    reported = {"protocol": "KAFKA", "captured": {"topic": "t", "headers": headers},
             "payload_base64": base64.b64encode(packed).decode()}  # fmt: skip
-    [landed] = landed_of_text(json.dumps(told).encode())
+    [landed] = landed_of_text(json.dumps(reported).encode())
     assert [(event.mode, event.ce["type"]) for event in events_of(landed)] == [("structured", "T")]
     assert [event.problem for event in events_of(landed, 1_000)] == [
         "payload: unpacks to more than 1000 bytes (max_unpacked_bytes)"
@@ -105,15 +105,15 @@ def test_a_compressed_envelope_is_unpacked_up_to_the_limit():
     assert event.problem.startswith("payload: content encoding gzip: ")
 
 
-def test_http_rows_tell_what_their_columns_tell():
+def test_http_rows_report_what_their_columns_report():
     options = pairs_of({"url": "/in?a=1", "method": "post"})
     row = {"protocol": "HTTP", "options": options, "headers": None, "key": None, "ce": None, "payload": b"{}"}  # fmt: skip
     known = [f"/protocoloptions/{name}" for name in ("path", "method", "status", "query")]
     [bare] = events_of(landed_of_columns(row | {"captured": known}))
     assert "land the headers too" in bare.problem
     headers = [{"key": f"CE-{name}", "value": text.encode()} for name, text in EVENT.items()]
-    told = row | {"headers": headers, "captured": [*known, "/protocoloptions/headers"]}
-    [event] = events_of(landed_of_columns(told))
+    reported = row | {"headers": headers, "captured": [*known, "/protocoloptions/headers"]}
+    [event] = events_of(landed_of_columns(reported))
     assert (event.ce, event.options["query/a"], event.address) == (EVENT, "1", "/in")
     assert event.knows("/protocoloptions/headers/x")
     assert not event.knows("/protocoloptions/body")

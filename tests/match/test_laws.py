@@ -117,7 +117,7 @@ def xids(found: list[dict[str, str]]) -> set[str]:
 
 
 def is_plain(made: dict[str, Any]) -> bool:
-    """Tell that more than a payload tells a definition, so that it is matched by what it declares."""
+    """Tell that more than a payload reports a definition, so that it is matched by what it declares."""
     rest = [
         one
         for option in made.get("protocoloptions", {}).values()
@@ -131,24 +131,24 @@ def is_plain(made: dict[str, Any]) -> bool:
 @given(st.lists(definitions().filter(is_plain), min_size=1, max_size=5), messages(), st.sampled_from(["auto", "segment", "any"]))
 def test_the_oracle_agrees(made, message, rule):
     rows = rows_of(made)
-    told = result_of(matcher_of(rows, placeholders=rule), message)
+    reported = result_of(matcher_of(rows, placeholders=rule), message)
     expected = [row for row in rows if is_of(row, message, rule)[0]]
-    assert xids(told["matches"]) == {row["xid"] for row in expected}
-    assert xids(told["best"]) == best(expected)
-    if told["best"]:
-        shown = next(row for row in rows if row["xid"] == told["best"][0]["xid"])
-        assert told["variables"] == is_of(shown, message, rule)[1]
-    assert (told["status"] == "unmatched") == (not expected)
+    assert xids(reported["matches"]) == {row["xid"] for row in expected}
+    assert xids(reported["best"]) == best(expected)
+    if reported["best"]:
+        shown = next(row for row in rows if row["xid"] == reported["best"][0]["xid"])
+        assert reported["variables"] == is_of(shown, message, rule)[1]
+    assert (reported["status"] == "unmatched") == (not expected)
 
 
 @law
 @given(st.lists(definitions().filter(is_plain), min_size=1, max_size=4), messages())
 def test_best_is_an_antichain_of_the_matches_whatever_the_order(made, message):
     rows = rows_of(made)
-    told, turned = result_of(matcher_of(rows), message), result_of(matcher_of(rows[::-1]), message)
-    assert told == turned
-    assert xids(told["best"]) <= xids(told["matches"])
-    assert bool(told["best"]) == bool(told["matches"])
+    reported, turned = result_of(matcher_of(rows), message), result_of(matcher_of(rows[::-1]), message)
+    assert reported == turned
+    assert xids(reported["best"]) <= xids(reported["matches"])
+    assert bool(reported["best"]) == bool(reported["matches"])
 
 
 @law
@@ -189,12 +189,12 @@ def test_what_is_moved_to_unknown_never_turns_a_match_into_a_miss(made, message)
 @given(definitions().filter(is_plain), TYPES, TEXTS, TEXTS, TEXTS, st.sampled_from(list(FAMILIES)))
 def test_structured_and_binary_of_one_event_match_alike(made, kind, source, subject, address, protocol):
     attributes = {"type": kind, "source": source, "subject": subject, "id": "1", "specversion": "1.0"}
-    told = [
+    reported = [
         result_of(matcher_of(rows_of([made])), message_of(protocol, attributes, mode, {"h": "a"}, address))
         for mode in ("binary", "structured")
     ]
-    assert told[0]["matches"] == told[1]["matches"]
-    assert told[0]["variables"] == told[1]["variables"]
+    assert reported[0]["matches"] == reported[1]["matches"]
+    assert reported[0]["variables"] == reported[1]["variables"]
 
 
 @law

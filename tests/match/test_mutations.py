@@ -34,7 +34,7 @@ def messages(matcher):
     return [line for line in lines if line["expected"]["best"] == [line["sent_as"]]]
 
 
-def told(matcher: Matcher, message: Message) -> dict[str, Any]:
+def reported(matcher: Matcher, message: Message) -> dict[str, Any]:
     [landed] = landed_of_text(json.dumps(message).encode())
     [row] = list(matcher.rows(landed))
     return row
@@ -66,8 +66,8 @@ def pointers(row: dict[str, Any]) -> set[str]:
 
 
 def only_of(matcher: Matcher, message: Message, wanted: str) -> Iterator[set[str]]:
-    """Give the pointers that the definition of the sender misses, when that is what came nearest."""
-    row = told(matcher, message)
+    """Return the pointers that the definition of the sender misses, when that is what came nearest."""
+    row = reported(matcher, message)
     assert message["sent_as"] not in {one["xid"] for one in row["best"]}
     if row["nearest_xid"] == message["sent_as"]:
         yield pointers(row)
@@ -76,9 +76,9 @@ def only_of(matcher: Matcher, message: Message, wanted: str) -> Iterator[set[str
 @pytest.mark.parametrize("name", ["id", "source", "type"])
 def test_a_required_attribute_that_is_missing(matcher, messages, name):
     for message in messages:
-        row = told(matcher, with_attribute(message, name, None))
+        row = reported(matcher, with_attribute(message, name, None))
         assert row["status"] == "unmatched"
-        if name != "type":  # without a type nothing tells which definition is meant
+        if name != "type":  # without a type nothing reports which definition is meant
             assert pointers(row) == {f"/envelopemetadata/{name}"}
             assert {reason["reason"] for reason in row["reasons"]} == {"absent"}
 
@@ -86,7 +86,7 @@ def test_a_required_attribute_that_is_missing(matcher, messages, name):
 def test_the_type_in_other_letter_case(matcher, messages):
     for message in messages:
         kind = definition_of(matcher, message).constant("/envelopemetadata/type")
-        row = told(matcher, with_attribute(message, "type", kind.swapcase()))
+        row = reported(matcher, with_attribute(message, "type", kind.swapcase()))
         assert row["status"] == "unmatched"
         assert pointers(row) <= {"/envelopemetadata/type", "/protocol"}
         assert row["nearest_xid"] is not None
@@ -98,7 +98,7 @@ def test_a_source_that_is_constant_and_differs(matcher, messages):
     for message in messages:
         if definition_of(matcher, message).constant("/envelopemetadata/source") is not None:
             met += 1
-            row = told(matcher, with_attribute(message, "source", "urn:another"))
+            row = reported(matcher, with_attribute(message, "source", "urn:another"))
             assert row["status"] == "unmatched"
             assert pointers(row) == {"/envelopemetadata/source"}
             assert row["reasons"][0]["actual"] == "urn:another"
@@ -129,7 +129,7 @@ def test_one_of_two_shared_placeholders(matcher, messages):
         }  # each holds the same text
         if len(shared) < 2:
             continue
-        row = told(matcher, with_attribute(message, "subject", "another"))
+        row = reported(matcher, with_attribute(message, "subject", "another"))
         assert row["nearest_xid"] == message["sent_as"] or row["status"] == "matched"
         if row["nearest_xid"] == message["sent_as"]:
             met += 1
@@ -143,14 +143,14 @@ def test_one_of_two_shared_placeholders(matcher, messages):
 def test_a_member_of_the_payload_that_is_removed(matcher, messages):
     met = 0
     for message in messages:
-        before = told(matcher, message)
+        before = reported(matcher, message)
         if before["payload_status"] != "valid" or message["mode"] != "binary":
             continue
         body = json.loads(base64.b64decode(message["payload_base64"]))
         for name in body:
             less = {key: value for key, value in body.items() if key != name}
             changed = message | {"payload_base64": base64.b64encode(json.dumps(less).encode()).decode()}
-            row = told(matcher, changed)
+            row = reported(matcher, changed)
             assert row["best"] == before["best"]
             if row["payload_status"] == "invalid":
                 met += 1

@@ -96,22 +96,22 @@ def match_lines(shop, tmp_path) -> tuple[MatchSummary, list[dict]]:
 
 
 def test_lines(shop, tmp_path):
-    summary, told = match_lines(shop, tmp_path)
-    # in the order of the input, and what is no event is told too
-    assert [row["row"] for row in told] == list(range(7))
-    assert [row["status"] for row in told] == [*EXPECTED, "unreadable"]
-    assert [row["best"] for row in told[:2]] == [BEST, BEST]
-    assert [row["payload_status"] for row in told[:3]] == ["valid", "invalid", "valid"]
-    assert told[1]["payload_errors"][0]["pointer"] == "/total"
-    assert told[0]["variables"] == {"shop": "eu", "orderid": "o0"}
+    summary, reported = match_lines(shop, tmp_path)
+    # in the order of the input, and what is no event is reported too
+    assert [row["row"] for row in reported] == list(range(7))
+    assert [row["status"] for row in reported] == [*EXPECTED, "unreadable"]
+    assert [row["best"] for row in reported[:2]] == [BEST, BEST]
+    assert [row["payload_status"] for row in reported[:3]] == ["valid", "invalid", "valid"]
+    assert reported[1]["payload_errors"][0]["pointer"] == "/total"
+    assert reported[0]["variables"] == {"shop": "eu", "orderid": "o0"}
     # another topic: the base matches, and the variant for Kafka says what it misses
-    assert told[2]["best"] == [{"registryid": "default", "xid": "/messagegroups/shop/messages/Order"}]
-    assert [(one["pointer"], one["expected"], one["actual"]) for one in told[2]["reasons"]] == [
+    assert reported[2]["best"] == [{"registryid": "default", "xid": "/messagegroups/shop/messages/Order"}]
+    assert [(one["pointer"], one["expected"], one["actual"]) for one in reported[2]["reasons"]] == [
         ("/protocoloptions/topic", "orders", "orders.v2")
     ]
-    assert [one["pointer"] for one in told[3]["reasons"]] == ["/envelopemetadata/type"]
-    assert {one["pointer"] for one in told[4]["reasons"]} == {"/protocoloptions/key", "/envelopemetadata/subject"}
-    assert [one["pointer"] for one in told[5]["reasons"]] == ["/envelopemetadata/source"]
+    assert [one["pointer"] for one in reported[3]["reasons"]] == ["/envelopemetadata/type"]
+    assert {one["pointer"] for one in reported[4]["reasons"]} == {"/protocoloptions/key", "/envelopemetadata/subject"}
+    assert [one["pointer"] for one in reported[5]["reasons"]] == ["/envelopemetadata/source"]
     counted = summary.as_json()
     assert (counted["read"], counted["matched"], counted["unmatched"], counted["unreadable"]) == (7, 4, 2, 1)
     assert counted["payloads"] == {"invalid": 1, "valid": 3}
@@ -120,14 +120,14 @@ def test_lines(shop, tmp_path):
 @pytest.mark.slow
 def test_kafka_rows_tables_and_the_suite(shop, tmp_path):
     spark, settings = shop.spark, shop.settings
-    _, told = match_lines(shop, tmp_path)
+    _, reported = match_lines(shop, tmp_path)
 
     # Kafka as Spark lands it
     landed = spark.createDataFrame(ROWS, KAFKA)
     landed.write.format("delta").save(str(tmp_path / "landed"))
     landed.drop("headers").write.parquet(str(tmp_path / "bare"))
     run_match(spark, settings, MatchOptions((str(tmp_path / "landed"),), results=str(tmp_path / "two.jsonl"), into="conformance"))
-    assert [without(row, "row") for row in lines(tmp_path / "two.jsonl")] == [without(row, "row") for row in told[:6]]
+    assert [without(row, "row") for row in lines(tmp_path / "two.jsonl")] == [without(row, "row") for row in reported[:6]]
     bare = run_match(spark, settings, MatchOptions((str(tmp_path / "bare"),))).as_json()
     assert bare["unreadable"] == 6
     assert "includeHeaders" in bare["why"][0]["why"]
@@ -181,8 +181,8 @@ def test_again_adds_only_what_changed(shop, tmp_path):
     renamed = ORDER | {"envelopemetadata": ORDER["envelopemetadata"] | {"type": {"value": "shop.order"}}}
     shop.write("shop.json", document({"shop": group({"Order": renamed}), "shop.kafka": group({"OrderOnKafka": ON_KAFKA})}))
     shop.ingest()
-    told = run_match(spark, settings, replace(asked, again=True)).as_json()
-    assert (told["read"], told["matched"], told["catalog_snapshot"]) == (6, 1, 2)
+    reported = run_match(spark, settings, replace(asked, again=True)).as_json()
+    assert (reported["read"], reported["matched"], reported["catalog_snapshot"]) == (6, 1, 2)
     assert run_match(spark, settings, replace(asked, at="1")).as_json()["matched"] == 4
     # the same from Python
     found = match(spark, settings, spark.createDataFrame(ROWS, KAFKA)).filter("status = 'matched'").select("ce_id").collect()
@@ -223,8 +223,8 @@ def test_tables_get_new_columns_and_lose_what_is_too_old(shop, tmp_path):
     run_match(spark, brief, asked)
     assert query(shop, "SELECT count(*) FROM aged.event_matches") == [(2,)]
     assert query(shop, "SELECT count(*) FROM aged.match_runs") == [(3,)]
-    told = "SELECT comment FROM aged.dictionary WHERE table_name = 'match_runs' AND column_name = 'run_id'"
-    assert query(shop, told) == [("Identity of the run",)]
+    reported = "SELECT comment FROM aged.dictionary WHERE table_name = 'match_runs' AND column_name = 'run_id'"
+    assert query(shop, reported) == [("Identity of the run",)]
 
 
 @pytest.mark.slow
@@ -240,8 +240,8 @@ def test_other_versions_are_tried_where_no_default_one_matches(catalog, tmp_path
     }
     catalog.write("d.json", document({"g": group({"base": base, "order": {"versions": order}})}))
     catalog.ingest()
-    told = [("order.v3", "/new"), ("order.v1", "/new"), ("order.v1", "/old"), ("order.v0", "/new")]
-    events = [attributes(number, type=kind, source=source) for number, (kind, source) in enumerate(told)]
+    reported = [("order.v3", "/new"), ("order.v1", "/new"), ("order.v1", "/old"), ("order.v0", "/new")]
+    events = [attributes(number, type=kind, source=source) for number, (kind, source) in enumerate(reported)]
     (tmp_path / "e.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     asked = MatchOptions((str(tmp_path / "e.jsonl"),), results=str(tmp_path / "r.jsonl"))
     assert run_match(catalog.spark, catalog.settings, asked).as_json()["definitions"] == 2
@@ -291,8 +291,10 @@ def test_other_shapes(shop, tmp_path):
     ):  # fmt: skip
         place = tmp_path / f"{name}.results"
         run_match(spark, shop.settings, MatchOptions((str(tmp_path / name),), results=str(place), **asked))
-        told = lines(place)
-        assert [(row["status"], row["best"], row["payload_status"]) for row in told] == [("matched", base, "valid")] * count, name
+        reported = lines(place)
+        assert [(row["status"], row["best"], row["payload_status"]) for row in reported] == [
+            ("matched", base, "valid")
+        ] * count, name
     with pytest.raises(SettingsError, match="--map FILE"):
         read_landed(spark, MatchOptions((str(tmp_path / "other"),)), 0)
 
@@ -318,12 +320,12 @@ def test_a_stream_writes_each_batch_once(shop, tmp_path):
     landed = spark.createDataFrame(ROWS[:3], KAFKA)
     landed.write.format("delta").save(str(folder))
     asked = MatchOptions((str(folder),), Scope(), MatchRequest(), into="streamed")
-    told: list[Any] = []
-    watch(spark, settings, asked, told.append, every=None)
-    watch(spark, settings, asked, told.append, every=None)  # nothing is new
+    reported: list[Any] = []
+    watch(spark, settings, asked, reported.append, every=None)
+    watch(spark, settings, asked, reported.append, every=None)  # nothing is new
     spark.createDataFrame(ROWS[3:], KAFKA).write.format("delta").mode("append").save(str(folder))
-    watch(spark, settings, asked, told.append, every=None)
-    assert sum(summary.read for summary in told) == 6
+    watch(spark, settings, asked, reported.append, every=None)
+    assert sum(summary.read for summary in reported) == 6
     statuses = query(shop, "SELECT status FROM streamed.event_matches ORDER BY event_ref.`offset`")
     assert [status for (status,) in statuses] == EXPECTED
     assert query(shop, "SELECT sum(read), count(*) FROM streamed.match_runs") == [(6, 2)]
@@ -361,8 +363,8 @@ def test_an_event_that_only_a_dangling_variant_could_be_is_incomplete(catalog, t
                 "protocoloptions": {"application-properties": {"region": {"value": "eu"}}}}  # fmt: skip
     catalog.write("shop.json", document({"shop": group({"Order": ORDER, "Variant": dangling})}))
     catalog.ingest()
-    told = [attributes(0), attributes(1, type="other.Thing"), attributes(2, type="shop.order")]
-    (tmp_path / "e.jsonl").write_text("".join(json.dumps(one | {"data": {"total": 1}}) + "\n" for one in told * 40))
+    reported = [attributes(0), attributes(1, type="other.Thing"), attributes(2, type="shop.order")]
+    (tmp_path / "e.jsonl").write_text("".join(json.dumps(one | {"data": {"total": 1}}) + "\n" for one in reported * 40))
     asked = MatchOptions((str(tmp_path / "e.jsonl"),), into="partial")
     summary = run_match(catalog.spark, catalog.settings, asked).as_json()
     assert [summary[name] for name in ("read", "matched", "incomplete", "unmatched", "unreadable")] == [120, 40, 40, 40, 0]

@@ -56,7 +56,7 @@ def pairs(prefix: str = "", **named: str) -> list[dict[str, str]]:
     return [{"name": prefix + name, "value": text} for name, text in named.items()]
 
 
-def told(row: dict[str, Any]) -> tuple[str, list[str], list[str]]:
+def reported(row: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     return row["status"], [one["pointer"] for one in row["reasons"]], [one["pointer"] for one in row["deviations"]]
 
 
@@ -64,14 +64,14 @@ MATCHED: tuple[str, list[str], list[str]] = ("matched", [], [])
 
 
 def test_event_grid_in_its_own_schema():
-    """No CloudEvent, so that nothing but HTTP tells it: header names without regard to case (RFC 9110, section 5.1)."""
+    """No CloudEvent, so that nothing but HTTP reports it: header names without regard to case (RFC 9110, section 5.1)."""
     options = {"method": {"value": "POST"}, "headers": [{"name": "aeg-event-type", "value": "Notification"},
                                                        {"name": "aeg-subscription-name", "value": "{subscription}"}]}  # fmt: skip
     headers = pairs(**{"Aeg-Event-Type": "Notification", "AEG-Subscription-Name": "ORDERS"})
     captured = {"method": "POST", "path": "/hook", "query": [], "headers": headers}
     body = json.dumps([{"id": "1", "eventType": "shop.Order", "subject": "o/1", "data": {}}]).encode()
     row = sent(matcher_of(over("HTTP", options), event()), "HTTP/1.1", captured, body)
-    assert (told(row), row["mode"], row["variables"]) == (MATCHED, None, {"subscription": "ORDERS"})
+    assert (reported(row), row["mode"], row["variables"]) == (MATCHED, None, {"subscription": "ORDERS"})
 
 
 def test_event_grid_as_cloudevents():
@@ -83,11 +83,11 @@ def test_event_grid_as_cloudevents():
     headers = pairs(**{"Content-Type": "application/cloudevents+json; charset=utf-8"})
     captured = {"method": "POST", "path": "/hook", "query": [], "headers": headers}
     row = sent(matcher, "HTTP", captured, json.dumps(value).encode())
-    assert (told(row), row["mode"], row["payload_status"]) == (MATCHED, "structured", "valid")
+    assert (reported(row), row["mode"], row["payload_status"]) == (MATCHED, "structured", "valid")
     assert row["variables"] == {"id": "7", "group": "g", "account": "a", "container": "c", "blob": "a.txt"}
     deep = value | {"subject": "blobServices/default/containers/c/blobs/folder/a.txt"}
     row = sent(matcher, "HTTP", captured, json.dumps(deep).encode())
-    assert told(row)[:2] == ("unmatched", ["/envelopemetadata/subject"])
+    assert reported(row)[:2] == ("unmatched", ["/envelopemetadata/subject"])
 
 
 def test_a_webhook_with_a_batch():
@@ -111,7 +111,7 @@ def test_eventbridge_needs_a_map():
     mapped = {"protocol": None, "ce": pairs_of(ce), "options": [], "headers": None, "key": None, "captured": [],
               "payload": json.dumps(envelope["detail"]).encode()}  # fmt: skip
     [row] = matcher.rows(landed_of_columns(mapped))
-    assert (told(row), row["variables"], row["payload_status"]) == (MATCHED, {"shop": "shop"}, "valid")
+    assert (reported(row), row["variables"], row["payload_status"]) == (MATCHED, {"shop": "shop"}, "valid")
     line = dict.fromkeys(LANDED) | mapped | {"line": json.dumps(envelope).encode()}  # of JSON lines, as the adapter makes it
     assert [found["xid"] for found in match_row(matcher, line)] == [row["xid"]]
     many = pa.RecordBatch.from_pylist([line | {"row": number} for number in range(100)], schema=COLUMNS)
@@ -124,17 +124,17 @@ def test_pubsub_push():
     push = over("HTTP", {"path": {"value": "/push/{subscription}"}})
     captured = {"method": "POST", "path": "/push/s", "query": [], "headers": pairs(**{"content-type": "application/json"})}
     row = sent(matcher_of(push, event()), "HTTP", captured, wrapped)
-    assert (told(row), row["variables"]) == (MATCHED, {"subscription": "s"})
+    assert (reported(row), row["variables"]) == (MATCHED, {"subscription": "s"})
     declared = event(
         source={"value": "//storage.googleapis.com/projects/_/buckets/{bucket}"}, subject={"value": "objects/{object}"}
     )
     named = CE | {"source": "//storage.googleapis.com/projects/_/buckets/b", "subject": "objects/folder/a.txt"}
     captured["headers"] = pairs("ce-", **named) + pairs(**{"content-type": "application/json"})
     row = sent(matcher_of(declared), "HTTP", captured)
-    assert told(row)[:2] == ("unmatched", ["/envelopemetadata/subject"])
+    assert reported(row)[:2] == ("unmatched", ["/envelopemetadata/subject"])
     assert row["reasons"][0]["reason"] == "pattern: {object} would have to hold /"
     row = sent(matcher_of(declared, placeholders="any"), "HTTP", captured)
-    assert (told(row), row["variables"]) == (MATCHED, {"bucket": "b", "object": "folder/a.txt"})
+    assert (reported(row), row["variables"]) == (MATCHED, {"bucket": "b", "object": "folder/a.txt"})
 
 
 def test_mqtt_user_properties():
@@ -148,7 +148,7 @@ def test_mqtt_user_properties():
                 "retain": False}  # fmt: skip
     for protocol in ("MQTT/5.0", "mqtt/5", "MQTT"):
         row = sent(matcher, protocol, captured)
-        assert (told(row), row["variables"], row["payload_status"]) == (MATCHED, {"site": "7"}, "valid"), protocol
+        assert (reported(row), row["variables"], row["payload_status"]) == (MATCHED, {"site": "7"}, "valid"), protocol
     assert sent(matcher, "MQTT/5.0", captured | {"topic_name": "/site/7/t"})["status"] == "unmatched"
 
 
@@ -166,25 +166,25 @@ def test_amqp_values_with_types():
         captured = {"properties": {"message_id": 12, "creation_time": 1_700_000_000_123, "content_type": "application/json"},
                     "application_properties": named | typed}  # fmt: skip
         row = sent(matcher, "AMQP", captured)
-        assert (told(row), row["variables"], row["payload_status"]) == (MATCHED, {"id": "12"}, "valid")
+        assert (reported(row), row["variables"], row["payload_status"]) == (MATCHED, {"id": "12"}, "valid")
     captured["application_properties"]["urgent"] = False
-    assert told(sent(matcher, "AMQP/1.0", captured))[1] == ["/protocoloptions/application-properties/urgent"]
+    assert reported(sent(matcher, "AMQP/1.0", captured))[1] == ["/protocoloptions/application-properties/urgent"]
 
 
 def test_kafka_headers():
-    """Names are exact; a structured event tells itself where the name of its content type is in other letters."""
+    """Names are exact; a structured event reports itself where the name of its content type is in other letters."""
     matcher = matcher_of(over("KAFKA", {"topic": {"value": "t"}, "headers": [{"name": "trace", "value": "{trace}"}]}, event()))
     headers = pairs("ce_", **CE) + pairs(**{"content-type": "application/json", "trace": "00-abc-01"})
     row = sent(matcher, "kafka", {"topic": "t", "key": '{"id": 1}', "headers": headers})
-    assert (told(row), row["variables"]) == (MATCHED, {"trace": "00-abc-01"})
+    assert (reported(row), row["variables"]) == (MATCHED, {"trace": "00-abc-01"})
     row = sent(matcher, "KAFKA", {"topic": "t", "headers": pairs("CE_", **CE)})
     assert (row["status"], row["mode"]) == ("unmatched", None)
     other = pairs(**{"Content-Type": "application/cloudevents+json", "trace": "1"})
     row = sent(matcher, "KAFKA", {"topic": "t", "headers": other}, json.dumps(CE | {"data": {"x": 1}}).encode())
-    assert (told(row), row["mode"], row["payload_status"]) == (MATCHED, "structured", "valid")
+    assert (reported(row), row["mode"], row["payload_status"]) == (MATCHED, "structured", "valid")
 
 
-def test_a_kafka_header_that_is_no_text_is_told():
+def test_a_kafka_header_that_is_no_text_is_reported():
     """The landing is not taken apart further: which header it is would have to be guessed."""
     binary = [{"key": f"ce_{name}", "value": text.encode()} for name, text in CE.items()] + [{"key": "n", "value": b"\xff\0"}]
     row = {"protocol": "KAFKA", "ce": None, "options": pairs_of({"topic": "t"}), "headers": binary, "key": None, "payload": GOOD,
@@ -200,9 +200,9 @@ def test_nats_headers():
     headers = {f"ce-{name}": [text] for name, text in (CE | {"subject": "caf%C3%A9%20%25"}).items()}
     headers |= {"Region": ["us", "eu"], "content-type": ["application/json"]}
     row = sent(matcher, "NATS", {"subject": "orders.eu.placed", "headers": headers})
-    assert (told(row), row["variables"]) == (MATCHED, {"region": "eu", "what": "café %"})
+    assert (reported(row), row["variables"]) == (MATCHED, {"region": "eu", "what": "café %"})
     row = sent(matcher, "NATS", {"subject": "orders.eu.west.placed", "headers": headers})
-    assert told(row)[1] == ["/protocoloptions/subject"]
+    assert reported(row)[1] == ["/protocoloptions/subject"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_values_of_http_headers(written, subject):
     """Quoted strings are undone first, then one round of percent-encoding (HTTP binding of CloudEvents, section 3.1.3.2)."""
     headers = pairs("CE-", **(CE | {"subject": written})) + pairs(**{"CONTENT-TYPE": "application/json"})
     row = sent(matcher_of(event(subject={"value": "{subject}"})), "HTTP/2", {"method": "POST", "path": "/", "headers": headers})
-    assert (told(row), row["variables"], row["payload_status"]) == (MATCHED, {"subject": subject}, "valid")
+    assert (reported(row), row["variables"], row["payload_status"]) == (MATCHED, {"subject": subject}, "valid")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_values_of_http_headers(written, subject):
 def test_times_are_those_of_rfc_3339(time, is_time):
     matcher = matcher_of(event(time={"type": "timestamp", "required": True}))
     [row] = lines(matcher, json.dumps(CE | {"time": time}).encode())
-    assert told(row)[:2] == (("matched", []) if is_time else ("unmatched", ["/envelopemetadata/time"]))
+    assert reported(row)[:2] == (("matched", []) if is_time else ("unmatched", ["/envelopemetadata/time"]))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_times_are_those_of_rfc_3339(time, is_time):
 def test_content_types(declared, written, is_same):
     matcher = matcher_of(event(datacontenttype={"value": declared}))
     row = sent(matcher, "KAFKA", {"topic": "t", "headers": pairs("ce_", **CE) + pairs(**{"content-type": written})})
-    assert told(row)[:2] == (("matched", []) if is_same else ("unmatched", ["/envelopemetadata/datacontenttype"]))
+    assert reported(row)[:2] == (("matched", []) if is_same else ("unmatched", ["/envelopemetadata/datacontenttype"]))
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_lines_of_all_kinds():
     assert lines(matcher, b"[]") == []
 
 
-def test_older_cloudevents_are_told_by_their_version():
+def test_older_cloudevents_are_reported_by_their_version():
     [row] = lines(matcher_of(event()), json.dumps(CE | {"specversion": "0.3"}).encode())
-    assert (told(row)[:2], row["reasons"][0]["expected"]) == (("unmatched", ["/envelopemetadata/specversion"]), "1.0")
+    assert (reported(row)[:2], row["reasons"][0]["expected"]) == (("unmatched", ["/envelopemetadata/specversion"]), "1.0")
     [row] = lines(matcher_of(event()), json.dumps({"cloudEventsVersion": "0.1", "eventType": "T", "eventID": "1"}).encode())
     assert row["status"] == "unreadable"
 
@@ -319,21 +319,21 @@ def test_a_response_is_no_request():
 
 
 def test_escaped_segments_of_a_path():
-    """One text in two places may be percent-encoded in one of them (MSG-228): a deviation, and told."""
+    """One text in two places may be percent-encoded in one of them (MSG-228): a deviation, and reported."""
     matcher = matcher_of(over("HTTP", {"path": {"value": "/o/{id}"}}, event(subject={"value": "{id}"})))
     captured = {"method": "POST", "path": "/o/a%2Fb", "headers": pairs("ce-", **(CE | {"subject": "a/b"}))}
     row = sent(matcher, "HTTP", captured)
-    assert (row["status"], row["variables"], told(row)[2]) == ("matched", {"id": "a/b"}, ["/protocoloptions/path"])
+    assert (row["status"], row["variables"], reported(row)[2]) == ("matched", {"id": "a/b"}, ["/protocoloptions/path"])
 
 
 def test_types_of_extensions():
     """In JSON they have JSON's types, in headers their text (CloudEvents, section 3.1)."""
     matcher = matcher_of(event(n={"type": "integer"}, ok={"type": "boolean", "value": True}, at={"type": "timestamp"}))
-    assert told(lines(matcher, json.dumps(CE | {"n": 5, "ok": True, "at": "2026-01-01T00:00:00Z"}).encode())[0]) == MATCHED
+    assert reported(lines(matcher, json.dumps(CE | {"n": 5, "ok": True, "at": "2026-01-01T00:00:00Z"}).encode())[0]) == MATCHED
     headers = pairs("ce_", **(CE | {"n": "5", "ok": "true", "at": "2026-01-01T00:00:00Z"}))
-    assert told(sent(matcher, "KAFKA", {"topic": "t", "headers": headers})) == MATCHED
+    assert reported(sent(matcher, "KAFKA", {"topic": "t", "headers": headers})) == MATCHED
     wrong = lines(matcher, json.dumps(CE | {"n": 2**31, "ok": True}).encode())[0]
-    assert told(wrong)[1] == ["/envelopemetadata/n"]
+    assert reported(wrong)[1] == ["/envelopemetadata/n"]
 
 
 def test_letters_are_compared_as_they_are():
@@ -351,9 +351,9 @@ def test_names_as_clients_write_them():
                                 "header": {"firstAcquirer": True},
                                 "applicationProperties": {"myKey": "1", "my_key": "2"}}  # fmt: skip
     row = sent(matcher_of(over("AMQP/1.0", amqp)), "AMQP/1.0", captured)
-    assert (told(row), row["variables"]) == (MATCHED, {"id": "7"})
+    assert (reported(row), row["variables"]) == (MATCHED, {"id": "7"})
     captured["applicationProperties"] = {"my_key": "1"}  # names of its own are exact
-    assert told(sent(matcher_of(over("AMQP/1.0", amqp)), "AMQP/1.0", captured))[1] == [
+    assert reported(sent(matcher_of(over("AMQP/1.0", amqp)), "AMQP/1.0", captured))[1] == [
         "/protocoloptions/application-properties/myKey"
     ]
     mqtt = {"topic_name": {"value": "t/{x}"}, "content_type": {"value": "text/plain"}, "user_properties": {"k": {"value": "1"}}}
@@ -364,17 +364,17 @@ def test_names_as_clients_write_them():
         "payloadFormatIndicator": 1,
         "qos": 0,
     }
-    assert told(sent(matcher_of(over("MQTT/5.0", mqtt)), "MQTT/5.0", packet)) == MATCHED
+    assert reported(sent(matcher_of(over("MQTT/5.0", mqtt)), "MQTT/5.0", packet)) == MATCHED
     other = packet | {"topic_name": "u"}  # what is spelled as in the specification counts
     assert sent(matcher_of(over("MQTT/5.0", mqtt)), "MQTT/5.0", other)["status"] == "unmatched"
     http = {"path": {"value": "/o/{id}"}, "query": {"q": {"value": "1"}}, "status": {"value": 200}}
     for url in ("https://x.example/o/7?q=1#end", "/o/7?q=1"):
         row = sent(matcher_of(over("HTTP", http)), "HTTP/1.1", {"url": url, "statusCode": 200, "headers": {"Via": ["a", "b"]}})
-        assert (told(row), row["variables"]) == (MATCHED, {"id": "7"})
+        assert (reported(row), row["variables"]) == (MATCHED, {"id": "7"})
     assert sent(matcher_of(over("HTTP", http)), "HTTP", {"url": "http://[bad", "headers": {}})["status"] == "unreadable"
     headers = {f"ce-{name}": text for name, text in CE.items()} | {"Content-Type": "application/json"}
     nats = matcher_of(event(datacontenttype={"value": "application/json"}))
-    assert told(sent(nats, "NATS", {"subject": "s", "headers": headers})) == MATCHED
+    assert reported(sent(nats, "NATS", {"subject": "s", "headers": headers})) == MATCHED
 
 
 @pytest.mark.parametrize("headers", [
@@ -384,4 +384,4 @@ def test_names_as_clients_write_them():
 def test_headers_in_the_forms_of_clients(headers):
     row = sent(matcher_of(event()), "HTTP", {"path": "/", "headers": headers})
     assert row["mode"] == "binary"
-    assert told(row)[:2] in (("matched", []), ("unmatched", ["/envelopemetadata/specversion"]))  # the number 1 is no 1.0
+    assert reported(row)[:2] in (("matched", []), ("unmatched", ["/envelopemetadata/specversion"]))  # the number 1 is no 1.0

@@ -39,19 +39,19 @@ def matched(tmp_path, monkeypatch):
 
 def test_rows_and_columns_come_out_once_each(matched):
     rows = [row(number, GOOD | ({"ce_type": "U"} if number % 10 == 0 else {}), payload=b'{"n": 1}') for number in range(500)]
-    told = matched(rows)
-    assert sorted(one["event_ref"]["offset"] for one in told) == list(range(500))
-    assert [one["status"] for one in told].count("unmatched") == 50
-    assert {one["payload_status"] for one in told if one["status"] == "matched"} == {"valid"}
-    assert {one["why"] for one in told if one["status"] == "unmatched"} == {"type U, declared T"}
+    reported = matched(rows)
+    assert sorted(one["event_ref"]["offset"] for one in reported) == list(range(500))
+    assert [one["status"] for one in reported].count("unmatched") == 50
+    assert {one["payload_status"] for one in reported if one["status"] == "matched"} == {"valid"}
+    assert {one["why"] for one in reported if one["status"] == "unmatched"} == {"type U, declared T"}
 
 
 def test_what_is_not_wanted_is_not_sent(matched):
     rows = [row(number, GOOD | ({"ce_type": "U"} if number % 10 == 0 else {}), payload=b'{"n": 1}') for number in range(200)]
     names = MatchOptions(("landed",)).columns()
     assert not {"matches", "event_ref", "place", "variables"} & set(names)
-    told = matched(rows)
-    assert matched(rows, names) == [{name: one[name] for name in names} for one in told]
+    reported = matched(rows)
+    assert matched(rows, names) == [{name: one[name] for name in names} for one in reported]
     assert set(MatchOptions(("landed",), results="r.jsonl").columns()) == set(RESULT_COLUMNS)
     assert set(RESULT_COLUMNS) - set(MatchOptions(("landed",), into="found").columns()) == {"place"}
 
@@ -60,10 +60,10 @@ def test_lines_are_numbered_in_their_split_and_batches_opened(matched):
     event = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s", "data": {}}
     texts = [json.dumps(event), json.dumps([event, event]), "no JSON"]
     lines = [dict.fromkeys(FROM_SPARK.names) | {"source": "f", "partition": 0, "line": text.encode()} for text in texts]
-    told = matched(lines + lines)
-    assert [one["event_ref"]["row"] for one in told] == [0, 1, 1, 2, 3, 4, 4, 5]
-    assert [one["status"] for one in told[:4]] == ["matched", "matched", "matched", "unreadable"]
-    assert told[0]["payload_errors"] == [{"pointer": "/n", "keyword": "required", "message": '"n" is a required property'}]
+    reported = matched(lines + lines)
+    assert [one["event_ref"]["row"] for one in reported] == [0, 1, 1, 2, 3, 4, 4, 5]
+    assert [one["status"] for one in reported[:4]] == ["matched", "matched", "matched", "unreadable"]
+    assert reported[0]["payload_errors"] == [{"pointer": "/n", "keyword": "required", "message": '"n" is a required property'}]
 
 
 def test_one_hostile_row_costs_its_own_only(matched):
@@ -75,9 +75,9 @@ def test_one_hostile_row_costs_its_own_only(matched):
         row(4, GOOD | {"x": b"\xff\xfe"}),
         row(5, GOOD, payload=b'{"n": 1}'),
     ]
-    told = {one["event_ref"]["offset"]: one for one in matched(hostile)}
-    assert [told[number]["status"] for number in range(6)] == [
+    reported = {one["event_ref"]["offset"]: one for one in matched(hostile)}
+    assert [reported[number]["status"] for number in range(6)] == [
         "unmatched", "matched", "unmatched", "matched", "unreadable", "matched",
     ]  # fmt: skip
-    assert told[1]["payload_status"] == "undecodable"
-    assert told[5]["payload_status"] == "valid"
+    assert reported[1]["payload_status"] == "undecodable"
+    assert reported[5]["payload_status"] == "valid"

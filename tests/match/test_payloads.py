@@ -37,7 +37,7 @@ def verdict(
     return Payloads(Schemas(versions), unpacked).check(definition, Event(**given))
 
 
-def told(found: Any) -> tuple[str, list[str]]:
+def reported(found: Any) -> tuple[str, list[str]]:
     return found.status, [error.pointer for error in found.errors]
 
 
@@ -50,17 +50,17 @@ def told(found: Any) -> tuple[str, list[str]]:
     ],
 )  # fmt: skip
 def test_json_payloads_in_all_formats(format_, schema):
-    assert told(verdict(format_, schema, body=b'{"n": 1}')) == ("valid", [])
-    assert told(verdict(format_, schema, mode="structured", data={"n": 1}, has_data=True)) == ("valid", [])
+    assert reported(verdict(format_, schema, body=b'{"n": 1}')) == ("valid", [])
+    assert reported(verdict(format_, schema, mode="structured", data={"n": 1}, has_data=True)) == ("valid", [])
     assert verdict(format_, schema, body=b'{"n": "x"}').status in ("invalid", "undecodable")
     assert verdict(format_, schema, body=b"{").status == "undecodable"
     if "Proto" not in format_:
-        assert told(verdict(format_, schema, body=b"{}")) == ("invalid", ["/n"])
+        assert reported(verdict(format_, schema, body=b"{}")) == ("invalid", ["/n"])
 
 
 def test_formats_are_asserted_in_all_drafts():
     for format_ in ("JSONSchema/draft-07", "JSONSchema/2020-12"):
-        assert told(verdict(format_, JSON_SCHEMA, body=b'{"n": 1, "t": "2026-01-01T00:00:00"}')) == ("invalid", ["/t"])
+        assert reported(verdict(format_, JSON_SCHEMA, body=b'{"n": 1, "t": "2026-01-01T00:00:00"}')) == ("invalid", ["/t"])
 
 
 def test_avro_bytes():
@@ -74,8 +74,8 @@ def test_avro_bytes():
 
 def test_protobuf_bytes():
     kind = "application/protobuf"
-    assert told(verdict("Protobuf/3", PROTO, body=b"\x08\x05", content_type=kind)) == ("valid", [])
-    assert told(verdict("Protobuf/3", PROTO, body=b"\x08\x05\x58\x01", content_type=kind)) == ("invalid", ["/11"])
+    assert reported(verdict("Protobuf/3", PROTO, body=b"\x08\x05", content_type=kind)) == ("valid", [])
+    assert reported(verdict("Protobuf/3", PROTO, body=b"\x08\x05\x58\x01", content_type=kind)) == ("invalid", ["/11"])
     assert verdict("Protobuf/3", PROTO, uri=f"{S}:Other", body=b"\x0a\x01a", content_type=kind).status == "valid"
     assert verdict("Protobuf/3", PROTO, body=b"\xff", content_type=kind).status == "undecodable"
     for place in (b"\0", b"\x02\0", b"\x04\0\x02"):  # of Confluent's serializer: the first type, also in full; one within another
@@ -118,13 +118,13 @@ def test_a_schema_may_refer_to_another_of_the_catalog():
         "r", "/schemagroups/g/schemas/N/versions/1", "/schemagroups/g/schemas/N", True, "JSONSchema", json.dumps(named)
     )
     schema = {"properties": {"n": {"$ref": "https://x.example/n"}}}
-    assert told(verdict("JSONSchema/draft-07", schema, more=(other,), body=b'{"n": "x"}')) == ("invalid", ["/n"])
+    assert reported(verdict("JSONSchema/draft-07", schema, more=(other,), body=b'{"n": "x"}')) == ("invalid", ["/n"])
 
 
 def test_places_types_and_versions_that_a_reference_names():
     schema = {"definitions": {"T": {"properties": {"n": {"$ref": "#/definitions/U"}}}, "U": {"type": "integer"}}}
     for uri in (f"{S}#/definitions/T", f"#{S}/versions/1#/definitions/T", f"{S}/versions/1:T#/definitions/T"):
-        assert told(verdict("JSONSchema/draft-07", schema, uri=uri, body=b'{"n": "x"}')) == ("invalid", ["/n"]), uri
+        assert reported(verdict("JSONSchema/draft-07", schema, uri=uri, body=b'{"n": "x"}')) == ("invalid", ["/n"]), uri
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_line_is_read_by_its_columns(name):
         ("eventhubs", {"properties/content-type": "application/json"}),
     ],
 )  # fmt: skip
-def test_what_a_line_tells_of_the_protocol(name, options):
+def test_what_a_line_reports_of_the_protocol(name, options):
     [landed] = landed_of_text(json.dumps(LINES[name][1]).encode())
     assert {name: landed.options[name] for name in options} == options
     assert "status" not in landed.options  # that of a log is of the answer
@@ -131,7 +131,7 @@ def test_a_column_that_is_missing_is_named(platform):
         HUBS | {"Properties": 1, "SystemProperties": {}}, {"properties": 1, "application_properties": {}},
     ],
 )  # fmt: skip
-def test_columns_that_hold_something_else_are_told(line):
+def test_columns_that_hold_something_else_are_reported(line):
     [landed] = landed_of_text(json.dumps(line).encode())
     assert "needed" in landed.problem
 
@@ -153,13 +153,13 @@ def test_the_command_reads_them(tmp_path):
         file = tmp_path / f"{platform}.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         for more in ([], ["--format", platform]):
-            told = run(["match", "--warehouse", warehouse, "--one", str(file), *more, "--json"])
-            assert [one["status"] for one in json.loads(told.stdout)] == ["matched"] * len(lines)
+            reported = run(["match", "--warehouse", warehouse, "--one", str(file), *more, "--json"])
+            assert [one["status"] for one in json.loads(reported.stdout)] == ["matched"] * len(lines)
     file.write_text(json.dumps({"value": 1}))
     assert "topic" in run(["match", "--warehouse", warehouse, "--one", str(file), "--format", "kafka"]).stdout
 
 
-def test_a_captured_message_tells_the_same():
+def test_a_captured_message_reports_the_same():
     for name, protocol, options in (
         ("kafka, map", "KAFKA", {"topic": "t", "partition": 0, "key": "k", "headers": prefixed("ce_")}),
         ("mqtt", "MQTT/5.0", {"topic": "a/b", "qos": 1, "user_properties": prefixed("")}),

@@ -73,19 +73,19 @@ def by_all(view: Any, line: bytes) -> list[dict[str, Any]]:
 
 
 def by_few(view: Any, line: bytes) -> list[dict[str, Any]]:
-    told = match_text(line, view, Scope(), MatchRequest())
-    return [{name: held for name, held in one.row.items() if name not in ("row", "catalog_snapshot")} for one in told]
+    reported = match_text(line, view, Scope(), MatchRequest())
+    return [{name: held for name, held in one.row.items() if name not in ("row", "catalog_snapshot")} for one in reported]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: Any) -> Any:
-    told = document({"g": group(MESSAGES)}, schemagroups=schemas())
-    with model_of(write_catalog(tmp_path_factory.mktemp("w"), {"r": told, "s": told})) as opened:
+    reported = document({"g": group(MESSAGES)}, schemagroups=schemas())
+    with model_of(write_catalog(tmp_path_factory.mktemp("w"), {"r": reported, "s": reported})) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("written", EVENTS, ids=range(len(EVENTS)))
-def test_what_is_told_of_one_event_is_what_all_definitions_tell(model, written):
+def test_what_is_reported_of_one_event_is_what_all_definitions_report(model, written):
     line = json.dumps(written).encode()
     with model.at() as view:
         assert by_few(view, line) == by_all(view, line)
@@ -110,7 +110,7 @@ def test_few_definitions_are_read(model):
     [one] = [one for landed in landed_of_text(json.dumps(EVENTS[0]).encode()) for one in events_of(landed)]
     with model.at() as view:
         read = {row["xid"].rpartition("/")[2] for row in read_definitions(view, Scope("r"), Preselection([one]))}
-        # of its type, of no type whose address begins likewise, and those that nothing in these columns tells
+        # of its type, of no type whose address begins likewise, and those that nothing in these columns reports
         assert read == {"T", "any", "a", "nats", "all", "amqp", "bare"}
         assert [one.xid.split("/")[4] for one in read_catalog(view, Scope("r"), lambda one: one.xid.endswith("/S")).schemas] == []
         wanted = read_catalog(view, Scope("r"), lambda one: one.xid.endswith("/schema"))

@@ -114,13 +114,13 @@ def test_the_read_model_finds_the_schema(tmp_path: Path):
     references = [*FOUND, *LOST]
     model = model_of(write_catalog(tmp_path / "w", {"r": a_document(*references)}))
     with model.at() as view:
-        told = {}
+        reported = {}
         for version in (
             one for number in range(len(references)) for one in view.versions("r", f"/messagegroups/g/messages/m{number}")
         ):
-            told |= {one.target: one for one in view.references_of(version) if one.relation == "dataschemauri"}
-        assert {one: (told[one].target_xid, told[one].type_name) for one in FOUND} == FOUND
-        assert {one: told[one].status for one in references} == dict.fromkeys(FOUND, "resolves") | LOST
+            reported |= {one.target: one for one in view.references_of(version) if one.relation == "dataschemauri"}
+        assert {one: (reported[one].target_xid, reported[one].type_name) for one in FOUND} == FOUND
+        assert {one: reported[one].status for one in references} == dict.fromkeys(FOUND, "resolves") | LOST
         catalog = read_catalog(view, Scope())  # what matching reads of it, without the others
         assert {one.schema_xid.rpartition("/")[2] for one in catalog.schemas} == SCHEMAS.keys()
 
@@ -144,6 +144,6 @@ def test_the_view_finds_the_schema(spark):
         frame.createOrReplaceTempView(names[name])
         query = query.replace(f" FROM {name}\n", f" FROM {names[name]}\n")
         query = query.replace(f"\n  FROM {name}\n", f"\n  FROM {names[name]}\n")
-    told = {row["target"]: row for row in spark.sql(query).collect()}
-    assert {one: (told[one]["target_xid"], told[one]["type_name"]) for one in FOUND} == FOUND
-    assert {one: told[one]["status"] for one in references} == dict.fromkeys(FOUND, "resolves") | LOST
+    reported = {row["target"]: row for row in spark.sql(query).collect()}
+    assert {one: (reported[one]["target_xid"], reported[one]["type_name"]) for one in FOUND} == FOUND
+    assert {one: reported[one]["status"] for one in references} == dict.fromkeys(FOUND, "resolves") | LOST

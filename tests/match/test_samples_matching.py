@@ -38,11 +38,11 @@ def test_every_message_is_what_was_expected(catalog, lines, level):
     found = results(catalog, lines, MatchRequest(Tolerance(level), payload_share=0))
     assert len(found) == len(lines) == 1108
     for line, row in zip(lines, found, strict=True):
-        told = (line["document"], line["sent_as"], row["reasons"])
-        assert {one["registryid"] for one in row["matches"]} == {line["document"]}, told
-        assert sorted(one["xid"] for one in row["matches"]) == sorted(line["expected"]["matches"]), told
-        assert [one["xid"] for one in row["best"]] == line["expected"]["best"], told
-        assert row["variables"] == line["expected"]["variables"], told
+        reported = (line["document"], line["sent_as"], row["reasons"])
+        assert {one["registryid"] for one in row["matches"]} == {line["document"]}, reported
+        assert sorted(one["xid"] for one in row["matches"]) == sorted(line["expected"]["matches"]), reported
+        assert [one["xid"] for one in row["best"]] == line["expected"]["best"], reported
+        assert row["variables"] == line["expected"]["variables"], reported
 
 
 def test_on_its_own_protocol_the_best_is_what_the_sender_names(catalog, lines):
@@ -76,7 +76,7 @@ def test_over_another_protocol_the_best_is_its_base(catalog, lines):
 def test_kafka_as_landed_and_cloudevents_lines_give_the_same(catalog, lines):
     rows, schemas = catalog
     matcher = Matcher(Index.of(rows), Payloads(schemas), MatchRequest())
-    told = ("status", "best", "matches", "variables", "reasons", "deviations", "payload_status", "payload_errors")
+    reported = ("status", "best", "matches", "variables", "reasons", "deviations", "payload_status", "payload_errors")
     on_kafka = structured = 0
     for line in lines:
         (captured,) = [row for landed in landed_of_text(orjson.dumps(line)) for row in matcher.rows(landed)]
@@ -84,7 +84,7 @@ def test_kafka_as_landed_and_cloudevents_lines_give_the_same(catalog, lines):
         if line["protocol"] == "KAFKA":
             on_kafka += 1
             (landed,) = matcher.rows(landed_of_columns(kafka_columns(line, body)))
-            assert {name: landed[name] for name in told} == {name: captured[name] for name in told}
+            assert {name: landed[name] for name in reported} == {name: captured[name] for name in reported}
         if captured["mode"] == "structured":  # the value alone: nothing of the protocol but its name, so less fails
             structured += 1
             (alone,) = [row for landed in landed_of_text(body, line["protocol"]) for row in matcher.rows(landed)]
@@ -94,11 +94,11 @@ def test_kafka_as_landed_and_cloudevents_lines_give_the_same(catalog, lines):
 
 
 def kafka_columns(line, body):
-    """Give a captured message as the adapter of Kafka's columns makes it."""
-    told = line["captured"]
-    options = pairs_of({name: None if told.get(name) is None else str(told[name]) for name in ("topic", "partition")})
-    headers = [{"key": one["name"], "value": one["value"].encode()} for one in told["headers"]]
-    key = None if told.get("key") is None else told["key"].encode()
+    """Return a captured message as the adapter of Kafka's columns makes it."""
+    reported = line["captured"]
+    options = pairs_of({name: None if reported.get(name) is None else str(reported[name]) for name in ("topic", "partition")})
+    headers = [{"key": one["name"], "value": one["value"].encode()} for one in reported["headers"]]
+    key = None if reported.get("key") is None else reported["key"].encode()
     known = [f"/protocoloptions/{name}" for name in ("topic", "partition", "key", "key_base64", "headers")]
     return {"protocol": "KAFKA", "ce": None, "options": options, "headers": headers, "key": key, "captured": known,
             "payload": body}  # fmt: skip

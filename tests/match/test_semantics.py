@@ -16,7 +16,7 @@ from match.catalogs import load
 EVENT = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s"}
 
 
-def told(
+def reported(
     written: dict[str, Any], protocol: str, captured: dict[str, Any], body: bytes = b"{}", **tolerance: Any
 ) -> dict[str, Any]:
     rows, schemas = load({"r": document({"g": group({"m": written})})})
@@ -29,7 +29,7 @@ def told(
 
 
 def verdict(*arguments: Any, **more: Any) -> tuple[str, list[str], list[str]]:
-    row = told(*arguments, **more)
+    row = reported(*arguments, **more)
     return row["status"], [one["pointer"] for one in row["reasons"]], [one["pointer"] for one in row["deviations"]]
 
 
@@ -52,7 +52,7 @@ def test_http():
     ]
     good = {"method": "POST", "path": "/orders/8", "query": {"k": "1", "other": "2"}, "headers": headers}
     for path in ("/orders/7", "/orders/8"):  # any of the repeated headers
-        assert told(definition, "HTTP", good | {"path": path})["variables"] == {"id": path[-1], "v": "1"}
+        assert reported(definition, "HTTP", good | {"path": path})["variables"] == {"id": path[-1], "v": "1"}
     assert verdict(definition, "HTTP", good | {"path": "/orders/9"})[0] == "unmatched"
     assert verdict(definition, "HTTP", good | {"path": "/orders/7", "method": "GET"})[1] == ["/protocoloptions/method"]
     assert verdict(definition, "HTTP", good | {"path": "/orders/7/x"})[1] == ["/protocoloptions/path"]
@@ -63,7 +63,7 @@ def test_http():
 def test_nats():
     definition = options("NATS", subject={"value": "orders.{region}.{id}"}, headers=[{"name": "Region", "value": "{region}"}])
     good = {"subject": "orders.eu.a/b", "headers": [{"name": "Region", "value": "eu"}]}
-    assert told(definition, "NATS", good)["variables"] == {"region": "eu", "id": "a/b"}
+    assert reported(definition, "NATS", good)["variables"] == {"region": "eu", "id": "a/b"}
     assert verdict(definition, "NATS", good | {"subject": "orders.eu.a.b"})[1] == ["/protocoloptions/subject"]
     assert verdict(definition, "NATS", good | {"headers": [{"name": "region", "value": "eu"}]})[1] == [
         "/protocoloptions/headers/Region"
@@ -83,7 +83,7 @@ def test_amqp():
         "header": {"durable": False},
     }
     assert verdict(definition, "AMQP/1.0", good) == ("matched", [], ["/protocoloptions/header/durable"])
-    assert told(definition, "AMQP/1.0", good)["unchecked"] == ["/protocoloptions/properties/to"]
+    assert reported(definition, "AMQP/1.0", good)["unchecked"] == ["/protocoloptions/properties/to"]
     assert verdict(definition, "AMQP/1.0", good, level="strict") == ("unmatched", ["/protocoloptions/header/durable"], [])
     wrong = good | {"application_properties": {"n": "6"}}
     assert verdict(definition, "AMQP/1.0", wrong)[1] == ["/protocoloptions/application-properties/n"]
@@ -178,8 +178,8 @@ def test_one_percent_decoding_is_forgiven():
 def test_the_nearest_is_the_one_for_the_own_protocol_which_only_misses_the_type():
     base = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "shop.Order"}}}
     others = {
-        name: {**base, "protocol": protocol, "protocoloptions": told}
-        for name, protocol, told in (
+        name: {**base, "protocol": protocol, "protocoloptions": reported}
+        for name, protocol, reported in (
             ("amqp", "AMQP/1.0", {"properties": {"subject": {"value": "s"}}}), ("kafka", "KAFKA", {"topic": {"value": "t"}}),
         )
     }  # fmt: skip

@@ -12,7 +12,7 @@ from match.catalogs import load
 
 
 def definitions() -> list[dict[str, Any]]:
-    """Give a message with three Versions, as flattening gives each: of type T3, which is the default, T2 and T1 or T2."""
+    """Return a message with three Versions, as flattening gives each: of type T3, which is the default, T2 and T1 or T2."""
     found = []
     for number, older in ((3, None), (2, 1), (1, 2)):
         asked = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T2" if number < 3 else "T3"}}}
@@ -23,7 +23,7 @@ def definitions() -> list[dict[str, Any]]:
     return found
 
 
-def told(kind: str, **more: str) -> dict[str, Any]:
+def reported(kind: str, **more: str) -> dict[str, Any]:
     matcher = Matcher(Index.of(definitions()), Payloads(Schemas([])), MatchRequest())
     event = {"specversion": "1.0", "id": "1", "type": kind, "source": "/s"} | more
     text = str(event).replace("'", '"').encode()
@@ -32,12 +32,12 @@ def told(kind: str, **more: str) -> dict[str, Any]:
 
 
 def test_the_default_version_comes_first():
-    row = told("T3")
+    row = reported("T3")
     assert (row["status"], row["version_xid"][-1], row["remarks"]) == ("matched", "3", [])
 
 
-def test_the_newest_of_the_others_is_told():
-    row = told("T2")
+def test_the_newest_of_the_others_is_reported():
+    row = reported("T2")
     assert (row["status"], row["version_xid"][-1], row["remarks"]) == (
         "matched", "2", ["matches Version 2, which is not the default"],
     )  # fmt: skip
@@ -45,6 +45,6 @@ def test_the_newest_of_the_others_is_told():
 
 
 def test_what_no_version_matches_is_compared_with_the_default_one_only():
-    row = told("t2")
+    row = reported("t2")
     assert (row["status"], row["reasons"][0]["expected"]) == ("unmatched", "T3")
-    assert told("elsewhere")["nearest_xid"] is None
+    assert reported("elsewhere")["nearest_xid"] is None

@@ -57,7 +57,7 @@ def test_xml_in_a_structured_event_is_text():
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reported"),
     [
         (b"<order><n>1</n><isbn>1x</isbn></order>", ("/order", "complexType")),
         (b'<order id="1"><n>a</n><isbn>1x</isbn></order>', ("/order/n", "simpleType")),
@@ -66,9 +66,9 @@ def test_xml_in_a_structured_event_is_text():
         (b"<more/>", ("/more", "schema")),
     ],
 )
-def test_where_xml_breaks_the_schema(body, told):
+def test_where_xml_breaks_the_schema(body, reported):
     found = verdict(body)
-    assert (found.status, [(one.pointer, one.keyword) for one in found.errors]) == ("invalid", [told])
+    assert (found.status, [(one.pointer, one.keyword) for one in found.errors]) == ("invalid", [reported])
 
 
 def test_a_reference_may_name_the_element():
@@ -95,7 +95,7 @@ def test_json_is_no_xml():
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "told"),
+    ("text", "status", "reported"),
     [
         (schema('<xs:include schemaLocation="file:///etc/hostname"/>'), "schema_unresolved", "/etc/hostname"),
         (schema('<xs:import namespace="urn:x" schemaLocation="http://127.0.0.1:9/x.xsd"/>'), "schema_unresolved", "127.0.0.1"),
@@ -116,10 +116,10 @@ def test_json_is_no_xml():
         (schema('<xs:group name="g"><xs:sequence><xs:group ref="g"/></xs:sequence></xs:group>'), "unsupported_format", "itself"),
     ],
 )  # fmt: skip
-def test_a_schema_that_is_not_taken_says_why(text, status, told):
+def test_a_schema_that_is_not_taken_says_why(text, status, reported):
     found = verdict(GOOD, text)
     assert found.status == status, found
-    assert told in found.remarks[0]
+    assert reported in found.remarks[0]
 
 
 def test_no_pattern_backtracks():

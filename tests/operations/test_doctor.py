@@ -18,7 +18,7 @@ from lakehouse.store.deltatables import TABLES, create_tables, forget_table
 
 
 def problems(catalog, *, deep=False):
-    """Give what the doctor finds: check, table and the command."""
+    """Return what the doctor finds: check, table and the command."""
     found = diagnose(catalog.spark, catalog.settings, deep=deep)
     return {(one.check, one.table): one.mend for one in found if one.state != "ok"}
 
@@ -37,7 +37,7 @@ def without_checksums(path):
 
 
 @pytest.mark.slow
-def test_a_sound_warehouse_is_told_so_and_a_rebuilt_one_is_the_same(history, loaded_history):
+def test_a_sound_warehouse_is_reported_so_and_a_rebuilt_one_is_the_same(history, loaded_history):
     assert problems(history, deep=True) == {}
     history.spark.sql("DELETE FROM versions WHERE name = 'three'")
     history.spark.sql("UPDATE groups SET name = 'by hand'")
@@ -49,8 +49,8 @@ def test_a_sound_warehouse_is_told_so_and_a_rebuilt_one_is_the_same(history, loa
     rebuild(history.spark, history.settings)
     assert problems(history, deep=True) == {}
     assert contents(history, "xregistry") == loaded_history[1][3]
-    told = [row["userMetadata"] for row in history.spark.sql("DESCRIBE HISTORY versions").collect()]
-    assert told[0] == '{"snapshot_id": 3, "job": "rebuild"}'
+    reported = [row["userMetadata"] for row in history.spark.sql("DESCRIBE HISTORY versions").collect()]
+    assert reported[0] == '{"snapshot_id": 3, "job": "rebuild"}'
 
 
 @pytest.mark.slow
@@ -228,11 +228,13 @@ def test_parts_that_are_missing_linked_damaged_or_too_few_are_refused(history, t
             file.unlink()
 
     def more_findings(at):
-        told = json.loads(manifest.read_text())
-        (place / "manifests" / manifest.name).write_text(json.dumps(told | {"findings_count": told["findings_count"] + 1}))
+        reported = json.loads(manifest.read_text())
+        (place / "manifests" / manifest.name).write_text(
+            json.dumps(reported | {"findings_count": reported["findings_count"] + 1})
+        )
         (place / "manifests" / f".{manifest.name}.crc").unlink()
 
-    for spoil, told in (
+    for spoil, reported in (
         (shutil.rmtree, "does not hold changes-"),
         (linked, "is a link"),
         (damaged, "cannot be read"),
@@ -241,6 +243,6 @@ def test_parts_that_are_missing_linked_damaged_or_too_few_are_refused(history, t
         shutil.rmtree(place)
         shutil.copytree(kept, place)
         spoil(place / "parts" / part)
-        with pytest.raises(BackupError, match=told):
+        with pytest.raises(BackupError, match=reported):
             restore(history.spark, elsewhere, str(place))
         assert not (tmp_path / "elsewhere").exists()

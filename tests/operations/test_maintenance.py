@@ -24,18 +24,18 @@ def by_table(maintained):
 
 
 @pytest.mark.slow
-def test_a_dry_run_tells_and_does_nothing(history):
+def test_a_dry_run_reports_and_does_nothing(history):
     stage = Path(history.settings.warehouse) / "_stage" / "dead"
     stage.mkdir(parents=True)
     os.utime(stage, times=(time.time() - 3 * 86400,) * 2)
     before = {path: path.is_file() and path.read_bytes() for path in Path(history.settings.warehouse).rglob("*")}
-    told = maintain(history.spark, history.settings, dry_run=True, names=("changes", "versions"))
+    reported = maintain(history.spark, history.settings, dry_run=True, names=("changes", "versions"))
     assert {path: path.is_file() and path.read_bytes() for path in Path(history.settings.warehouse).rglob("*")} == before
-    assert told.dry_run
-    assert [one.rsplit("/", 1)[-1] for one in told.stages] == ["dead"]
+    assert reported.dry_run
+    assert [one.rsplit("/", 1)[-1] for one in reported.stages] == ["dead"]
     assert stage.is_dir()
     stage.rmdir()
-    changes = by_table(told)["changes"]
+    changes = by_table(reported)["changes"]
     assert changes.before == changes.after
     assert (changes.before.files, changes.compacted, changes.removed, changes.retention) == (3, 3, 0, "30 days")
 
@@ -76,8 +76,8 @@ def test_files_without_statistics_get_them(catalog):
         spark.conf.unset("spark.databricks.delta.stats.collect")
     measured = []
     for dry_run in (True, False, True):
-        told = maintain(spark, catalog.settings, dry_run=dry_run, names=("messages",))
-        measured.append(by_table(told)["messages"].measured)
+        reported = maintain(spark, catalog.settings, dry_run=dry_run, names=("messages",))
+        measured.append(by_table(reported)["messages"].measured)
     assert measured == [1, 1, 0]
 
 
@@ -109,7 +109,7 @@ def test_ingests_and_maintenance_at_once(history):
         try:
             for _ in range(6):
                 maintain(history.spark, history.settings, full=True, names=("changes", "messages", "versions", "violations"))
-        except Exception as error:  # told below: a thread's error is nobody's
+        except Exception as error:  # reported below: a thread's error is nobody's
             failures.append(error)
 
     thread = Thread(target=keep_up)

@@ -42,7 +42,7 @@ def test_a_change_is_a_patch_from_the_state_before():
     assert (deleted.op, deleted.patch, deleted.state) == ("delete", [{"op": "remove", "path": ""}], None)
 
 
-def test_a_change_is_told_without_epoch_and_dates_and_with_the_documents():
+def test_a_change_is_reported_without_epoch_and_dates_and_with_the_documents():
     described = [list(change.described()) for change in history(ROWS, COMMITS)]
     assert "replace /house 1" in described[1]
     assert not any("/epoch" in line for line in described[1])

@@ -1,4 +1,4 @@
-"""Change events by Spark: told once, in order, under one id; as a stream too."""
+"""Change events by Spark: reported once, in order, under one id; as a stream too."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def test_a_reader_that_resumes_misses_none_and_sees_none_twice(past, events):
 
 
 @pytest.mark.slow
-def test_a_stream_tells_each_event_once_and_again_when_writing_failed(past, events, tmp_path):
-    told, failing = [], [True]
+def test_a_stream_reports_each_event_once_and_again_when_writing_failed(past, events, tmp_path):
+    reported, failing = [], [True]
 
     def write(rows, number):
         if failing:
             failing.clear()
             raise RuntimeError("the other side is away")
-        told.extend(row["event"] for row in rows.collect())
+        reported.extend(row["event"] for row in rows.collect())
 
     checkpoint = str(tmp_path / "checkpoint")
     with pytest.raises(Exception, match="the other side is away"):
         stream_changes(past.spark, past.settings, write, checkpoint).awaitTermination()
     for _ in range(2):
         stream_changes(past.spark, past.settings, write, checkpoint).awaitTermination()
-    assert told == events
+    assert reported == events
     folder = str(tmp_path / "out")
     stream_changes(
         past.spark, past.settings, write_events_to_folder(folder), str(tmp_path / "other"), feeds=FEEDS

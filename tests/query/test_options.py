@@ -1,4 +1,4 @@
-"""What an endpoint and the messages that it carries both say: all that read the catalog take the message's, and it is told."""
+"""What an endpoint and its messages both say: all readers of the catalog take the message's, and it is reported."""
 
 from __future__ import annotations
 
@@ -117,20 +117,20 @@ def test_what_a_message_declares_is_in_effect_for_all_that_read_it(both, carried
     xid = f"/messagegroups/{family}/messages/m"
     with model.at() as view:
         definition = view.definition("default", xid)
-        told = [row for row in endpoints_of(view, definition) if row["endpoint_xid"] == f"/endpoints/{family}"]
+        reported = [row for row in endpoints_of(view, definition) if row["endpoint_xid"] == f"/endpoints/{family}"]
         attributes = {row["pointer"]: row["value"] for row in attributes_of(view, definition) if row["origin"] == "declared"}
         (effective,) = [one.as_json() for one in show_messages(view, xid)]  # of the HTTP API, and of `lakehouse show`
         selected = read_selected(view, [xid], endpoint=f"/endpoints/{family}")
         example = examples_of(samples_of(selected, renderer_of(selected)))
-    ((row,), declared) = told, set(attributes.values())
+    ((row,), declared) = reported, set(attributes.values())
     shown = {one["endpoint_xid"]: one["options"] for one in effective["endpoints"]}
     assert {row["pointer"]: row["value"] for row in effective["attributes"]}.items() >= attributes.items()
     assert [carried[xid, f"/endpoints/{family}"]] == [row["options"]] == [shown[f"/endpoints/{family}"]]
     assert {name: row["options"][name] for name in wanted} == wanted
     texts = {orjson.loads(value) if value.startswith('"') else value for value in declared}
     assert set(wanted.values()) <= texts
-    told_of = orjson.dumps(example[0]).decode()
-    assert all(str(value) in told_of for name, value in wanted.items() if name in ("topic", "subject", "method"))
+    reported_of = orjson.dumps(example[0]).decode()
+    assert all(str(value) in reported_of for name, value in wanted.items() if name in ("topic", "subject", "method"))
 
 
 def test_the_page_of_a_message_shows_the_same(both, tmp_path):
@@ -149,18 +149,20 @@ def test_where_both_contradict_each_other_the_endpoint_is_warned_of_it(both):
     catalog, _ = both
     found = catalog.rows("SELECT xid, pointer, severity, message FROM violations WHERE rule_id = 'MATCH-004'")
     wanted = {
-        (f"/endpoints/{family}", f"/endpoints/{family}/protocoloptions/{name}") for family, told in TOLD.items() for name in told
+        (f"/endpoints/{family}", f"/endpoints/{family}/protocoloptions/{name}")
+        for family, reported in TOLD.items()
+        for name in reported
     }
     wanted |= {("/endpoints/heirs", "/endpoints/heirs/protocoloptions/topic")}
     wanted |= {("/endpoints/other", f"/endpoints/other/protocoloptions/{name}") for name in ("topic", "key")}
     assert {(xid, pointer) for xid, pointer, _, _ in found} == wanted
     assert {severity for _, _, severity, _ in found} == {"warning"}
-    told = {pointer: message for _, pointer, _, message in found}
-    assert told["/endpoints/KAFKA/protocoloptions/topic"] == (
+    reported = {pointer: message for _, pointer, _, message in found}
+    assert reported["/endpoints/KAFKA/protocoloptions/topic"] == (
         "`topic` is harbour.orders, and other values are declared by messages that it carries: "
         "1, such as /messagegroups/KAFKA/messages/m with harbour.orders.v2"
     )
-    assert ": 2, such as /messagegroups/heirs/messages/alias with t2" in told["/endpoints/heirs/protocoloptions/topic"]
+    assert ": 2, such as /messagegroups/heirs/messages/alias with t2" in reported["/endpoints/heirs/protocoloptions/topic"]
     checked = check_catalog(catalog.spark, catalog.settings).filter("finding.rule_id = 'MATCH-004'")
     assert {(row[0], row[1], row[2]) for row in checked.select("xid", "finding.pointer", "finding.message").collect()} == {
         (xid, pointer, message) for xid, pointer, _, message in found

@@ -1,4 +1,4 @@
-"""Queries that cannot be run: what is wrong is told once, and in few words."""
+"""Queries that cannot be run: what is wrong is reported once, and in few words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def empty(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.T
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reported"),
     [
         ("SELECT epoch FROM messages JOIN versions ON message_xid = messages.xid", "AMBIGUOUS_REFERENCE"),
         ("SELECT chain_state FROM message_chains", "UNRESOLVED_COLUMN"),
@@ -35,13 +35,13 @@ def empty(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.T
         ("SELECT (SELECT id FROM range(2))", "SCALAR_SUBQUERY_TOO_MANY_ROWS"),
     ],
 )
-def test_what_is_wrong_with_a_query_is_told_without_its_plan(empty, capfd, query, told):
+def test_what_is_wrong_with_a_query_is_reported_without_its_plan(empty, capfd, query, reported):
     with pytest.raises(QueryError) as refused:
         list(run_query(empty.spark, empty.settings, query).json_rows())
     text = str(refused.value)
     assert refused.value.exit_code == 2
     assert text.startswith("the query cannot be run: ")
-    assert told in text
+    assert reported in text
     assert len(text) < 1000
     assert "+-" not in text
     assert capfd.readouterr().err == ""

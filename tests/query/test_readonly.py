@@ -335,21 +335,21 @@ def test_only_what_reads_runs_and_with_write_all_but_what_reaches_the_log(loaded
     before = [loaded.rows("SELECT count(*) FROM changes"), loaded.rows("TABLE messages")]
     assert len(before[1]) == 1
     reader = open_guarded(loaded.spark)
-    assert {text: told for text in statements(READS, loaded) if (told := outcome(reader, text))} == {}
+    assert {text: reported for text in statements(READS, loaded) if (reported := outcome(reader, text))} == {}
     ran = [text for text in statements(WRITES + REFUSED + PATHS + NOT_READ, loaded) if outcome(reader, text) is None]
     assert ran == []
     assert [text for text in statements(EMPTY, loaded) if "hunter2" in str(reader.sql(text).collect())] == []
     assert sorted(path.name for path in loaded.documents.parent.iterdir()) == ["documents", "secret.json", "warehouse"]
     writer = open_guarded(loaded.spark, Allowed.WRITE)
-    assert {text: told for text in statements(READS + WRITES, loaded) if (told := outcome(writer, text))} == {}
+    assert {text: reported for text in statements(READS + WRITES, loaded) if (reported := outcome(writer, text))} == {}
     assert [text for text in statements(REFUSED, loaded) if outcome(writer, text) is None] == []
     assert [loaded.rows("SELECT count(*) FROM changes"), loaded.rows("TABLE messages")] == before
 
 
 def test_a_refusal_says_what_and_why_and_nothing_of_a_file(loaded):
     reader = open_guarded(loaded.spark)
-    told = outcome(reader, "DELETE FROM messages")
-    assert told.startswith("Refused (DeleteCommand): only what reads is run: queries, SHOW, DESCRIBE, EXPLAIN, USE")
+    reported = outcome(reader, "DELETE FROM messages")
+    assert reported.startswith("Refused (DeleteCommand): only what reads is run: queries, SHOW, DESCRIBE, EXPLAIN, USE")
     for text in statements(PATHS, loaded):
         assert "hunter2" not in (outcome(reader, text) or "hunter2"), text
 

@@ -52,7 +52,7 @@ def test_another_address_needs_users_and_tls(host, files):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         ({"ldap": "ldap://h"}, "--ldap-base"),
         ({"users": "/nowhere"}, "no file /nowhere"),
@@ -60,9 +60,9 @@ def test_another_address_needs_users_and_tls(host, files):
         ({"keystore": "/etc/hosts"}, PASSWORD_VARIABLE),
     ],
 )
-def test_a_door_that_is_half_configured_is_refused(given, told, monkeypatch):
+def test_a_door_that_is_half_configured_is_refused(given, reported, monkeypatch):
     monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=reported):
         Door(**given).check()
 
 
@@ -135,7 +135,7 @@ class Server:
         command = [sys.executable, "-m", "lakehouse", "--warehouse", str(folder), "serve-sql", "--port", str(self.port), *options]
         variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables, cwd=folder.parent)
-        self.told = self.process.stdout.readline()
+        self.printed = self.process.stdout.readline()
 
     def __enter__(self):
         return self
@@ -160,9 +160,11 @@ class Server:
             "-e",
             query,
         ]
-        told = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"SPARK_HOME": str(home)})
-        lines = [re.sub(r"\A(0: jdbc\S*> )+", "", line) for line in told.stdout.splitlines()]  # it prompts
-        return [line for line in lines if line.strip()] if told.returncode == 0 else told.stderr
+        reported = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | {"SPARK_HOME": str(home)}
+        )
+        lines = [re.sub(r"\A(0: jdbc\S*> )+", "", line) for line in reported.stdout.splitlines()]  # it prompts
+        return [line for line in lines if line.strip()] if reported.returncode == 0 else reported.stderr
 
 
 @pytest.mark.slow
@@ -170,7 +172,7 @@ def test_beeline_sees_tables_views_and_the_past(loaded_history, tmp_path):
     shutil.copytree(loaded_history[0] / "warehouse", tmp_path / "warehouse")
     # As the history was written, so that what is flattened is computed, and not read where nothing was stored.
     with Server(tmp_path / "warehouse", LAKEHOUSE_REFRESH_EFFECTIVE="false") as server:
-        assert f"jdbc:hive2://127.0.0.1:{server.port}/xregistry" in server.told
+        assert f"jdbc:hive2://127.0.0.1:{server.port}/xregistry" in server.printed
         assert server.ask("SELECT messageid FROM flat_messages ORDER BY 1") == ["event", "m", "o"]
         assert server.ask("SELECT count(*) FROM messages VERSION AS OF 1") == ["4"]
         assert server.ask("SELECT count(*) > 100 FROM dictionary") == ["true"]

@@ -24,16 +24,16 @@ def past(tmp_path_factory):
 
 def test_a_message_is_shown_with_where_each_attribute_comes_from(past, capsys):
     (shown,) = past.show(M)
-    told = shown.as_json()
-    assert (told["xid"], told["chain_status"]) == (M, "resolved")
-    assert [uri.rsplit("/", 1)[1] for uri in told["document_uris"]] == ["a.json"]
-    assert [(step["depth"], step["base_version_xid"], step["status"]) for step in told["chain"]] == [(1, BASE, "resolved")]
-    origins = {one["pointer"]: (one["value"], one["origin"], one["declared_by"]) for one in told["attributes"]}
+    reported = shown.as_json()
+    assert (reported["xid"], reported["chain_status"]) == (M, "resolved")
+    assert [uri.rsplit("/", 1)[1] for uri in reported["document_uris"]] == ["a.json"]
+    assert [(step["depth"], step["base_version_xid"], step["status"]) for step in reported["chain"]] == [(1, BASE, "resolved")]
+    origins = {one["pointer"]: (one["value"], one["origin"], one["declared_by"]) for one in reported["attributes"]}
     assert origins["/name"] == ('"three"', "declared", f"{M}/versions/1")
     assert origins["/envelope"] == ('"CloudEvents/1.0"', "inherited", BASE)
     assert origins["/envelopemetadata/tenant/type"] == ('"string"', "inherited", BASE)
     assert origins["/envelopemetadata/specversion/value"] == ('"1.0"', "inferred", None)
-    assert [(one["endpoint_xid"], one["via_xid"]) for one in told["endpoints"]] == [("/endpoints/e", "/messagegroups/g")]
+    assert [(one["endpoint_xid"], one["via_xid"]) for one in reported["endpoints"]] == [("/endpoints/e", "/messagegroups/g")]
     show_message(shown)
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"{M}  (registry default, chain resolved)"

@@ -43,7 +43,7 @@ class Catalog:
         return [SimpleNamespace(source_xid=source, relation=relation, target=target) for source, relation, target in named]
 
 
-def told(versionid: str, before: str, after: str) -> str:
+def reported(versionid: str, before: str, after: str) -> str:
     """Return what is said of a Version whose document changed."""
     key = ("r", "schemaversion", f"{SCHEMA}/versions/{versionid}")
     (one,) = differences(*({key: {"/format": '"Avro/1.11"', "/schema": AVRO % fields}} for fields in (before, after)))
@@ -60,11 +60,11 @@ def told(versionid: str, before: str, after: str) -> str:
     ],
 )
 def test_a_change_names_the_endpoints_at_which_it_breaks_someone(versionid, before, after, end):
-    assert told(versionid, before, after).endswith(end)
+    assert reported(versionid, before, after).endswith(end)
 
 
 def test_a_change_that_breaks_nobody_names_no_endpoint():
-    assert told("2", A, A + ',{"name":"c","type":"int","default":0}') == "/c: came: int with a default."
+    assert reported("2", A, A + ',{"name":"c","type":"int","default":0}') == "/c: came: int with a default."
 
 
 def test_differences_of_documents_name_the_endpoints_of_the_later_ones(tmp_path):

@@ -78,7 +78,7 @@ def test_a_table_that_was_set_back_and_went_on_is_opened_anew(tmp_path, written)
     assert of(tables.newest("changes")) == of(tables.open("changes"))
 
 
-def test_a_table_that_is_gone_is_told_and_found_when_it_is_there_again(tmp_path, written):
+def test_a_table_that_is_gone_is_reported_and_found_when_it_is_there_again(tmp_path, written):
     tables = tables_of(written.folder)
     tables.newest("changes")
     written.folder.rename(tmp_path / "away")
@@ -93,8 +93,8 @@ def test_a_position_is_found_however_many_commits_came_since(written):
     written.project()
     before = written.table("effective_messages").version()
     for number in range(80):
-        told = CommitProperties(custom_metadata={"userMetadata": json.dumps({"who": number})})
-        write_deltalake(written.table("effective_messages"), definitions_as_table([]), mode="append", commit_properties=told)
+        reported = CommitProperties(custom_metadata={"userMetadata": json.dumps({"who": number})})
+        write_deltalake(written.table("effective_messages"), definitions_as_table([]), mode="append", commit_properties=reported)
     table = written.table("effective_messages")
     assert recorded_position(table) == (written.projected, False)
     assert recorded_position(table, before) == (written.projected, True)
@@ -106,8 +106,8 @@ def test_a_small_table_that_is_written_whole_is_followed_by_its_new_rows(written
     written.commit()
     written.project()
     before = written.table("effective_messages").version()
-    told = json.dumps({"snapshot_id": written.projected + 1, "job": job})
-    properties = CommitProperties(custom_metadata={"userMetadata": told})
+    reported = json.dumps({"snapshot_id": written.projected + 1, "job": job})
+    properties = CommitProperties(custom_metadata={"userMetadata": reported})
     write_deltalake(written.table("effective_messages"), definitions_as_table([]), mode="overwrite", commit_properties=properties)
     position = written.projected + (job != "by hand")
     assert recorded_position(written.table("effective_messages"), before) == (position, plain)

@@ -59,7 +59,7 @@ def test_an_entity_is_read_as_of_any_snapshot(shop):
     assert [shop.answer(named, at) for at in ("first", 2, "3", None)] == ["one", "two", None, None]
 
 
-def test_a_snapshot_that_is_not_there_is_told(shop):
+def test_a_snapshot_that_is_not_there_is_reported(shop):
     for text in ("4", "0", "no-label", "2020-01-01"):
         with pytest.raises(SnapshotNotFound, match="lakehouse snapshots"):
             shop.answer(lambda view: view.head, text)
@@ -87,7 +87,7 @@ def test_definitions_of_the_past_come_out_of_deltas_history(shop):
     assert shop.answer(tenants) == {"event": True, "m": True, "o": True}
 
 
-def test_an_inherited_attribute_tells_its_base(shop):
+def test_an_inherited_attribute_reports_its_base(shop):
     with shop.at() as view:
         definition = view.definition("default", "/messagegroups/g/messages/m")
         assert definition is not None
@@ -127,7 +127,7 @@ def test_search_finds_beginnings_of_words_and_ranks_ids_first(shop):
         assert find_ids(view, "m") == [("default", "message", "/messagegroups/g/messages/m")]
 
 
-def test_no_catalog_is_told(tmp_path):
+def test_no_catalog_is_reported(tmp_path):
     with pytest.raises(WarehouseError, match="ingest SOURCE"):
         opened(tmp_path / "none", tmp_path / "model")
     assert list((tmp_path / "model").glob("*.sqlite*")) == []

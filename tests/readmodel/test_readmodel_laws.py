@@ -143,7 +143,7 @@ def test_a_plain_history_is_followed_and_never_built_again(tmp_path, builds):
         assert content(followed) == anew(written.folder, tmp_path / "anew")
 
 
-def test_definitions_that_lag_are_told(tmp_path):
+def test_definitions_that_lag_are_reported(tmp_path):
     written = Written(tmp_path / "warehouse", 3)
     while not written.last["messages"]:
         written.commit()
@@ -299,8 +299,8 @@ def run_reader(warehouse: Path, folder: Path, **environment: str) -> subprocess.
 @pytest.mark.slow
 def test_many_processes_build_one_file(golden, tmp_path):
     readers = [run_reader(golden, tmp_path / "model") for _ in range(6)]
-    told = [reader.communicate(timeout=120) for reader in readers]
-    assert told == [("(3, 3)\n", "")] * 6
+    reported = [reader.communicate(timeout=120) for reader in readers]
+    assert reported == [("(3, 3)\n", "")] * 6
     assert sum(file.suffix == ".sqlite" for file in (tmp_path / "model").iterdir()) == 1
 
 

@@ -90,18 +90,20 @@ def catalog_of(seed: int) -> dict[str, Any]:
     def definition() -> dict[str, Any]:
         base = chance.choice([None, None, *names[:12], *(f"{name}/versions/1" for name in names[:6]), *lost])
         schema = chance.choice(SCHEMAS)
-        told: dict[str, Any] = {"envelopemetadata": {"type": {"value": f"t{chance.randrange(9)}"}, "subject": {"required": True}}}
-        told |= (
+        reported: dict[str, Any] = {
+            "envelopemetadata": {"type": {"value": f"t{chance.randrange(9)}"}, "subject": {"required": True}}
+        }
+        reported |= (
             {"name": f"name {chance.randrange(99)}", "labels": {"team": chance.choice("abc")}} if chance.random() < 0.5 else {}
         )
-        told |= {} if base is None else {"basemessage": base}
-        told |= {} if schema is None else {"dataschemaformat": "JSONSchema/draft-07", "dataschemauri": schema}
-        told |= (
+        reported |= {} if base is None else {"basemessage": base}
+        reported |= {} if schema is None else {"dataschemaformat": "JSONSchema/draft-07", "dataschemauri": schema}
+        reported |= (
             {"x-own": {"a": [1, {"b": "/~"}]}, "deprecated": {"effective": "2030-01-01T00:00:00Z"}}
             if chance.random() < 0.2
             else {}
         )
-        return message(**told, **chance.choice(PROTOCOLS))
+        return message(**reported, **chance.choice(PROTOCOLS))
 
     messages: dict[str, dict[str, Any]] = {f"g{n}": {} for n in range(4)}
     for n in range(24):
@@ -213,8 +215,8 @@ def test_what_endpoints_carry(loaded):
 def test_references(loaded):
     with loaded.model.at() as view:
         references = loaded.rows("entity_references")
-        told = of_entities(view, lambda view, entity: (row._asdict() for row in view.references_of(entity)))
-        assert as_texts(told) == references != []
+        reported = of_entities(view, lambda view, entity: (row._asdict() for row in view.references_of(entity)))
+        assert as_texts(reported) == references != []
         reached = [row for row in map(json.loads, references) if row["target_xid"]]
         targets = {(row["registryid"], row["target_xid"]) for row in reached}
         assert as_texts(row._asdict() for target in targets for row in view.referring_to(*target)) == as_texts(reached)
@@ -233,10 +235,10 @@ def test_compared_definitions_and_differences(loaded):
 
 
 def test_events(loaded):
-    told = [row["event"] for row in change_events(loaded.spark, loaded.settings, 0, 2, FEEDS).collect()]
+    reported = [row["event"] for row in change_events(loaded.spark, loaded.settings, 0, 2, FEEDS).collect()]
     source = loaded.settings.events_source
-    assert [event for _, event in loaded.model.answer(lambda view: list(quick_events.change_events(view, source, 0)))] == told
-    events = [json.loads(event) for event in told]
+    assert [event for _, event in loaded.model.answer(lambda view: list(quick_events.change_events(view, source, 0)))] == reported
+    events = [json.loads(event) for event in reported]
     assert {event["id"].split("-")[0] for event in events} == {"1", "2"}
     changes = [(event["type"], event["data"]["compatibility"]) for event in events if "compatibility" in event.get("data", {})]
     assert {type_ for type_, _ in changes} == {"io.xregistry.version.created", "io.xregistry.version.updated"}

@@ -67,7 +67,7 @@ class RegistryStandIn:
         self.log.append((self._key(kind.upper(), subject or None), {member: value}))
 
     def lines(self) -> bytes:
-        """Give the topic as lines."""
+        """Return the topic as lines."""
         landed = [
             {"topic": "_schemas", "offset": at, "key": json.dumps(key), "value": None if value is None else json.dumps(value)}
             for at, (key, value) in enumerate(self.log)
@@ -117,7 +117,7 @@ class RegistryStandIn:
 
 
 def shop() -> RegistryStandIn:
-    """Give a registry with all that is mapped: formats, contexts, references, levels, modes, what was deleted."""
+    """Return a registry with all that is mapped: formats, contexts, references, levels, modes, what was deleted."""
     registry = RegistryStandIn()
     registry.register("orders-value", ORDER, metadata={"properties": {"owner": "shop", "pin": "1"}, "sensitive": ["pin"]})
     registry.register("orders-value", ORDER_2)

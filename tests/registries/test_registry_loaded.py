@@ -31,7 +31,7 @@ def load(catalog: Catalog, source: str, registry: str, *, messages: Any = "topic
 
 
 def held(catalog: Catalog, registry: str) -> list[Any]:
-    """Give what the tables hold of a registry, without where it is from."""
+    """Return what the tables hold of a registry, without where it is from."""
     schemas = "SELECT xid, compatibility, readonly, defaultversionid FROM schemas"
     versions = "SELECT xid, format, schema, labels, ancestor, isdefault, extensions FROM schemaversions"
     messages = "SELECT xid, protocol, protocoloptions, dataschemaxid, labels FROM versions"

@@ -16,12 +16,12 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def row(message: dict[str, Any], xid: str = "/messagegroups/g/messages/m") -> dict[str, Any]:
-    """Give the row of `flat_messages` of an effective definition."""
+    """Return the row of `flat_messages` of an effective definition."""
     return row_of("r", xid, "none", message)
 
 
 def cloudevent(protocol: str | None = None, options: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
-    """Write a CloudEvent: `type` T and `source` /s, unless it is told otherwise."""
+    """Write a CloudEvent: `type` T and `source` /s, unless it is reported otherwise."""
     named = {"type": {"value": "T"}, "source": {"value": "/s"}} | metadata
     made: dict[str, Any] = {"envelope": "CloudEvents/1.0", "envelopemetadata": named}
     return made | ({"protocol": protocol} if protocol else {}) | ({"protocoloptions": options} if options else {})
@@ -52,5 +52,5 @@ def matched(
 
 
 def pairs(message: Any, section: str = "headers") -> dict[str, str]:
-    """Give headers or user properties by name."""
+    """Return headers or user properties by name."""
     return {one["name"]: one["value"] for one in message.captured[section]}

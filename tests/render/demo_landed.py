@@ -33,7 +33,7 @@ def shipped(orderid: str, parcelid: str, expectedat: str = "2026-03-05T12:00:00Z
 
 
 def header(name: str, value: str | None) -> _Change:
-    """Give a header another value, or take it away."""
+    """Return a header another value, or take it away."""
 
     def change(line: dict[str, Any]) -> None:
         kept = [one for one in line["captured"]["headers"] if value is not None or one["name"] != name]
@@ -72,7 +72,7 @@ SENT: list[tuple[str, int, str, str, str, bytes, list[_Change]]] = [
 
 
 def lines() -> list[str]:
-    """Give the lines of the file."""
+    """Return the lines of the file."""
     rows, versions = load({"default": (DEMO / "orders.xreg.json").read_bytes()})
     renderer = Renderer(Schemas(versions))
     found = []

@@ -24,7 +24,7 @@ def published(uri: str | None) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "reported"),
     [
         (None, ["-b", "localhost:9092"]), ("k.example:9093", ["-b", "k.example:9093"]),
         ("PLAINTEXT://k.example", ["-b", "k.example:9092"]),
@@ -32,11 +32,11 @@ def published(uri: str | None) -> list[str]:
         ("SASL_SSL://k.example:9096", ["-b", "k.example:9096", "-X", "security.protocol=sasl_ssl"]),
     ],
 )  # fmt: skip
-def test_kcat(uri, told):
-    assert record(uri) == ["kcat", "-P", *told, "-t", "t"]
+def test_kcat(uri, reported):
+    assert record(uri) == ["kcat", "-P", *reported, "-t", "t"]
 
 
-def test_what_kcat_cannot_say_is_told_with_its_pointer():
+def test_what_kcat_cannot_say_is_reported_with_its_pointer():
     headers = [{"name": "a/b=c", "value": "1"}]
     with pytest.raises(RenderRefused) as refused:
         kcat(Rendered("r", "x", "KAFKA", None, RECORD | {"headers": headers}, body=b"b"))
@@ -44,15 +44,15 @@ def test_what_kcat_cannot_say_is_told_with_its_pointer():
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "reported"),
     [
         (None, ["-h", "localhost", "-p", "1883"]), ("mqtt://m.example", ["-h", "m.example", "-p", "1883"]),
         ("mqtts://m.example:8883/", ["-h", "m.example", "-p", "8883", "--tls-use-os-certs"]),
         ("mqtts://m.example", ["-h", "m.example", "-p", "8883", "--tls-use-os-certs"]),
     ],
 )  # fmt: skip
-def test_mosquitto_pub(uri, told):
-    assert published(uri) == ["mosquitto_pub", "-V", "5", *told, "-t", "t", "-q", "0", "-m", "b"]
+def test_mosquitto_pub(uri, reported):
+    assert published(uri) == ["mosquitto_pub", "-V", "5", *reported, "-t", "t", "-q", "0", "-m", "b"]
 
 
 def test_mosquitto_pub_speaks_no_websockets():

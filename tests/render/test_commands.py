@@ -1,4 +1,4 @@
-"""The command `render`: what it takes, what it writes, what it tells, and its exit codes; without Spark."""
+"""The command `render`: what it takes, what it writes, what it reports, and its exit codes; without Spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def warehouse(tmp_path_factory: Any) -> str:
     return write_catalog(tmp_path_factory.mktemp("warehouse"), {"default": DOCUMENT | {"endpoints": ENDPOINTS}})
 
 
-def told_of(warehouse: str, *xids: str) -> list[dict[str, Any]]:
+def reported_of(warehouse: str, *xids: str) -> list[dict[str, Any]]:
     """Make up examples."""
     with model_of(warehouse) as model:
         selected = model.answer(lambda view: read_selected(view, xids))
@@ -71,11 +71,15 @@ def run(warehouse: str, *arguments: str, fed: str | None = None) -> tuple[int, s
 def test_a_message_by_its_id_goes_where_its_endpoints_carry_it(warehouse):
     code, out, _ = run(warehouse, "Order", *GIVEN, *FIXED)
     assert code == 0
-    told = [json.loads(line) for line in out.splitlines()]
-    assert [(one["protocol"], one["mode"], one["endpoint"]) for one in told] == [
+    reported = [json.loads(line) for line in out.splitlines()]
+    assert [(one["protocol"], one["mode"], one["endpoint"]) for one in reported] == [
         ("KAFKA", "binary", "/endpoints/e"), ("NATS", "structured", "/endpoints/f"),
     ]  # fmt: skip
-    assert (told[0]["captured"]["topic"], told[0]["captured"]["key"], told[1]["captured"]["subject"]) == ("orders", "7", "o.7")
+    assert (reported[0]["captured"]["topic"], reported[0]["captured"]["key"], reported[1]["captured"]["subject"]) == (
+        "orders",
+        "7",
+        "o.7",
+    )
     [only] = run(warehouse, "--endpoint", "/endpoints/f", *GIVEN, *FIXED)[1].splitlines()
     assert json.loads(only)["protocol"] == "NATS"
 
@@ -107,27 +111,27 @@ def test_the_captured_line_is_what_match_reads(warehouse):
     assert sorted(line) == ["captured", "payload_base64", "protocol", "registryid", "sent_as"]
 
 
-def test_what_is_missing_is_told_for_all_protocols_at_once(warehouse):
-    code, out, told = run(warehouse, "Order", "--as", "all")
+def test_what_is_missing_is_reported_for_all_protocols_at_once(warehouse):
+    code, out, reported = run(warehouse, "Order", "--as", "all")
     assert (code, out) == (2, "")
     for name in ("region:", "id:", "topic_name:"):
-        assert name in told
+        assert name in reported
 
 
 def test_a_payload_that_breaks_its_schema_is_refused(warehouse, tmp_path):
     (tmp_path / "order.json").write_text('{"id": "x"}')
-    code, _, told = run(warehouse, "Order", *GIVEN, "--as", "cloudevents", "--data", str(tmp_path / "order.json"))
+    code, _, reported = run(warehouse, "Order", *GIVEN, "--as", "cloudevents", "--data", str(tmp_path / "order.json"))
     assert code == 3
-    assert "payload/id" in told
+    assert "payload/id" in reported
     assert run(warehouse, "Order", *GIVEN, "--as", "cloudevents", "--data", "-", fed='{"id": "1"}')[0] == 0
 
 
 def test_of_several_what_fails_is_listed_and_the_rest_is_written(warehouse, tmp_path):
     target = tmp_path / "all.jsonl"
-    code, _, told = run(warehouse, "--all", "--example", "--out", str(target), *FIXED)
+    code, _, reported = run(warehouse, "--all", "--example", "--out", str(target), *FIXED)
     assert code == 3
-    assert "Broken" in told
-    assert "are adjacent" in told
+    assert "Broken" in reported
+    assert "are adjacent" in reported
     assert len(target.read_text().splitlines()) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
     whole = json.loads(run(warehouse, "--json", "--all", "--example", *FIXED)[1])
@@ -151,11 +155,11 @@ def test_a_file_of_values_is_a_message_a_line(warehouse, tmp_path, form):
         import pyarrow.parquet as pq
 
         pq.write_table(pa.Table.from_pylist(rows), path)
-    code, out, told = run(warehouse, "Order", "--values", str(path), "--as", "cloudevents", *FIXED)
+    code, out, reported = run(warehouse, "Order", "--values", str(path), "--as", "cloudevents", *FIXED)
     assert code == 3
     assert [json.loads(line)["subject"] for line in out.splitlines()] == ["7"]
-    assert "row 1" in told
-    assert "row 2" in told
+    assert "row 1" in reported
+    assert "row 2" in reported
 
 
 def test_rows_of_one_seed_have_different_ids(warehouse, tmp_path):
@@ -165,7 +169,7 @@ def test_rows_of_one_seed_have_different_ids(warehouse, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ((), "Name XIDs"),
         (("Order", "--all"), "Name XIDs"),
@@ -184,10 +188,10 @@ def test_rows_of_one_seed_have_different_ids(warehouse, tmp_path):
         (("--group", "/messagegroups/none"), "no message of such a group"),
     ],
 )
-def test_wrong_usage_exits_with_2(warehouse, arguments, told):
+def test_wrong_usage_exits_with_2(warehouse, arguments, reported):
     code, out, error = run(warehouse, *arguments)
     assert (code, out) == (2, "")
-    assert told in error
+    assert reported in error
 
 
 def test_a_batch_is_one_message(warehouse):
@@ -247,13 +251,13 @@ def test_the_command_needs_no_spark():
 
 
 def test_a_message_is_shown_with_an_example_over_each_protocol(warehouse):
-    told = told_of(warehouse, "/messagegroups/g/messages/Order")
-    assert [one["as"] for one in told] == ["cloudevents", "http", "kafka", "amqp", "mqtt", "nats"]
-    kafka = next(one["example"] for one in told if one["as"] == "kafka")
+    reported = reported_of(warehouse, "/messagegroups/g/messages/Order")
+    assert [one["as"] for one in reported] == ["cloudevents", "http", "kafka", "amqp", "mqtt", "nats"]
+    kafka = next(one["example"] for one in reported if one["as"] == "kafka")
     assert (kafka["captured"]["topic"], kafka["payload_status"]) == ("orders", "valid")
-    again = told_of(warehouse, "/messagegroups/g/messages/Order")
+    again = reported_of(warehouse, "/messagegroups/g/messages/Order")
     assert [one["example"]["payload"] for one in again if one["as"] == "http"] == [
-        one["example"]["payload"] for one in told if one["as"] == "http"
+        one["example"]["payload"] for one in reported if one["as"] == "http"
     ]
-    [broken, *_] = told_of(warehouse, "/messagegroups/h/messages/Broken")
+    [broken, *_] = reported_of(warehouse, "/messagegroups/h/messages/Broken")
     assert "cannot be rendered" in broken["error"]

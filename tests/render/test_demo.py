@@ -6,5 +6,5 @@ from render.demo_landed import LANDED, lines
 
 
 def test_the_landed_events_are_current():
-    told = "run `PYTHONPATH=tests python tests/render/demo_landed.py`"
-    assert LANDED.read_text(encoding="utf-8").splitlines() == lines(), told
+    reported = "run `PYTHONPATH=tests python tests/render/demo_landed.py`"
+    assert LANDED.read_text(encoding="utf-8").splitlines() == lines(), reported

@@ -196,13 +196,13 @@ def test_a_schema_that_can_be_satisfied_has_an_example(schema, seed):
         {"allOf": [{"type": "string"}, {"type": "integer"}]},
     ],
 )
-def test_a_schema_that_asks_for_too_much_is_refused_or_told(schema):
-    told = ""
+def test_a_schema_that_asks_for_too_much_is_refused_or_reported(schema):
+    reported = ""
     try:
-        told = example(schema, "JSONSchema/draft-07").remarks[0]
+        reported = example(schema, "JSONSchema/draft-07").remarks[0]
     except RenderRefused as error:
-        told = str(error)
-    assert "no example was found" in told or "no payload was made up" in told
+        reported = str(error)
+    assert "no example was found" in reported or "no payload was made up" in reported
 
 
 TYPES = (
@@ -385,7 +385,7 @@ def test_a_placeholder_of_a_typed_attribute_has_a_text_of_the_type():
     assert message.variables["last"] in ("true", "false")
 
 
-def test_a_schema_that_is_not_there_is_told():
+def test_a_schema_that_is_not_there_is_reported():
     [way] = bindings_of(row(cloudevent() | {"dataschemauri": XID}), (), ["CLOUDEVENTS"])
     message = Renderer(Schemas([]), RenderStyle(example=True)).render(way)
     assert message.remarks[0] == f"no payload was made up: {XID} is not in the catalog"
@@ -398,10 +398,10 @@ def test_a_schema_that_would_hang_has_no_example(name, monkeypatch):
     monkeypatch.setattr("lakehouse.render.example.payload._SECONDS", 0.5)
     format_, schema, _, _ = HANGING[name]
 
-    def told() -> str:
+    def reported() -> str:
         try:
             return example(schema, format_).remarks[0]
         except RenderRefused as error:
             return str(error)
 
-    assert re.search("took more than|asks for too much", apart(told, 60))
+    assert re.search("took more than|asks for too much", apart(reported, 60))

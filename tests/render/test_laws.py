@@ -83,22 +83,22 @@ def test_what_is_rendered_is_matched_by_its_definition(catalog):
                 if renderer.style.mode == "binary" and has_no_binary(way):
                     continue
                 message = renderer.render(way)
-                told = (one["registryid"], one["xid"], way.protocol, message.mode)
+                reported = (one["registryid"], one["xid"], way.protocol, message.mode)
                 [landed] = landed_of_text(message.line(), families_back(message, one))
                 [event] = events_of(landed)
                 result = matchers[one["registryid"]].row(event)
                 if one["chain_status"] == "dangling":  # what its missing base would declare is unknown
-                    assert result["status"] == "incomplete", told
-                    assert any(one["xid"] in remark for remark in result["remarks"]), (told, result["remarks"])
+                    assert result["status"] == "incomplete", reported
+                    assert any(one["xid"] in remark for remark in result["remarks"]), (reported, result["remarks"])
                     continue
-                assert one["xid"] in {match["xid"] for match in result["matches"]}, (told, result["reasons"])
+                assert one["xid"] in {match["xid"] for match in result["matches"]}, (reported, result["reasons"])
                 extending = [best["xid"] for best in result["best"] if best["xid"] != one["xid"]]
                 if one["xid"] not in {best["xid"] for best in result["best"]}:
-                    assert is_more_specific(extending, definition, rows, one["registryid"]), (told, result["best"])
+                    assert is_more_specific(extending, definition, rows, one["registryid"]), (reported, result["best"])
                 elif result["xid"] == one["xid"]:
-                    assert result["variables"] == message.variables, told
+                    assert result["variables"] == message.variables, reported
                 assert message.payload_status == "valid" or is_without_schema(schemas, definition, message), (
-                    told,
+                    reported,
                     message.remarks,
                 )
                 counted[way.family] += 1
@@ -115,14 +115,14 @@ def is_without_schema(schemas: Schemas, definition: Any, message: Any) -> bool:
     if isinstance(resolved, str):  # none, or not in the catalog
         return True
     unusable = ("not validated", "does not compile", "no valid schema", "refers to what is not there")
-    return any("no payload was made up" in told and any(why in told for why in unusable) for told in message.remarks)
+    return any("no payload was made up" in reported and any(why in reported for why in unusable) for reported in message.remarks)
 
 
 @pytest.mark.parametrize("catalog", first_of(CATALOGS[:2], 1), ids=["demo", "feeds"])
 def test_structured_and_binary_of_one_event_match_alike(catalog):
     rows, versions = catalog()
     schemas = Schemas(versions)
-    told: dict[Any, list[Any]] = {}
+    reported: dict[Any, list[Any]] = {}
     for registry in {one["registryid"] for one in rows}:
         own = [one for one in rows if one["registryid"] == registry]
         matcher = Matcher(Index.of(own), Payloads(schemas), MatchRequest())
@@ -146,9 +146,9 @@ def test_structured_and_binary_of_one_event_match_alike(catalog):
                         "ce_type",
                         "address",
                     )
-                    told.setdefault((registry, one["xid"], way.family), []).append({name: result[name] for name in kept})
-    assert told
-    assert [key for key, results in told.items() if results[0] != results[1]] == []
+                    reported.setdefault((registry, one["xid"], way.family), []).append({name: result[name] for name in kept})
+    assert reported
+    assert [key for key, results in reported.items() if results[0] != results[1]] == []
 
 
 @has_samples

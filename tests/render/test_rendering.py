@@ -99,15 +99,15 @@ def test_a_payload_that_is_no_json_is_refused():
         rendered(cloudevent(datacontenttype={"value": "application/json"}), over="CLOUDEVENTS", payload=b"{")
 
 
-def test_all_missing_values_are_told_at_once():
+def test_all_missing_values_are_reported_at_once():
     declared = cloudevent("KAFKA", {"key": {"value": "{device}"}}, subject=SUBJECT, tenant={"required": True, "type": "string"})
-    with pytest.raises(MissingValues) as told:
+    with pytest.raises(MissingValues) as reported:
         rendered(declared)
-    assert {(need.name, need.pointer) for need in told.value.needs} == {
+    assert {(need.name, need.pointer) for need in reported.value.needs} == {
         ("device", "/protocoloptions/key"), ("region", "/envelopemetadata/subject"), ("id", "/envelopemetadata/subject"),
         ("tenant", "/envelopemetadata/tenant"), ("topic", "/protocoloptions/topic"),
     }  # fmt: skip
-    assert told.value.exit_code == 2
+    assert reported.value.exit_code == 2
 
 
 def test_what_is_optional_and_has_no_value_is_left_out():
@@ -138,10 +138,10 @@ def test_what_is_optional_and_has_no_value_is_left_out():
     ],
 )
 def test_values_that_would_not_come_back_are_refused_with_the_attribute(declared, values, pointer):
-    with pytest.raises(RenderRefused) as told:
+    with pytest.raises(RenderRefused) as reported:
         rendered(declared, values)
-    assert pointer in {one.pointer for one in told.value.refusals}
-    assert told.value.exit_code == 3
+    assert pointer in {one.pointer for one in reported.value.refusals}
+    assert reported.value.exit_code == 3
 
 
 def test_the_marker_is_now_and_an_old_one_too():
@@ -211,7 +211,7 @@ def test_the_ways_of_a_message():
     assert families(cloudevent(), ["mqtt", "http"]) == ["MQTT", "HTTP"]
 
 
-def test_a_name_that_nothing_asks_for_is_told():
+def test_a_name_that_nothing_asks_for_is_reported():
     ways = bindings_of(row(cloudevent(subject=SUBJECT)), (), ["CLOUDEVENTS"])
     check_names(ways, ["region", "/envelopemetadata/anything", "time"])
     with pytest.raises(SettingsError, match="regoin: no placeholder"):
@@ -261,10 +261,10 @@ def test_both_modes_carry_the_same_attributes(over):
     declared = cloudevent(subject=SUBJECT, n={"value": 5, "type": "integer"}, datacontenttype={"value": "application/json"})
     values = {name: value for name, value in values.items() if name in ("region", "id") or (over, name) in {
         ("KAFKA", "topic"), ("MQTT", "topic_name"), ("NATS", "/protocoloptions/subject")}}  # fmt: skip
-    told = []
+    reported = []
     for mode in ("binary", "structured"):
         [landed] = landed_of_text(rendered(declared, values, over, mode=mode, payload={"a": 1}).line())
         [event] = events_of(landed)
         assert event.mode == mode
-        told.append({name: str(value) for name, value in event.ce.items()})
-    assert told[0] == told[1]
+        reported.append({name: str(value) for name, value in event.ce.items()})
+    assert reported[0] == reported[1]

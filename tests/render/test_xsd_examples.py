@@ -92,9 +92,9 @@ def test_what_is_made_up_is_valid(text, level):
 
 def test_what_cannot_be_made_up_says_why():
     endless = NODE.replace(' minOccurs="0"', "") + REFERRING
-    for text, told in ((schema(endless), "too much"), (schema(""), "no element"),
+    for text, reported in ((schema(endless), "too much"), (schema(""), "no element"),
                        (schema(restricted("string", 'pattern value="ab"', 'length value="9"')), "no text")):  # fmt: skip
-        with pytest.raises(Impossible, match=told):
+        with pytest.raises(Impossible, match=reported):
             XsdExample(validator(text).schema, Plausible(Random(1))).make()
 
 

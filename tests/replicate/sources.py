@@ -46,11 +46,11 @@ class Asked(http.server.BaseHTTPRequestHandler):
     def give(self, value: Any, status: int = 200, **headers: str) -> None:
         """Answer with JSON."""
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
-        told = {"Content-Type": "application/json", "Content-Length": str(len(body))} | {
+        reported = {"Content-Type": "application/json", "Content-Length": str(len(body))} | {
             name.replace("_", "-"): text for name, text in headers.items()
         }
         self.send_response(status)
-        for name, text in told.items():
+        for name, text in reported.items():
             self.send_header(name, text)
         self.end_headers()
         self.wfile.write(body)
@@ -94,7 +94,7 @@ def answering(answers: Callable[[Asked], None]) -> Iterator[StandIn]:
 
 
 def settings_of(folder: Path, **given: Any) -> Settings:
-    """Give settings of a warehouse that does not exist yet."""
+    """Return settings of a warehouse that does not exist yet."""
     return read_settings(warehouse=str(folder / "target")).model_copy(update={"readmodel_dir": str(folder / "model"), **given})
 
 
@@ -129,19 +129,19 @@ class Catalog(Written):
         if any(row["kind"] in ("message", "version") for row in rows):
             self.last |= {"messages": self.head, "versions": self.head}
         rows.append(self.snapshot())
-        told = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
-        self.append("changes", pa.Table.from_pylist(rows, CHANGES), told)
+        reported = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
+        self.append("changes", pa.Table.from_pylist(rows, CHANGES), reported)
         return self.head
 
     def _of(self, row: Any, op: str, registryid: str) -> dict[str, Any]:
-        told = {name: getattr(row, name) for name in ("content_hash", "body", "raw", "epoch", "createdat", "modifiedat")}
+        reported = {name: getattr(row, name) for name in ("content_hash", "body", "raw", "epoch", "createdat", "modifiedat")}
         begun = int(START.timestamp()) * 1_000_000
         chosen = {"epoch": 1, "createdat": begun, "modifiedat": begun + self.head * 60_000_000}
-        own = {name: value for name, value in chosen.items() if told[name] is None}
-        return self.row(row.kind, row.xid, op, json.loads(row.body)) | told | own | {"registryid": registryid}
+        own = {name: value for name, value in chosen.items() if reported[name] is None}
+        return self.row(row.kind, row.xid, op, json.loads(row.body)) | reported | own | {"registryid": registryid}
 
     def facts(self) -> dict[str, tuple[str, str]]:
-        """Give kind and content hash of each entity, by XID."""
+        """Return kind and content hash of each entity, by XID."""
         return {xid: (row.kind, row.content_hash) for xid, row in self.held.items()}
 
 
@@ -153,7 +153,7 @@ class Held:
         self.documents = {unit.uri: unit.file.read_bytes() for unit in fetched.units if unit.file is not None}
 
     def read(self) -> list[Any]:
-        """Give the entities; no error may be found."""
+        """Return the entities; no error may be found."""
         found = []
         for uri, text in self.documents.items():
             value, problems = read_json(text, 64)
@@ -163,11 +163,11 @@ class Held:
         return found
 
     def rows(self) -> dict[str, tuple[str, str, Any, Any, Any]]:
-        """Give kind, content hash, epoch and dates of each entity by XID."""
+        """Return kind, content hash, epoch and dates of each entity by XID."""
         return {row.xid: (row.kind, row.content_hash, row.epoch, row.createdat, row.modifiedat) for row in self.read()}
 
     def value(self) -> Any:
-        """Give the one document."""
+        """Return the one document."""
         (text,) = self.documents.values()
         return json.loads(text)
 

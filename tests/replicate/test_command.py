@@ -1,4 +1,4 @@
-"""The command `lakehouse replicate pull`, as a process: exit codes and what it tells, where no Spark is to start."""
+"""The command `lakehouse replicate pull`, as a process: exit codes and what it reports, where no Spark is to start."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def test_following_goes_on_after_an_error_until_it_is_stopped(tmp_path):
             assert time.monotonic() < until
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=30)
+        _, reported = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert told.count("error:") >= 2
+    assert reported.count("error:") >= 2
 
 
-def test_a_source_without_subscriptions_is_told_with_on_events(tmp_path):
+def test_a_source_without_subscriptions_is_reported_with_on_events(tmp_path):
     def answer(asked: Asked) -> None:
         asked.give({"specversion": "1.0-rc2"} if asked.path == "/" else {}, 200 if asked.path == "/" else 404)
 
@@ -93,7 +93,7 @@ def test_a_source_without_subscriptions_is_told_with_on_events(tmp_path):
     assert process.returncode == 0
 
 
-def test_what_was_refused_is_told_while_nothing_changes(tmp_path):
+def test_what_was_refused_is_reported_while_nothing_changes(tmp_path):
     """As `lakehouse ingest` ends: with 3 until it is right at the source."""
     export = {"specversion": "1.0-rc4", "registryid": "r", "messagegroups": {"g": {"messages": {"m": {}}}}}
     flags = {"apis": ["/export"], "flags": ["doc", "inline"], "pagination": False}

@@ -1,4 +1,4 @@
-"""A source that tells of its changes: the listener, the subscription at the source, and what is made of subjects."""
+"""A source that reports of its changes: the listener, the subscription at the source, and what is made of subjects."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ def listener():
     found.close()
 
 
-def tell(listener: Listener, body: bytes = b"", method: str = "POST", token: str | None = None, **headers: str) -> int:
+def report(listener: Listener, body: bytes = b"", method: str = "POST", token: str | None = None, **headers: str) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", listener.port, timeout=10)
     try:
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, "/events", body, told | {"Authorization": f"Bearer {token or listener.token}"})
+        reported = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, "/events", body, reported | {"Authorization": f"Bearer {token or listener.token}"})
         return connection.getresponse().status
     finally:
         connection.close()
 
 
 def test_events_wake_and_many_of_them_once(listener):
-    """CAT-191: whoever subscribed is told at once; a storm of events is one round."""
+    """CAT-191: whoever subscribed is reported at once; a storm of events is one round."""
     event = {"specversion": "1.0", "subject": "/messagecatalog/5"}
-    assert tell(listener, b"", ce_subject="/messagecatalog/5") == 204
-    assert tell(listener, json.dumps(event).encode(), Content_Type="application/cloudevents+json") == 204
-    assert tell(listener, json.dumps([event]).encode(), Content_Type="application/cloudevents-batch+json") == 204
-    assert tell(listener, b"", ce_subject="/messagecatalog/6") == 204
+    assert report(listener, b"", ce_subject="/messagecatalog/5") == 204
+    assert report(listener, json.dumps(event).encode(), Content_Type="application/cloudevents+json") == 204
+    assert report(listener, json.dumps([event]).encode(), Content_Type="application/cloudevents-batch+json") == 204
+    assert report(listener, b"", ce_subject="/messagecatalog/6") == 204
     stopped = threading.Event()
     assert listener.count == 3
     assert listener.wait(5, stopped) is True
@@ -77,9 +77,9 @@ def test_events_wake_and_many_of_them_once(listener):
 
 
 def test_nobody_else_wakes(listener):
-    assert tell(listener, b"", token="guessed", ce_subject="/messagecatalog/5") == 401
-    assert tell(listener, b"", "OPTIONS", token="guessed") == 401
-    assert tell(listener, b" " * (2 << 20)) == 413
+    assert report(listener, b"", token="guessed", ce_subject="/messagecatalog/5") == 401
+    assert report(listener, b"", "OPTIONS", token="guessed") == 401
+    assert report(listener, b" " * (2 << 20)) == 413
     assert listener.count == 0
 
 
@@ -88,7 +88,7 @@ def subscriber(client: Client, folder: Path, listener: Listener) -> Subscriber:
     return Subscriber(client, PeerState(folder), listener.url, listener.token, ())
 
 
-def test_a_source_is_subscribed_to_and_tells(tmp_path):
+def test_a_source_is_subscribed_to_and_reports(tmp_path):
     catalog = Catalog(tmp_path / "warehouse")
     catalog.load(SHOP)
     listener = Listener("127.0.0.1", 0, ())
@@ -112,7 +112,7 @@ def test_a_source_is_subscribed_to_and_tells(tmp_path):
     listener.close()
 
 
-def test_a_source_without_subscriptions_is_told(tmp_path, listener):
+def test_a_source_without_subscriptions_is_reported(tmp_path, listener):
     def answer(asked: Any) -> None:
         asked.give({"title": "no"}, 404)
 

@@ -66,8 +66,8 @@ def test_everything_comes_in_one_document_as_it_is_at_the_source(shop, tmp_path)
     assert held.fetched.requests <= 3
     assert held.value()["registryid"] == "shop"
     assert not {"capabilities", "model", "modelsource"} & set(held.value())  # of the server, not of what it holds
-    told = held.rows()["/messagegroups/orders/messages/placed/versions/1"]
-    assert told[2] == 7  # epochs are kept
+    reported = held.rows()["/messagegroups/orders/messages/placed/versions/1"]
+    assert reported[2] == 7  # epochs are kept
     assert held.rows()["/messagegroups/orders/messages/many"][2] == 9
 
 
@@ -122,7 +122,7 @@ def test_what_a_catalog_does_not_hold_any_more_is_fetched_again(shop, tmp_path, 
     assert fetch(settings, served.url).fetched.is_changed
 
 
-def test_changes_are_seen_and_vanished_documents_are_told(tmp_path, monkeypatch):
+def test_changes_are_seen_and_vanished_documents_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("lakehouse.replicate.pull.is_in_catalog", lambda settings, commit: True)
     catalog = Catalog(tmp_path / "warehouse")
     catalog.load(SHOP)
@@ -327,14 +327,14 @@ MISBEHAVING = {
 
 @pytest.mark.attack
 @pytest.mark.parametrize("how", MISBEHAVING)
-def test_a_source_that_misbehaves_is_told_and_nothing_is_taken(how, tmp_path, monkeypatch):
-    misbehave, told = MISBEHAVING[how]
+def test_a_source_that_misbehaves_is_reported_and_nothing_is_taken(how, tmp_path, monkeypatch):
+    misbehave, reported = MISBEHAVING[how]
     monkeypatch.setattr("lakehouse.replicate.crawler.Walk._by_groups", lambda self: (_ for _ in ()).throw(self.too_large))
     monkeypatch.setattr("lakehouse.replicate.crawler.Walk.too_large", ReplicationError("u", "more than may be"), raising=False)
     settings = settings_of(tmp_path, max_document_bytes=1 << 20)
     with answering(lambda asked: good(asked) or misbehave(asked)) as source:
         url = source.url.replace("//", "//me:secret-word@")
-        with pytest.raises(ReplicationError, match=told) as raised:
+        with pytest.raises(ReplicationError, match=reported) as raised:
             fetch(settings, url)
     assert "secret-word" not in str(raised.value)
     assert "hush" not in str(raised.value)
@@ -369,17 +369,17 @@ def test_what_lets_us_in_is_sent_and_never_written(tmp_path):
 @pytest.mark.parametrize(
     "url", ["ftp://x/", "catalog.example.com", "http://", "https://me:secret-word@x:y/", "https://x/?a=secret-word"]
 )
-def test_a_url_that_is_none_is_told_without_its_password(url):
+def test_a_url_that_is_none_is_reported_without_its_password(url):
     with pytest.raises(SettingsError) as raised:
         read_address(url, "SOURCE", {})
     assert "secret-word" not in str(raised.value)
 
 
 def test_addresses_are_read():
-    told = read_address("HTTPS://a%40b:p%3A@Catalog.example:443/x/messagecatalog/", "SOURCE", {})
-    assert (told.url, told.is_draft, told.authorization) == ("https://catalog.example/x/", True, "Basic YUBiOnA6")
-    assert "p:" not in repr(told)
-    assert "YUBi" not in repr(told)
+    reported = read_address("HTTPS://a%40b:p%3A@Catalog.example:443/x/messagecatalog/", "SOURCE", {})
+    assert (reported.url, reported.is_draft, reported.authorization) == ("https://catalog.example/x/", True, "Basic YUBiOnA6")
+    assert "p:" not in repr(reported)
+    assert "YUBi" not in repr(reported)
     assert read_address("http://[::1]:8080", "SOURCE", {"LAKEHOUSE_SOURCE_TOKEN": "t"}).authorization == "Bearer t"
     assert read_address("http://x.example", "TARGET", {"LAKEHOUSE_TARGET_USER": "u"}).is_plain
 

@@ -79,8 +79,8 @@ class Killer:
 
 
 def started(folder: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder / "model"), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"} | more
-    return subprocess.Popen([sys.executable, *arguments], env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder / "model"), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"} | more
+    return subprocess.Popen([sys.executable, *arguments], env=reported, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def run_to_the_end(killer: Killer, kills: int, most: int, start: Callable[[], subprocess.Popen[str]]) -> str:
@@ -89,14 +89,14 @@ def run_to_the_end(killer: Killer, kills: int, most: int, start: Callable[[], su
     for _ in range(kills):
         killer.arm(most)
         killer.process = start()
-        _, told = killer.process.communicate(timeout=300)
+        _, reported = killer.process.communicate(timeout=300)
         if killer.kills < killer.wanted:  # it ended before: there was less to do
-            assert killer.process.returncode == 0, told
+            assert killer.process.returncode == 0, reported
             done -= 1
     killer.wanted = killer.kills
     killer.process = start()
-    written, told = killer.process.communicate(timeout=300)
-    assert (killer.process.returncode, killer.kills) == (0, done), told
+    written, reported = killer.process.communicate(timeout=300)
+    assert (killer.process.returncode, killer.kills) == (0, done), reported
     return written
 
 
@@ -216,9 +216,9 @@ def test_events_of_a_server_that_is_killed_reach_the_sink_in_order(tmp_path):
                 if number == 0:
                     served.done("PUT", "/messagegroups/g", {})
                     asked = {"source": served.url, "protocol": "HTTP", "sink": hook.url}
-                    status, _, told = send(served, "POST", "/subscriptions", asked)
-                    assert status == 201, told
-                    until(in_state(served, f"/subscriptions/{told['id']}", "active"))
+                    status, _, reported = send(served, "POST", "/subscriptions", asked)
+                    assert status == 201, reported
+                    until(in_state(served, f"/subscriptions/{reported['id']}", "active"))
                 if number < kills:
                     killer.arm(12)
                     write(served, number)
@@ -236,7 +236,7 @@ def test_events_of_a_server_that_is_killed_reach_the_sink_in_order(tmp_path):
 
 
 def _got(sink: Sink, last: tuple[str, str, str]) -> list[tuple[str, str, str]] | None:
-    """Give what a sink got, once it got the last event."""
+    """Return what a sink got, once it got the last event."""
     got = [(headers["ce-id"], headers["ce-subject"], headers["ce-type"]) for _, headers, _ in sink.got]
     return got if last in got else None
 
@@ -252,13 +252,13 @@ def test_a_pull_that_is_killed_while_it_loads_is_done_once_by_the_next(point, tm
     with answering(answer) as source:
         command = ("-m", "lakehouse", "--warehouse", str(tmp_path / "w"), "replicate", "pull", "--json", source.url)
         killed = started(tmp_path, *command, LAKEHOUSE_CRASH_AT=point, LAKEHOUSE_CRASH_BY="kill")
-        _, told = killed.communicate(timeout=900)
-        assert killed.returncode == -9, told
+        _, reported = killed.communicate(timeout=900)
+        assert killed.returncode == -9, reported
         next_one = started(tmp_path, *command)
-        written, told = next_one.communicate(timeout=900)
-        assert next_one.returncode == 0, told
-        again, told = started(tmp_path, *command).communicate(timeout=900)
-        assert json.loads(again)["ingest"] is None, told
+        written, reported = next_one.communicate(timeout=900)
+        assert next_one.returncode == 0, reported
+        again, reported = started(tmp_path, *command).communicate(timeout=900)
+        assert json.loads(again)["ingest"] is None, reported
     is_committed = point.startswith("after_") and point != "after_stage"
     assert json.loads(written)["ingest"]["snapshot_id"] == (None if is_committed else 1)
     shown, _ = started(tmp_path, "-m", "lakehouse", "--warehouse", str(tmp_path / "w"), "snapshots", "--json").communicate()

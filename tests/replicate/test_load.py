@@ -42,12 +42,12 @@ class Copy:
                 puller.close()
 
     def commands(self) -> set[str]:
-        """Give what the snapshots tell of who committed them."""
+        """Return what the snapshots report of who committed them."""
         with open_model(self.settings) as model, model.at() as view:
             return {one.facts["command"] for one in view.snapshots()}
 
     def holds(self, registryid: str = "shop") -> dict[str, tuple[Any, ...]]:
-        """Give content hash, epoch and documents of each entity, by XID."""
+        """Return content hash, epoch and documents of each entity, by XID."""
         with open_model(self.settings) as model, model.at() as view:
             rows = view.db.execute(
                 f"SELECT xid, content_hash, epoch, document_uris FROM log WHERE registryid = ? AND {view.holds()}"

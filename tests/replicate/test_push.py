@@ -188,7 +188,7 @@ def test_what_is_refused_costs_no_other_and_is_sent_again(catalog):
 
 
 @pytest.mark.parametrize("status", [401, 403, 405])
-def test_a_target_that_takes_nothing_in_is_told(catalog, status):
+def test_a_target_that_takes_nothing_in_is_reported(catalog, status):
     """CAT-180, CAT-184: a catalog that is governed centrally takes no copies in."""
     target = Target()
     target.refuses = lambda method, path: status if method in ("PUT", "POST") else 0

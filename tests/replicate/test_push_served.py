@@ -32,7 +32,7 @@ PATIENT = RequestLimits(connect_seconds=5, read_seconds=60, answer_seconds=60, a
 
 
 def holds(settings: Settings, registryid: str = "default") -> dict[str, str]:
-    """Give the content hash of each entity below the registry, by XID."""
+    """Return the content hash of each entity below the registry, by XID."""
     with open_model(settings) as model, model.at() as view:
         rows = view.db.execute(
             f"SELECT xid, content_hash FROM log WHERE registryid = ? AND {view.holds()}"
@@ -48,8 +48,8 @@ class Node:
     def __init__(self, folder: Path, **more: Any) -> None:
         self.folder = folder
         self.warehouse = empty_warehouse(folder / "w").folder
-        told = {"readmodel_dir": str(folder / "own"), "authority": f"https://{folder.name}.example"} | more
-        self.settings = read_settings(warehouse=str(self.warehouse)).model_copy(update=told)
+        reported = {"readmodel_dir": str(folder / "own"), "authority": f"https://{folder.name}.example"} | more
+        self.settings = read_settings(warehouse=str(self.warehouse)).model_copy(update=reported)
         self.served: Writable | None = None
 
     def serve(self, stack: ExitStack) -> Writable:
@@ -67,7 +67,7 @@ class Node:
         return holds(self.settings)
 
     def says(self, name: str) -> dict[str, Any]:
-        """Give what matters of each Version of a message."""
+        """Return what matters of each Version of a message."""
         found = self.served.get(f"/messagegroups/g/messages/{name}?inline=versions,meta")
         return {key: one.get("description") for key, one in found["versions"].items()}
 
@@ -231,8 +231,8 @@ def test_a_push_that_was_killed_goes_on_where_it_was(tmp_path, stack):
     settings = settings_of(catalog)
     (target,) = nodes(tmp_path, stack, "target")
     command = [sys.executable, "-m", "lakehouse", "--warehouse", str(catalog.folder), "replicate", "push", "--json"]
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": settings.readmodel_dir, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([*command, target.served.url], env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": settings.readmodel_dir, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([*command, target.served.url], env=reported, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 240
     while target.served.get("/messagegroups").get("many", {"messagescount": 0})["messagescount"] < 5:
         assert time.monotonic() < end
@@ -241,7 +241,7 @@ def test_a_push_that_was_killed_goes_on_where_it_was(tmp_path, stack):
     process.communicate()
     count = target.served.get("/messagegroups/many")["messagescount"]
     assert 5 <= count < 40
-    ran = subprocess.run([*command, target.served.url], env=told, capture_output=True, text=True, check=False)
+    ran = subprocess.run([*command, target.served.url], env=reported, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert 40 - count <= json.loads(ran.stdout)["written"] <= 40 - count + len(SHOP["messagegroups"]) + 8
     assert target.holds() == holds(settings, "shop")

@@ -97,7 +97,7 @@ def in_state(served: Any, path: str, state: str) -> Any:
     return lambda: (found := served.get(path)["status"])["state"] == state and found
 
 
-def test_a_sink_is_told_of_each_change_once_it_has_said_that_it_wants_to_be(tmp_path):
+def test_a_sink_is_reported_of_each_change_once_it_has_said_that_it_wants_to_be(tmp_path):
     sink = Sink()
     with answering(sink) as hook, subscribed(tmp_path, hook.url + "in") as (catalog, served, path):
         until(in_state(served, path, "active"))
@@ -107,10 +107,10 @@ def test_a_sink_is_told_of_each_change_once_it_has_said_that_it_wants_to_be(tmp_
         catalog.load(after)
         until(lambda: len(sink.got) == len(served.get("/events?since=1")) > 0)
         sent = [{name[3:]: value for name, value in headers.items() if name.startswith("ce-")} for _, headers, _ in sink.got]
-        told = served.get("/events?since=1")
-    by_id = {event["id"] + event["subject"] + event["type"]: event for event in told}
-    assert len(by_id) == len(told)  # CAT-201, CAT-208
-    drafts = [event for event in told if "messagecatalog" in event["type"]]
+        reported = served.get("/events?since=1")
+    by_id = {event["id"] + event["subject"] + event["type"]: event for event in reported}
+    assert len(by_id) == len(reported)  # CAT-201, CAT-208
+    drafts = [event for event in reported if "messagecatalog" in event["type"]]
     assert {event["type"] for event in drafts} == {f"io.cloudevents.messagecatalog.{one}.v1" for one in ("updated", "deleted")}
     assert not any("data" in event for event in drafts)  # CAT-202, CAT-209
     assert {event["source"] for event in drafts} == {"https://registry.invalid/shop"}  # CAT-198, CAT-205: setting events_source
@@ -127,12 +127,12 @@ def test_a_sink_is_told_of_each_change_once_it_has_said_that_it_wants_to_be(tmp_
         assert {name: known[name] for name in ("source", "time", "specversion")} == {
             name: event[name] for name in ("source", "time", "specversion")
         }
-    assert [event["subject"] for event in sent] == [event["subject"] for event in told]
+    assert [event["subject"] for event in sent] == [event["subject"] for event in reported]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["filter", "filters"])
-def test_a_filter_limits_what_is_told(tmp_path, form):
+def test_a_filter_limits_what_is_reported(tmp_path, form):
     """CAT-194, CAT-210: a prefix of the subject; events of catalogs carry no data."""
     sink = Sink()
     wanted = {"prefix": {"subject": "/messagecatalog/orders/messagedefinitions/placed"}}
@@ -157,9 +157,9 @@ def test_what_was_not_sent_is_sent_after_a_restart_and_in_order(tmp_path):
             until(in_state(served, path, "active"))
             for number in range(1, 4):
                 catalog.load(renamed(SHOP, number))
-            told = until(lambda: served.get(path)["status"]["reason"])
+            reported = until(lambda: served.get(path)["status"]["reason"])
             served.process.kill()
-        assert "503" in told
+        assert "503" in reported
         sink.status = 204
         with serving(
             catalog.folder, tmp_path / "model", "--subscriptions", str(tmp_path / "kept"), "--allow-private-sinks"
@@ -281,9 +281,9 @@ def test_a_request_that_is_not_taken_in_is_given_up():
 
 @pytest.mark.slow
 @pytest.mark.attack
-@pytest.mark.parametrize("how", ["trickle", "never say whether they want to be told", "ask for one event a minute"])
+@pytest.mark.parametrize("how", ["trickle", "never say whether they want to be asked", "ask for one event a minute"])
 def test_no_number_of_slow_sinks_delays_another_one(tmp_path, how):
-    """Twelve are more than the sinks that are told of something at a time."""
+    """Twelve are more than the sinks that get something at a time."""
     quick = Sink()
 
     def answer(asked: Asked) -> None:
@@ -307,11 +307,11 @@ def test_no_number_of_slow_sinks_delays_another_one(tmp_path, how):
         catalog.load(renamed(SHOP, 1))
         if "never" not in how:
             until(lambda: len({path for method, path, *_ in hook.seen if method == "POST" and path != "/quick"}) >= 8)
-        told = until(lambda: served.get("/events?since=1"))
+        reported = until(lambda: served.get("/events?since=1"))
         catalog.load(renamed(SHOP, 2))
-        until(lambda: len(quick.got) >= 2 * len(told))
+        until(lambda: len(quick.got) >= 2 * len(reported))
         slow = [served.get(path)["status"] for path in paths[:-1]]
-    assert [headers["ce-subject"] for _, headers, _ in quick.got] == [event["subject"] for event in told] * 2
+    assert [headers["ce-subject"] for _, headers, _ in quick.got] == [event["subject"] for event in reported] * 2
     assert all(one["state"] == active and one["delivered"] <= 3 for one in slow)
 
 
@@ -327,8 +327,8 @@ def test_addresses_of_this_machine_are_no_sinks(tmp_path):
             "http://169.254.169.254/latest",
             "http://10.0.0.1/",
         ):
-            status, _, told = send(served, "POST", "/subscriptions", {"sink": sink})
-            assert (status, "private network" in told["title"]) == (400, True), sink
+            status, _, reported = send(served, "POST", "/subscriptions", {"sink": sink})
+            assert (status, "private network" in reported["title"]) == (400, True), sink
         wrong = [
             ({"sink": "https://x.example/"}, "text/plain", 415),
             (b"{", "application/json", 400),
@@ -432,7 +432,7 @@ def test_the_request_of_the_draft_is_understood():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"source": BASE + "/messagecatalog/5"}, "CAT-193"),
         ({"protocol": "KAFKA"}, "HTTP or HTTPS"),
@@ -450,8 +450,8 @@ def test_the_request_of_the_draft_is_understood():
         ({"hello": 1}, "Unknown"),
     ],
 )
-def test_a_subscription_that_cannot_be_is_told(change, told):
-    with pytest.raises(NotValid, match=told):
+def test_a_subscription_that_cannot_be_is_reported(change, reported):
+    with pytest.raises(NotValid, match=reported):
         read_subscription(SAMPLE | change, BASE, "shop")
 
 
@@ -482,8 +482,8 @@ def test_openapi_describes_what_is_routed_taken_and_shown(tmp_path):
         "sinkcredential": {"credentialtype": "ACCESSTOKEN", "accesstokentype": "bearer", "accesstoken": "word"},
     }
     with answering(sink) as hook, subscribed(tmp_path, hook.url, **asked) as (catalog, served, path):
-        told = served.get("/openapi.json")
-        every = {one: item for one, item in told["paths"].items() if one.startswith("/subscriptions")}
+        reported = served.get("/openapi.json")
+        every = {one: item for one, item in reported["paths"].items() if one.startswith("/subscriptions")}
         assert list(every) == ["/subscriptions", "/subscriptions/{subscriptionid}"]
         assert served.ask("/at/1/subscriptions").status == served.ask("/reg-shop/subscriptions").status == 404
         here = {"/subscriptions": "/subscriptions", "/subscriptions/{subscriptionid}": path}
@@ -500,7 +500,7 @@ def test_openapi_describes_what_is_routed_taken_and_shown(tmp_path):
 
         def check(method: str, described: str, status: int, value: Any) -> None:
             (content,) = every[described][method.lower()]["responses"][str(status)]["content"].values()
-            Draft202012Validator(content["schema"] | {"components": told["components"]}).validate(value)
+            Draft202012Validator(content["schema"] | {"components": reported["components"]}).validate(value)
 
         check("GET", "/subscriptions", 200, served.get("/subscriptions"))
         check("GET", "/subscriptions/{subscriptionid}", 200, served.get(path))
@@ -512,7 +512,9 @@ def test_openapi_describes_what_is_routed_taken_and_shown(tmp_path):
         changes += [{"types": [""]}, {"protocolsettings": {"method": "GET"}}, {"filter": {"all": []}}, {"filter": {"like": {}}}]
         for change in changes:
             for kind, content in body.items():
-                is_valid = Draft202012Validator(content["schema"] | {"components": told["components"]}).is_valid(good | change)
+                is_valid = Draft202012Validator(content["schema"] | {"components": reported["components"]}).is_valid(
+                    good | change
+                )
                 status, _, value = send(served, "POST", "/subscriptions", good | change, kind)
                 assert status == (201 if is_valid else 400), (change, value)
                 check("POST", "/subscriptions", status, value)

@@ -26,7 +26,7 @@ SCHEMAS = '{"t": {"schemas": {"x": {"versions": {"1": {"schema": {"a": 1, "a": 2
 
 
 def found(text: bytes | str) -> set[tuple[str, str, str, str | None]]:
-    """Give what the reader finds in a text; what a warning tells is that of its key."""
+    """Return what the reader finds in a text; what a warning reports is that of its key."""
     problems = read_json(text if isinstance(text, bytes) else text.encode(), 64)[1]
     return {(one.pointer, one.rule_id, one.severity, one.raw) for one in problems}
 
@@ -61,8 +61,8 @@ def test_keys_that_occur_twice_in_an_export_reach_the_ingest(size, asked, tmp_pa
     text = EXPORT.replace('"schemagroups": {}', '"schemagroups": ' + SCHEMAS)
     with answering(exporting(text)) as source:
         (document,) = fetch(settings_of(tmp_path), source.url, **asked).documents.values()
-    told = {one[:3] for one in found(document)}
-    assert told == {one[:3] for one in found(text)}
+    reported = {one[:3] for one in found(document)}
+    assert reported == {one[:3] for one in found(text)}
     if not asked:
         assert found(document) == found(text)
         (authorities,) = (one[3] for one in found(document) if one[0].endswith("/authority"))

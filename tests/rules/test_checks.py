@@ -45,32 +45,32 @@ def found(spark: SparkSession) -> dict[str, list[tuple[str, str, str, str, str, 
     """All findings between entities, by registry: rule, severity, action, xid, pointer, message."""
     things = candidate(spark, staged(spark, WRITTEN), set()).entities
     rows = without_doubles(judged(check_entities(things.localCheckpoint()))).select("registryid", "xid", "finding.*").collect()
-    told: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in WRITTEN}
+    reported: dict[str, list[tuple[str, str, str, str, str, str]]] = {registry: [] for registry in WRITTEN}
     for row in sorted(rows, key=lambda row: (row["registryid"], row["rule_id"], row["xid"])):
-        told[row["registryid"]].append(
+        reported[row["registryid"]].append(
             tuple(row[name] for name in ("rule_id", "severity", "action", "xid", "pointer", "message"))
         )
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("rule_id", sorted(RELATIONAL))
 def test_the_bad_example_breaks_the_rule_between_entities(found, rule_id):
-    told = [one for one in found[f"{rule_id}.bad"] if one[1] != "info" or one[0] == rule_id]
-    assert {one[0] for one in told} == {rule_id}
-    assert {one[1] for one in told} == {RULES[rule_id].severity}
-    assert {one[2] for one in told} == {RULES[rule_id].action}
+    reported = [one for one in found[f"{rule_id}.bad"] if one[1] != "info" or one[0] == rule_id]
+    assert {one[0] for one in reported} == {rule_id}
+    assert {one[1] for one in reported} == {RULES[rule_id].severity}
+    assert {one[2] for one in reported} == {RULES[rule_id].action}
 
 
-def test_nothing_else_is_told_about_the_examples(found):
-    told = {
+def test_nothing_else_is_reported_about_the_examples(found):
+    reported = {
         registry: {one[0] for one in rows if one[1] != "info"}
         for registry, rows in found.items()
         if registry not in OWN and registry.removesuffix(".bad") not in RELATIONAL
     }
-    assert {registry: rules for registry, rules in told.items() if rules} == {}
+    assert {registry: rules for registry, rules in reported.items() if rules} == {}
 
 
-def test_all_members_of_a_cycle_are_told_and_nothing_that_hangs_off_it(found):
+def test_all_members_of_a_cycle_are_reported_and_nothing_that_hangs_off_it(found):
     assert [one[3] for one in found["cycle"]] == [f"/messagegroups/g/messages/{name}/versions/1" for name in "abc"]
     assert found["cycle"][0][4:] == (
         "/messagegroups/g/messages/a/basemessage",
@@ -115,7 +115,7 @@ def test_a_message_that_an_endpoint_only_names_is_a_warning(found):
     assert found["referenced"][0][5] == "1 messages have another protocol, such as /messagegroups/g/messages/m"
 
 
-def test_a_group_that_an_endpoint_names_and_is_not_there_is_told(found):
+def test_a_group_that_an_endpoint_names_and_is_not_there_is_reported(found):
     assert found["END-125.bad"] == [
         (
             "END-125",
@@ -138,17 +138,17 @@ def test_a_schema_of_the_own_registry_that_is_not_there_is_a_warning(found):
         "no-version",
         "only-a-group",
     ]
-    told = {one[3].split("/")[4]: one[4:] for one in found["schemas"]}
-    assert told["no-version"] == (
+    reported = {one[3].split("/")[4]: one[4:] for one in found["schemas"]}
+    assert reported["no-version"] == (
         "/messagegroups/g/messages/no-version/dataschemauri",
         "`dataschemauri`: schema `/schemagroups/s/schemas/a/versions/2:Order` does not exist",
     )
 
 
 def test_an_alias_that_shows_nothing_is_a_warning(found):
-    told = [(one[1], one[3].rsplit("/", 1)[1], one[5]) for one in found["aliases"] if one[3].startswith("/messagegroups")]
+    reported = [(one[1], one[3].rsplit("/", 1)[1], one[5]) for one in found["aliases"] if one[3].startswith("/messagegroups")]
     at = "/messagegroups/g/messages"
-    assert told == [
+    assert reported == [
         ("warning", "a", f"`xref` leads to {at}/b, which is an alias of this one: neither has a definition"),
         ("warning", "b", f"`xref` leads to {at}/a, which is an alias of this one: neither has a definition"),
         ("warning", "c", f"`xref` leads to {at}/d, which is an alias itself: it shows nothing"),
@@ -213,8 +213,8 @@ def test_the_oldest_dialect_forbids_changes(spark: SparkSession):
         ("CAT-064", f"{at}/declared"),
         ("CAT-064", f"{at}/plain"),
     ]
-    told = {row["rule_id"]: row["message"] for row in found}
-    assert told["CAT-024"] == "`format` was CloudEvents/1.0 and is own/1"
+    reported = {row["rule_id"]: row["message"] for row in found}
+    assert reported["CAT-024"] == "`format` was CloudEvents/1.0 and is own/1"
 
 
 @pytest.mark.slow
@@ -244,13 +244,13 @@ def test_one_messageid_twice_is_an_error_where_a_setting_says_so(spark: SparkSes
         {"e": {"usage": ["producer"], "messagegroups": ["/messagegroups/g", "/messagegroups/h"]}},
     )
     things = candidate(spark, staged(spark, {"r": twice}), set()).entities.localCheckpoint()
-    told = [
+    reported = [
         without_doubles(judged(check_entities(things, severity)))
         .select("finding.rule_id", "finding.severity", "finding.action")
         .collect()
         for severity in ("warning", "error")  # without a setting: see END-130 among the examples
     ]
-    assert [[tuple(row) for row in rows] for rows in told] == [
+    assert [[tuple(row) for row in rows] for rows in reported] == [
         [("END-130", "warning", "kept")],
         [("END-130", "error", "quarantined")],
     ]

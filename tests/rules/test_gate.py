@@ -69,8 +69,8 @@ def test_no_secret_reaches_the_warehouse_and_what_holds_one_is_refused(catalog, 
     assert summary.refused
     warehouse = Path(catalog.settings.warehouse)
     assert {secret: files_with(warehouse, secret) for secret in SECRETS.values()} == {secret: [] for secret in SECRETS.values()}
-    told = capfd.readouterr()
-    assert not [secret for secret in SECRETS.values() if secret in told.out + told.err]
+    reported = capfd.readouterr()
+    assert not [secret for secret in SECRETS.values() if secret in reported.out + reported.err]
     violations = catalog.rows(
         "SELECT DISTINCT xid FROM xregistry.violations WHERE rule_id = 'END-111' AND action = 'quarantined'"
     )
@@ -131,7 +131,7 @@ def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_withou
     # And strict would have refused the document
     assert strict.documents["rejected"] == 1
     assert strict.entities["messages"] == dict.fromkeys(strict.entities["messages"], 0)
-    # And the document is read again, and told again
+    # And the document is read again, and reported again
     again = catalog.ingest()
     assert again.refused
     assert again.snapshot_id is None
@@ -156,7 +156,7 @@ def test_what_is_published_unchanged_is_looked_at_with_the_default_version_that_
 
 
 @pytest.mark.slow
-def test_who_loses_an_entity_is_told_at_once_what_the_next_ingest_would_tell(catalog):
+def test_who_loses_an_entity_is_reported_at_once_what_the_next_ingest_would_report(catalog):
     catalog.write("a.json", document({"g": group({"m": {"basemessage": "/messagegroups/g/messages/nowhere"}})}))
     catalog.ingest()
     findings = "SELECT rule_id, document_uri LIKE '%/a.json' FROM xregistry.violations WHERE severity <> 'warning'"
@@ -173,9 +173,11 @@ def _shows(versionid: str, base: str | None = "/messagegroups/g/messages/m") -> 
     return {"versions": {"1": {"name": "first"}, "2": second}, "meta": {"defaultversionid": versionid}}
 
 
-def _shown_and_told(catalog: Catalog) -> tuple[list[Any], list[Any]]:
-    told = "SELECT rule_id, action, xid FROM xregistry.violations WHERE severity = 'error' AND rule_id LIKE 'MSG-%' ORDER BY 3"
-    return catalog.rows("SELECT defaultversionid FROM xregistry.messages WHERE messageid = 'm'"), catalog.rows(told)
+def _shown_and_reported(catalog: Catalog) -> tuple[list[Any], list[Any]]:
+    reported = (
+        "SELECT rule_id, action, xid FROM xregistry.violations WHERE severity = 'error' AND rule_id LIKE 'MSG-%' ORDER BY 3"
+    )
+    return catalog.rows("SELECT defaultversionid FROM xregistry.messages WHERE messageid = 'm'"), catalog.rows(reported)
 
 
 _CLOSED = [
@@ -189,14 +191,14 @@ _CLOSED = [
 def test_a_message_that_comes_to_show_a_version_on_a_cycle_is_refused(catalog):
     catalog.write("a.json", document({"g": group({"m": _shows("1")})}))
     catalog.ingest()
-    assert _shown_and_told(catalog) == (["1"], [])  # Version 2 extends Version 1
+    assert _shown_and_reported(catalog) == (["1"], [])  # Version 2 extends Version 1
     catalog.write("a.json", document({"g": group({"m": _shows("2")})}))  # and itself
     assert catalog.ingest().refused
-    assert _shown_and_told(catalog) == (["1"], _CLOSED)
+    assert _shown_and_reported(catalog) == (["1"], _CLOSED)
     assert catalog.ingest().snapshot_id is None
     catalog.write("a.json", document({"g": group({"m": _shows("2", base=None)})}))
     assert not catalog.ingest().refused
-    assert _shown_and_told(catalog)[0] == ["2"]
+    assert _shown_and_reported(catalog)[0] == ["2"]
 
 
 @pytest.mark.slow
@@ -206,7 +208,7 @@ def test_a_message_that_waits_is_refused_where_it_would_show_a_version_on_a_cycl
     catalog.ingest(request=IngestRequest(Policy(on_conflict="refuse")))
     catalog.write("a.json", document({"g": group({})}))
     assert catalog.ingest(request=IngestRequest(Policy(prune=True, force=True))).refused
-    assert _shown_and_told(catalog) == (["1"], _CLOSED)
+    assert _shown_and_reported(catalog) == (["1"], _CLOSED)
 
 
 @pytest.mark.slow
@@ -217,7 +219,7 @@ def test_a_message_may_show_a_version_of_another_document(catalog):
     catalog.ingest()
     catalog.write("b.json", document({"g": group({"m": _shows("2", base=None)})}))
     catalog.ingest()
-    assert _shown_and_told(catalog) == (["1"], _CLOSED)
+    assert _shown_and_reported(catalog) == (["1"], _CLOSED)
     catalog.spark.catalog.setCurrentDatabase("xregistry")
     assert check_catalog(catalog.spark).filter("finding.severity = 'error'").count() == 0
 
@@ -231,8 +233,8 @@ def test_a_message_falls_with_the_default_version_of_its_own_document(catalog):
     catalog.write("b.json", document({"g": group({"m": {"versions": {"1": cycle}}})}))
     for snapshot_id in (1, None):
         assert catalog.ingest().snapshot_id == snapshot_id
-        told = "SELECT right(document_uri, 6), rule_id, xid FROM xregistry.violations WHERE severity = 'error' ORDER BY ALL"
-        assert catalog.rows(told) == [
+        reported = "SELECT right(document_uri, 6), rule_id, xid FROM xregistry.violations WHERE severity = 'error' ORDER BY ALL"
+        assert catalog.rows(reported) == [
             ("a.json", "MSG-146", f"{message}/versions/1"),
             ("b.json", "MSG-115", message),
             ("b.json", "MSG-146", f"{message}/versions/1"),
@@ -241,21 +243,21 @@ def test_a_message_falls_with_the_default_version_of_its_own_document(catalog):
 
 
 @pytest.mark.slow
-def test_what_a_rejected_document_said_before_is_told_of_in_its_spelling(catalog):
+def test_what_a_rejected_document_said_before_is_reported_of_in_its_spelling(catalog):
     message = {"basemessageurl": "#/messagegroups/g/messages/nowhere"}
     catalog.write("b.json", document({"h": group({"ok": {}, "bad": {"envelope": 7}})}))  # read each time
     catalog.write("a.json", {"specversion": "0.5-wip", "messagegroups": {"g": group({"m": message})}})
     catalog.ingest()
-    told = "SELECT pointer FROM xregistry.violations WHERE rule_id = 'MSG-150'"
-    assert catalog.rows(told) == ["/messagegroups/g/messages/m/basemessageurl"]
+    reported = "SELECT pointer FROM xregistry.violations WHERE rule_id = 'MSG-150'"
+    assert catalog.rows(reported) == ["/messagegroups/g/messages/m/basemessageurl"]
     catalog.write("a.json", {"messagegroups": []})
     for snapshot_id in (2, None, None):
         assert catalog.ingest().snapshot_id == snapshot_id
-        assert catalog.rows(told) == ["/messagegroups/g/messages/m/basemessageurl"]
+        assert catalog.rows(reported) == ["/messagegroups/g/messages/m/basemessageurl"]
     facts = "SELECT max_by(body, snapshot_id) FROM xregistry.changes WHERE kind = 'document' AND xid LIKE '%/a.json'"
     known = json.loads(catalog.rows(facts)[0])
     assert (known["status"], known["dialect"]) == ("rejected", "0.5-wip")
     catalog.write("b.json", document({"h": group({"ok": {}})}))
     for snapshot_id in (3, None):  # and where nothing else is read any more
         assert catalog.ingest().snapshot_id == snapshot_id
-    assert catalog.rows(told) == ["/messagegroups/g/messages/m/basemessageurl"]
+    assert catalog.rows(reported) == ["/messagegroups/g/messages/m/basemessageurl"]

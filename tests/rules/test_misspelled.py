@@ -24,7 +24,7 @@ def document(message: dict[str, Any] | None = None, group: dict[str, Any] | None
 
 
 def near(written: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Give pointer, name and known name of each finding; what is misspelled loads, with a warning."""
+    """Return pointer, name and known name of each finding; what is misspelled loads, with a warning."""
     reading = read(written, rules=True)
     found = [one for one in reading.findings if one.rule_id == MISSPELLED]
     assert {(one.severity, one.action) for one in found} <= {("warning", "kept")}

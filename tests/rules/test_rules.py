@@ -1,4 +1,4 @@
-"""Rules and requirements: every requirement is held somehow, and every rule tells its bad example from its repair."""
+"""Rules and requirements: every requirement is held somehow, and every rule reports its bad example from its repair."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def findings(at: str, fragment: object) -> list[tuple[str, str, str]]:
 
 
 def at_least_as_bad(rule_id: str, found: list[tuple[str, str, str]]) -> set[str]:
-    """Give the rules that were found to be broken; without milder ones, and without what falls with its cause."""
+    """Return the rules that were found to be broken; without milder ones, and without what falls with its cause."""
     limit = SEVERITIES.index(RULES[rule_id].severity)
     return {
         one
@@ -47,9 +47,9 @@ def at_least_as_bad(rule_id: str, found: list[tuple[str, str, str]]) -> set[str]
 
 def test_every_checkable_requirement_is_held(capsys):
     asked = [row["id"] for row in requirements() if row["check"].startswith("expectation")]
-    told = enforcement()
-    assert [one for one in asked if one not in told] == []
-    counts = Counter(told[one].how for one in asked)
+    reported = enforcement()
+    assert [one for one in asked if one not in reported] == []
+    counts = Counter(reported[one].how for one in asked)
     with capsys.disabled():
         print("\nrequirements with the check `expectation`:", ", ".join(f"{counts[how]} {how}" for how in HOWS))
     assert set(counts) <= set(HOWS)
@@ -126,8 +126,8 @@ NOT_FOR_OTHERS = [
 
 @pytest.mark.parametrize(("rule_id", "at", "fragment"), NOT_FOR_OTHERS, ids=[f"{one[1]} {one[0]}" for one in NOT_FOR_OTHERS])
 def test_a_uri_of_a_file_of_one_machine_is_a_warning(rule_id, at, fragment):
-    told = [one for one in findings(at, fragment) if "which nobody else can open" in one[2]]
-    assert [one[:2] for one in told] == [(rule_id, "warning")]
+    reported = [one for one in findings(at, fragment) if "which nobody else can open" in one[2]]
+    assert [one[:2] for one in reported] == [(rule_id, "warning")]
     assert [one for one in findings(at, fragment) if one[1] == "error"] == []
 
 
@@ -157,10 +157,10 @@ def test_the_repair_breaks_nothing(rule_id):
     assert at_least_as_bad(rule_id, findings(example.at, example.good)) == set()
 
 
-def test_what_falls_with_its_cause_is_told_under_its_own_rule():
+def test_what_falls_with_its_cause_is_reported_under_its_own_rule():
     example = examples()["MSG-115"]
-    told = [message for one, _, message in findings(example.at, example.bad) if one == "MSG-115"]
-    assert told == ["it cannot be loaded: its default Version 1 was refused"]
+    reported = [message for one, _, message in findings(example.at, example.bad) if one == "MSG-115"]
+    assert reported == ["it cannot be loaded: its default Version 1 was refused"]
 
 
 OF_WORDS = {
@@ -170,19 +170,19 @@ OF_WORDS = {
 
 
 @pytest.mark.parametrize("rule", FINDING_RULES.values(), ids=FINDING_RULES)
-def test_a_rule_tells_what_a_person_needs(rule):
+def test_a_rule_reports_what_a_person_needs(rule):
     assert rule.severity in SEVERITIES
     assert rule.action == ("quarantined" if rule.severity == "error" and rule.id not in OF_WORDS else "kept")
     assert re.fullmatch(r"[A-Z]+-\d{3}", rule.id)
     assert all((rule.table, rule.text, rule.hint, rule.section))
-    told_of_specification = (
+    reported_of_specification = (
         r"the form (?:shows|lacks|says|would)|example (?:wrongly|with)|later documents|text says|attribute section"
     )
-    assert re.search(told_of_specification, rule.text) is None
+    assert re.search(reported_of_specification, rule.text) is None
 
 
 def named_in_the_package() -> dict[str, set[str]]:
-    """Give each id that stands in the program, its tables or its views, and where: in `code` the ids that it tells itself."""
+    """Return each id that stands in the program, its tables or its views, and where: in `code` the ids that it reports itself."""
     found: dict[str, set[str]] = {}
     for path in [*(ROOT / "lakehouse").rglob("*"), *(ROOT / "ddl").rglob("*.sql")]:
         if path.suffix not in (".py", ".csv", ".sql") or path.name in ("rules.csv", "examples.csv", "__init__.py"):
@@ -200,12 +200,12 @@ def named_in_the_package() -> dict[str, set[str]]:
 
 
 def test_every_rule_that_a_finding_can_name_is_one():
-    # An export tells what a dialect cannot say by requirements that nothing checks.
+    # An export reports what a dialect cannot say by requirements that nothing checks.
     of_export = {one for one, how in enforcement().items() if how.how == "export"}
-    told = {one for one, where in named_in_the_package().items() if where & {"code", "dialect_rules", "constraints"}}
-    assert told - set(FINDING_RULES) - of_export == set()
+    reported = {one for one, where in named_in_the_package().items() if where & {"code", "dialect_rules", "constraints"}}
+    assert reported - set(FINDING_RULES) - of_export == set()
     assert {row["rule"] for row in table("dialect_lacks") if row["how"] == "lost"} <= of_export
-    # Of the tables of names those rules are told that their types can break.
+    # Of the tables of names those rules are reported that their types can break.
     unbroken = ("computed", "any", "plain")
     typed = {row["rule"] for row in table() if row["type"] not in unbroken} | {row["rule"] for row in table("dialect_types")}
     typed |= {row["rule"] for row in draft_table() if row["level"] != "format"}
@@ -234,13 +234,18 @@ def test_rules_are_listed():
 
 
 def test_a_rule_is_explained_with_examples():
-    told = run("explain", "msg-250")
-    assert "`type` is never declared with `required` = false." in told
-    assert told.index("failing example (message)") < told.index('"required": false') < told.index("corrected example") < len(told)
+    reported = run("explain", "msg-250")
+    assert "`type` is never declared with `required` = false." in reported
+    assert (
+        reported.index("failing example (message)")
+        < reported.index('"required": false')
+        < reported.index("corrected example")
+        < len(reported)
+    )
     assert json.loads(run("explain", "--json", "MSG-250"))["severity"] == "error"
 
 
-def test_it_is_told_where_a_rule_is_held():
+def test_it_is_reported_where_a_rule_is_held():
     """The lines are read out of the package: each names the rule, and none is a comment or a docstring."""
     for rule_id, file in (
         ("MSG-250", "lakehouse/rules/data/constraints.csv"),
@@ -274,14 +279,14 @@ def test_what_is_no_rule_of_its_own_is_explained_too():
 
 
 def test_what_only_an_older_dialect_asks_is_explained_too():
-    told = run("explain", "WIP-032")
-    assert "checked while a document of that dialect is read" in told
-    assert "Write `protocoloptions`." in told
+    reported = run("explain", "WIP-032")
+    assert "checked while a document of that dialect is read" in reported
+    assert "Write `protocoloptions`." in reported
     assert "reported by it as lost" in run("explain", "wip-021")
     assert "done while a document is read" in run("explain", "WIP-037")
 
 
-def test_an_unknown_rule_is_told_with_others():
+def test_an_unknown_rule_is_reported_with_others():
     with pytest.raises(UnknownRule, match=r"there is no rule MSG-999\. Ids with that prefix: MSG-001"):
         run("explain", "MSG-999")
 
@@ -297,8 +302,8 @@ FITTING = [
 
 def test_the_text_of_a_rule_fits_what_it_reports_of_two_places():
     value = {"versionid": "1", "name": "one", "versions": {"1": {"name": "another"}}}
-    told = {message for rule_id, _, message in findings("message", value) if rule_id == "MSG-038"}
-    assert told == {"`name` of the message differs from its default Version's, which is taken"}
+    reported = {message for rule_id, _, message in findings("message", value) if rule_id == "MSG-038"}
+    assert reported == {"`name` of the message differs from its default Version's, which is taken"}
     assert "both have the same values" in RULES["MSG-038"].text
 
 
@@ -306,5 +311,5 @@ def test_the_text_of_a_rule_fits_what_it_reports_of_two_places():
 def test_the_hint_of_a_rule_fits_its_message(rule_id, message, hint):
     at, bad, _ = examples()[rule_id]
     written = bad if isinstance(bad, str) else registry_of(at, bad)
-    [told] = {(one.message, one.hint) for one in read(written, rules=True).findings if one.rule_id == rule_id}
-    assert (message in told[0], hint in told[1]) == (True, True), told
+    [reported] = {(one.message, one.hint) for one in read(written, rules=True).findings if one.rule_id == rule_id}
+    assert (message in reported[0], hint in reported[1]) == (True, True), reported

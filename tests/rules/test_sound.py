@@ -1,4 +1,4 @@
-"""What was found sound is not looked at again, and what was not is told each time."""
+"""What was found sound is not looked at again, and what was not is reported each time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lakehouse.rules.entity.engine import check_entity
 
 def rules_of(**known):
     found = [one.rule_id for one in check_entity(Subject("message", known, "m"))]
-    return [rule_id for rule_id in found if rule_id != "MSG-110"]  # an envelope of one's own is worth telling, and no fault
+    return [rule_id for rule_id in found if rule_id != "MSG-110"]  # an envelope of one's own is worth reporting, and no fault
 
 
-def test_a_fault_is_told_each_time_and_beside_sound_ones():
+def test_a_fault_is_reported_each_time_and_beside_sound_ones():
     event = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"id": {"required": False}, "time": {"type": "timestamp"}}}
     assert rules_of(**event) == rules_of(**event) == ["MSG-252"]
     assert rules_of(envelope="CloudEvents/1.0", envelopemetadata={"time": {"type": "timestamp"}}) == []

@@ -55,7 +55,7 @@ def bucket(endpoint: str) -> Any:
 
 @pytest.fixture(scope="module")
 def environment(endpoint: str, bucket: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The settings that docs/operations.md tells, as variables."""
+    """The settings that docs/operations.md reports, as variables."""
     s3a = {
         "endpoint": endpoint,
         "endpoint.region": KEYS["region_name"],
@@ -83,8 +83,8 @@ def lakehouse(environment: dict[str, str], tmp_path_factory: pytest.TempPathFact
     return run
 
 
-def told(ran: subprocess.CompletedProcess[str], code: int = 0) -> Any:
-    """Give the JSON that a command printed."""
+def reported(ran: subprocess.CompletedProcess[str], code: int = 0) -> Any:
+    """Return the JSON that a command printed."""
     assert ran.returncode == code, ran.stderr[-3000:]
     return json.loads(ran.stdout)
 
@@ -108,16 +108,16 @@ def test_a_store_that_ignores_the_condition_takes_a_single_writer_only(lakehouse
     assert "single_writer" in refused.stderr
     assert keys(bucket, "warehouse/") == []
     loaded = lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json", warehouse="alone", LAKEHOUSE_SINGLE_WRITER="true")
-    assert told(loaded, 3)["snapshot_id"] == 1
+    assert reported(loaded, 3)["snapshot_id"] == 1
 
 
 def test_documents_are_loaded_once_and_queried(lakehouse, bucket):
-    loaded = told(lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json"), 3)
+    loaded = reported(lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json"), 3)
     assert (loaded["snapshot_id"], loaded["documents"]["read"], loaded["entities"]["messages"]["inserted"]) == (1, 4, 22)
-    again = told(lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json"), 3)
+    again = reported(lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json"), 3)
     assert again["snapshot_id"] is None
     query = "SELECT (SELECT count(*) FROM messages) AS rows, (SELECT count(*) FROM effective_messages) AS flat"
-    assert told(lakehouse("sql", query, "--json")) == [{"rows": 22, "flat": 22}]
+    assert reported(lakehouse("sql", query, "--json")) == [{"rows": 22, "flat": 22}]
     assert any(key.startswith("warehouse/changes/_delta_log/") for key in keys(bucket, "warehouse/"))
     assert keys(bucket, "warehouse/_stage/") == []
 
@@ -126,20 +126,20 @@ def test_a_changed_document_becomes_a_snapshot_and_the_past_stays(lakehouse, buc
     document = json.loads(bucket.Object("documents/orders.xreg.json").get()["Body"].read())
     document["messagegroups"]["shop.orders"]["messages"]["shop.orders.OrderPlaced"]["description"] = "changed"
     bucket.put_object(Key="documents/orders.xreg.json", Body=json.dumps(document).encode())
-    assert told(lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json"), 3)["snapshot_id"] == 2
+    assert reported(lakehouse("ingest", f"s3a://{BUCKET}/documents", "--json"), 3)["snapshot_id"] == 2
     query = "SELECT description FROM flat_messages WHERE xid = '/messagegroups/shop.orders/messages/shop.orders.OrderPlaced'"
-    now, then = (told(lakehouse("sql", query, "--at", at, "--json"))[0]["description"] for at in ("head", "1"))
+    now, then = (reported(lakehouse("sql", query, "--at", at, "--json"))[0]["description"] for at in ("head", "1"))
     assert now == "changed"
     assert then != "changed"
 
 
 def test_quick_commands_read_the_store_without_spark(lakehouse, bucket):
-    now, then = (told(lakehouse("show", "shop.orders.OrderPlaced", "--at", at, "--json"))[0] for at in ("head", "1"))
+    now, then = (reported(lakehouse("show", "shop.orders.OrderPlaced", "--at", at, "--json"))[0] for at in ("head", "1"))
     descriptions = [
         next(one["value"] for one in shown["attributes"] if one["pointer"] == "/description") for shown in (now, then)
     ]
     assert descriptions[0] == '"changed"' != descriptions[1]
-    assert [one["snapshot_id"] for one in told(lakehouse("snapshots", "--json"))] == [1, 2]
+    assert [one["snapshot_id"] for one in reported(lakehouse("snapshots", "--json"))] == [1, 2]
 
 
 def test_an_export_is_written_to_the_store(lakehouse, bucket):
@@ -151,7 +151,7 @@ def test_an_export_is_written_to_the_store(lakehouse, bucket):
 
 
 def test_the_warehouse_is_sound(lakehouse):
-    found = told(lakehouse("doctor", "--json"))
+    found = reported(lakehouse("doctor", "--json"))
     assert {one["state"] for one in found} == {"ok"}, [one for one in found if one["state"] != "ok"]
 
 
@@ -211,11 +211,13 @@ def test_several_processes_write_and_nothing_is_lost_or_doubled(lakehouse, envir
         assert "Traceback" not in (tmp_path / f"{name}.errors").read_text(), name
     assert statuses == [201] * INGESTS
     assert len({1, *snapshots}) == 2 * INGESTS
-    groups = told(lakehouse("sql", "SELECT groupid, count(*) AS n FROM messages GROUP BY groupid", "--json", warehouse="several"))
+    groups = reported(
+        lakehouse("sql", "SELECT groupid, count(*) AS n FROM messages GROUP BY groupid", "--json", warehouse="several")
+    )
     assert {one["groupid"]: one["n"] for one in groups} == {
         f"{w}.{n}": 1 for w in ("zero", "one", "server") for n in range(INGESTS)
     }
-    held = [one["snapshot_id"] for one in told(lakehouse("snapshots", "--json", warehouse="several"))]
+    held = [one["snapshot_id"] for one in reported(lakehouse("snapshots", "--json", warehouse="several"))]
     assert held == list(range(1, 3 * INGESTS + 1))
-    found = told(lakehouse("doctor", "--json", warehouse="several"))
+    found = reported(lakehouse("doctor", "--json", warehouse="several"))
     assert {one["state"] for one in found} == {"ok"}, [one for one in found if one["state"] != "ok"]

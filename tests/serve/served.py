@@ -22,7 +22,7 @@ EVENT = {"envelope": "CloudEvents/1.0", "isdefault": True, "ancestor": "1"}
 
 
 class Shops(Written):
-    """A warehouse with catalogs that are told as nested documents in normal form."""
+    """A warehouse with catalogs that are reported as nested documents in normal form."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, 1)
@@ -32,7 +32,9 @@ class Shops(Written):
         """Commit a snapshot in which the registries hold these documents and nothing else."""
         self.head += 1
         wanted = {
-            (registryid, xid): (kind, body) for registryid, told in registries.items() for xid, kind, body in entities(told)
+            (registryid, xid): (kind, body)
+            for registryid, reported in registries.items()
+            for xid, kind, body in entities(reported)
         }
         rows = []
         for key, (kind, body) in wanted.items():
@@ -48,8 +50,8 @@ class Shops(Written):
         if label:
             rows.append(self.row("label", label, "insert", {"snapshot_id": self.head}) | {"registryid": ""})
         rows.append(self.snapshot())
-        told = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
-        self.append("changes", pa.Table.from_pylist(rows, CHANGES), told)
+        reported = json.dumps({"snapshot_id": self.head, "ingest_id": f"i{self.head}", "command": "ingest"})
+        self.append("changes", pa.Table.from_pylist(rows, CHANGES), reported)
         return self.head
 
     def row(self, kind: str, xid: str, op: str, body: Any) -> dict[str, Any]:
@@ -80,9 +82,9 @@ def message(name: str, **more: Any) -> dict[str, Any]:
 
 def made(versionid: str) -> dict[str, Any]:
     """Tell a Version that the CNCF draft can say."""
-    told = {"envelope": "CloudEvents/1.0", "isdefault": versionid == "2", "ancestor": "1", "description": f"No. {versionid}"}
-    told["envelopemetadata"] = {"type": {"value": "com.shop.made"}}
-    return told | {
+    reported = {"envelope": "CloudEvents/1.0", "isdefault": versionid == "2", "ancestor": "1", "description": f"No. {versionid}"}
+    reported["envelopemetadata"] = {"type": {"value": "com.shop.made"}}
+    return reported | {
         "version_uri": f"https://shop.example/messagecatalog/draft/messagedefinitions/com.shop.made/versions/{versionid}"
     }
 
@@ -271,7 +273,7 @@ class Served:
             connection.close()
 
     def get(self, path: str) -> Any:
-        """Give the JSON of a path that is there."""
+        """Return the JSON of a path that is there."""
         answer = self.ask(path)
         assert answer.status == 200, (path, answer.status, answer.body[:500])
         return answer.json
@@ -281,8 +283,8 @@ class Served:
 def serving(warehouse: Path, folder: Path, *options: str, **environment: str):
     """Run `lakehouse serve` on a free port until the block ends."""
     command = [sys.executable, "-m", "lakehouse", "serve", "--warehouse", str(warehouse), "--port", "0", "--json", *options]
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder), "PYTHONPATH": str(ROOT)} | environment
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=told)
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder), "PYTHONPATH": str(ROOT)} | environment
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=reported)
     try:
         line = process.stdout.readline()
         assert line, f"no ready line, exit code {process.wait(10)}"

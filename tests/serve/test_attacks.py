@@ -110,7 +110,7 @@ def test_of_many_who_write_with_one_epoch_one_wins(writable):
 
 
 def marked(text: str) -> Mapping[str, object]:
-    """Give a Version in which a text stands wherever text may."""
+    """Return a Version in which a text stands wherever text may."""
     link = f"https://x.example/{quote(text, safe='')}"
     return EVENT | {
         "name": text,
@@ -170,7 +170,7 @@ class Probed(Page):
 
 
 def within(path: str, link: str) -> str:
-    """Give where a link of a page leads, if to another page of the site."""
+    """Return where a link of a page leads, if to another page of the site."""
     found = urlsplit(urldefrag(urljoin(f"http://here{path}", link)).url)
     return found.path + (f"?{found.query}" if found.query else "") if found.netloc == "here" and "/ui/" in found.path else ""
 

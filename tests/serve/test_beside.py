@@ -48,12 +48,12 @@ def contents(folder):
     return {str(path): path.stat().st_mtime_ns for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_effective_definitions_tell_their_origins(shown, golden, tmp_path):
+def test_effective_definitions_report_their_origins(shown, golden, tmp_path):
     xid = "/messagegroups/g/messages/m"
     with open_model(read_settings(warehouse=str(golden), readmodel_dir=str(tmp_path))) as model:
         for at, path in ((None, ""), (1, "/at/1")):
-            told = model.answer(lambda view: show_messages(view, xid)[0].as_json(), at)
-            assert shown.get(f"{path}/effective{xid}") == json.loads(json.dumps(told))
+            reported = model.answer(lambda view: show_messages(view, xid)[0].as_json(), at)
+            assert shown.get(f"{path}/effective{xid}") == json.loads(json.dumps(reported))
     origins = {row["pointer"]: row["origin"] for row in shown.get("/effective" + xid)["attributes"]}
     assert "inherited" in origins.values()
     missing = shown.ask("/effective/messagegroups/g/messages/none")
@@ -65,11 +65,11 @@ def test_effective_definitions_tell_their_origins(shown, golden, tmp_path):
 def test_events_are_those_of_the_command_changes(shown, golden, tmp_path):
     settings = read_settings(warehouse=str(golden), readmodel_dir=str(tmp_path))
     with open_model(settings) as model, model.at() as view:
-        told = [json.loads(text) for _, text in change_events(view, settings.events_source, 0)]
+        reported = [json.loads(text) for _, text in change_events(view, settings.events_source, 0)]
         later = [json.loads(text) for _, text in change_events(view, settings.events_source, 2)]
     answer = shown.ask("/events?since=0")
     assert answer.headers["content-type"] == "application/cloudevents-batch+json"
-    assert answer.json == told
+    assert answer.json == reported
     assert shown.get("/events?since=2") == later
     assert {event["type"].split(".")[1] for event in shown.get("/events?feed=messagecatalog")} == {"cloudevents"}
     assert shown.ask("/events?since=99").status == 404
@@ -98,12 +98,12 @@ def stream(served, path, last=None, most=10_000):
 
 
 def test_a_stream_of_events_goes_on_where_it_was(shown):
-    told = shown.get("/events")
-    found = stream(shown, "/events", most=len(told))
-    assert [event for _, event in found] == told
+    reported = shown.get("/events")
+    found = stream(shown, "/events", most=len(reported))
+    assert [event for _, event in found] == reported
     middle = len(found) // 2
-    rest = stream(shown, "/events?since=0", last=found[middle - 1][0], most=len(told) - middle)
-    assert [event for _, event in rest] == told[middle:]
+    rest = stream(shown, "/events?since=0", last=found[middle - 1][0], most=len(reported) - middle)
+    assert [event for _, event in rest] == reported[middle:]
 
 
 def test_the_catalog_draft_is_read(served):
@@ -142,10 +142,10 @@ def test_the_catalog_draft_is_read(served):
 
 
 def test_openapi_names_paths_that_are_there(served):
-    told = served.get("/openapi.json")
+    reported = served.get("/openapi.json")
     ids = {"groupid": "orders", "resourceid": "many", "versionid": "10", "snapshot": "2"}
     ids |= {"subject": "none", "version": "1", "id": "1", "guid": "none"}
-    for path in told["paths"]:
+    for path in reported["paths"]:
         known = ids | ({"groupid": "s", "resourceid": "json", "versionid": "1"} if "schemagroups" in path else {})
         known |= {"groupid": "e", "resourceid": "own", "versionid": "1"} if path.startswith("/endpoints") else {}
         known |= {"groupid": "draft", "resourceid": "com.shop.made", "versionid": "1"} if "messagecatalog" in path else {}
@@ -161,7 +161,7 @@ def test_openapi_names_paths_that_are_there(served):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"host": "0.0.0.0"}, "--users"),
         ({"host": "0.0.0.0", "allow_anonymous": True}, "--tls-cert"),
@@ -171,8 +171,8 @@ def test_openapi_names_paths_that_are_there(served):
         ({"users": __file__, "allow_anonymous": True}, "exclude"),
     ],
 )
-def test_an_address_that_others_reach_asks_who_may(options, told):
-    with pytest.raises(SettingsError, match=told):
+def test_an_address_that_others_reach_asks_who_may(options, reported):
+    with pytest.raises(SettingsError, match=reported):
         Options(**options).check()
     Options(host="0.0.0.0", allow_anonymous=True, behind_proxy=True).check()
 
@@ -227,10 +227,10 @@ def test_users_are_asked_for(catalog, tmp_path):
         assert served.ask("/", Authorization=right).status == 401
 
 
-def test_a_proxy_in_front_tells_what_it_was_asked(catalog, tmp_path):
+def test_a_proxy_in_front_reports_what_it_was_asked(catalog, tmp_path):
     with serving(catalog.folder, tmp_path / "model", "--behind-proxy") as served:
-        told = {"X_Forwarded_Host": "catalog.example", "X_Forwarded_Proto": "https", "X_Forwarded_Prefix": "/registry"}
-        assert served.ask("/", **told).json["messagegroupsurl"] == "https://catalog.example/registry/messagegroups"
+        reported = {"X_Forwarded_Host": "catalog.example", "X_Forwarded_Proto": "https", "X_Forwarded_Prefix": "/registry"}
+        assert served.ask("/", **reported).json["messagegroupsurl"] == "https://catalog.example/registry/messagegroups"
         assert served.ask("/", X_Forwarded_Prefix='/"').status == 400
 
 
@@ -341,9 +341,9 @@ def test_a_client_that_sends_no_whole_head_is_cut_off(catalog, tmp_path):
         "run_server(read_settings(warehouse=sys.argv[1]), Options(port=0, client_seconds=1.0),"
         " lambda url, _: print(url, flush=True))"
     )
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(catalog.folder)], stdout=subprocess.PIPE, text=True, env=told
+        [sys.executable, "-c", script, str(catalog.folder)], stdout=subprocess.PIPE, text=True, env=reported
     ) as process:
         host, port = process.stdout.readline().strip().strip("/").split("//")[1].split(":")
         with socket.create_connection((host, int(port)), timeout=60) as slow:

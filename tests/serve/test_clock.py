@@ -29,12 +29,12 @@ def test_times_of_snapshots_grow_when_the_clock_is_set_back(tmp_path, monkeypatc
         moments.append(start + timedelta(days=days))
         batches.commit([asks("PUT", "/messagegroups/g/messages/m", EVENT)], ignore)
     with batches.model.at() as view:
-        told = [datetime.fromisoformat(view.commit_of(number)["committed_at"]) for number in range(1, 7)]
+        reported = [datetime.fromisoformat(view.commit_of(number)["committed_at"]) for number in range(1, 7)]
         entity = view.entity("default", "/messagegroups/g/messages/m/versions/1")
         # A time names the last snapshot by then
-        assert [view.resolve(f"{moment.isoformat()}") for moment in told] == [1, 2, 3, 4, 5, 6]
-    assert told == sorted(set(told))
-    assert told[1:5] == [told[1] + timedelta(microseconds=number) for number in range(4)]
+        assert [view.resolve(f"{moment.isoformat()}") for moment in reported] == [1, 2, 3, 4, 5, 6]
+    assert reported == sorted(set(reported))
+    assert reported[1:5] == [reported[1] + timedelta(microseconds=number) for number in range(4)]
     assert entity.modifiedat >= entity.createdat
 
 

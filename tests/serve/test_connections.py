@@ -33,9 +33,9 @@ run_server(read_settings(warehouse=sys.argv[1]), Options(port=0, **tls), lambda 
 @contextmanager
 def with_descriptors(warehouse, cache, number: int, *tls: str):
     """Run a server that has few file descriptors; give its host and port."""
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", SCRIPT, str(warehouse), str(number), *tls]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=told) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=reported) as process:
         try:
             host, port = process.stdout.readline().strip().strip("/").split("//")[1].split(":")
             yield host, int(port)

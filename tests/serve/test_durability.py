@@ -55,11 +55,11 @@ class Disk:
         monkeypatch.setattr(os, "fsync", fsync)
 
     def _keep(self, path: Path) -> None:
-        told = path.stat()
-        if stat.S_ISDIR(told.st_mode):
-            self.names[told.st_ino] = {one.name: (one.inode(), one.is_dir()) for one in os.scandir(path)}
+        reported = path.stat()
+        if stat.S_ISDIR(reported.st_mode):
+            self.names[reported.st_ino] = {one.name: (one.inode(), one.is_dir()) for one in os.scandir(path)}
         else:
-            self.bytes[told.st_ino] = path.read_bytes()
+            self.bytes[reported.st_ino] = path.read_bytes()
 
     def survivors(self, target: Path) -> Path:
         """Write what is there after a power cut now."""
@@ -78,7 +78,7 @@ class Disk:
 
 @pytest.fixture
 def above(tmp_path):
-    """Give the folder that the warehouse is in."""
+    """Return the folder that the warehouse is in."""
     empty_warehouse(tmp_path / "disk" / "w")
     return tmp_path / "disk"
 
@@ -131,7 +131,7 @@ def test_with_sync_off_nothing_is_synced_and_the_same_is_written(above, tmp_path
     batches_of(other, tmp_path / "o").commit([asks("PUT", "/messagegroups/g/messages/m", EVENT)], ignore)
     synced = part_of(other), newest_commit(other)
 
-    def told(part, commit):
+    def reported(part, commit):
         stats = json.loads(part["stats"])
         for name in ("minValues", "maxValues"):  # moments and ids of the two commits differ
             stats[name] = sorted(stats[name])
@@ -142,7 +142,7 @@ def test_with_sync_off_nothing_is_synced_and_the_same_is_written(above, tmp_path
     def actions(commit):
         return Counter(name for action in commit for name in action)
 
-    assert told(*plain) == told(*synced)
+    assert reported(*plain) == reported(*synced)
     assert actions(plain[1]) == actions(synced[1]) == {"commitInfo": 1, "add": 1, "txn": 1}
     assert not any((other / "_stage").iterdir())
 
@@ -229,14 +229,14 @@ def test_commits_of_others_are_synced_too_from_the_newest_checkpoint_on(above, t
     Durable("s3a://bucket/w/changes", settings).sync_commits()
 
 
-def test_a_lost_race_is_told_as_such_where_parts_are_written_aside(above, tmp_path):
+def test_a_lost_race_is_reported_as_such_where_parts_are_written_aside(above, tmp_path):
     one, other = batches_of(above / "w", tmp_path / "c"), batches_of(above / "w", tmp_path / "d")
     one.commit([asks("PUT", "/messagegroups/g", {})], ignore)
     write = DeltaAppender._write
 
-    def late(self, *told):
+    def late(self, *reported):
         other.commit([asks("PUT", "/messagegroups/h", {})], ignore)
-        write(self, *told)
+        write(self, *reported)
 
     one.appender._write = late.__get__(one.appender)
     one.model.refresh()

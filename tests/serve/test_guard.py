@@ -22,7 +22,7 @@ HERE, THERE = "127.0.0.1", "127.0.0.2"
 
 
 def line(name: str, password: str, iterations: int = 1000) -> str:
-    """Give the line of a user, whose hash takes no time."""
+    """Return the line of a user, whose hash takes no time."""
     digest = HASH("sha256", password.encode(), b"salt", iterations)
     return f"{name}:{iterations}:{base64.b64encode(b'salt').decode()}:{base64.b64encode(digest).decode()}\n"
 
@@ -32,7 +32,7 @@ def basic(pair: str) -> dict[bytes, bytes]:
 
 
 async def asked(guard: Guard, pair: str, client: str = HERE) -> Any:
-    """Give the user who gets in, else the status of the refusal."""
+    """Return the user who gets in, else the status of the refusal."""
     try:
         return await guard.check(basic(pair), client)
     except ProblemFound as problem:

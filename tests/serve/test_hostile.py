@@ -100,7 +100,7 @@ def test_a_query_without_measure_is_answered_soon(served, query, expected):
         "/events?since=-1", "/events?since=99999999999999999999", "/messagedefinition?uri=%27%20OR%201=1",
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_told_as_such(served, path):
+def test_what_is_not_there_is_reported_as_such(served, path):
     answer = served.ask(path)
     assert (answer.status, answer.headers["content-type"][:16]) == (404, "application/json")
     assert answer.json["title"]
@@ -110,9 +110,9 @@ def test_a_stream_that_resumes_where_nothing_is(served):
     wanted = {"Accept": "text/event-stream"}
     assert served.ask("/events", **wanted, Last_Event_ID="99.1").status == 404
     for before in ("0.0", "nonsense"):
-        told = f"Accept: text/event-stream\r\nLast-Event-ID: {before}\r\n".encode()
+        reported = f"Accept: text/event-stream\r\nLast-Event-ID: {before}\r\n".encode()
         with closing(connected(served)) as client:
-            client.sendall(HEAD % (b"/events", told))
+            client.sendall(HEAD % (b"/events", reported))
             found = b""
             while b"id: 1.1\n" not in found:
                 more = client.recv(65536)
@@ -161,9 +161,9 @@ run_server(read_settings(warehouse=sys.argv[1]), Options(port=0, client_seconds=
 @contextmanager
 def limited(warehouse, cache, most_bytes: int):
     """Run a server with little patience; give its process, host and port."""
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(cache), "PYTHONPATH": os.getcwd()}
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(cache), "PYTHONPATH": os.getcwd()}
     command = [sys.executable, "-c", SCRIPT, str(warehouse), str(most_bytes)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=told) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=reported) as process:
         try:
             host, port = process.stdout.readline().strip().strip("/").split("//")[1].split(":")
             yield process, (host, int(port))

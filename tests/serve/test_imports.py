@@ -25,9 +25,9 @@ def named(problem):
 
 
 def test_the_id_of_what_a_request_is_directed_at_can_be_ignored(served):
-    told = {"messagegroupid": "other", "messages": {"m": EVENT | {"messageid": "m"}}}
-    assert served.refused("PUT", "/messagegroups/ids", told) == (400, "mismatched_id")
-    assert served.done("PUT", "/messagegroups/ids?ignore=id", told)["messagegroupid"] == "ids"
+    reported = {"messagegroupid": "other", "messages": {"m": EVENT | {"messageid": "m"}}}
+    assert served.refused("PUT", "/messagegroups/ids", reported) == (400, "mismatched_id")
+    assert served.done("PUT", "/messagegroups/ids?ignore=id", reported)["messagegroupid"] == "ids"
     path = "/messagegroups/ids/messages/copy"
     copied = served.get("/messagegroups/ids/messages/m?inline=meta,versions&doc")
     assert served.refused("PUT", path, copied) == (400, "mismatched_id")
@@ -50,8 +50,8 @@ def test_the_id_in_a_header_of_a_document_can_be_ignored(served):
 def test_an_export_of_another_server_is_put(served):
     many = {"meta": {"defaultversionid": "1", "defaultversionsticky": True}, "versions": {"1": EVENT, "2": EVENT}}
     schemas = {"s": {"format": "JSONSchema/draft-07", "schema": {"title": "s"}}}
-    told = {"messagegroups": {"g": {"messages": {"many": many}}}, "schemagroups": {"g": {"schemas": schemas}}}
-    served.done("PUT", "/reg-source/", {"name": "Source", **told})
+    reported = {"messagegroups": {"g": {"messages": {"many": many}}}, "schemagroups": {"g": {"schemas": schemas}}}
+    served.done("PUT", "/reg-source/", {"name": "Source", **reported})
     export = served.get("/reg-source/export")
     assert {"capabilities", "modelsource", "registryid"} <= export.keys()
     assert served.refused("PUT", "/reg-copy/", export)[0] == 400
@@ -65,16 +65,16 @@ def test_an_export_of_another_server_is_put(served):
 
 def test_what_is_read_only_is_passed_over_in_a_collection(served):
     group, answers = "/messagegroups/orders/messages", []
-    told = {"placed": {"description": "not mine"}, "of-mine": EVENT}
-    assert served.refused("POST", group, told) == (400, "readonly")
-    assert served.refused("PATCH", group, told) == (400, "readonly")
+    reported = {"placed": {"description": "not mine"}, "of-mine": EVENT}
+    assert served.refused("POST", group, reported) == (400, "readonly")
+    assert served.refused("PATCH", group, reported) == (400, "readonly")
     before = served.get(HELD)
     for method, path, body in (
-        ("POST", group, told),
-        ("PATCH", group + "?inline=meta", told),
-        ("POST", "/messagegroups/orders", {"messages": told}),
-        ("POST", "/messagegroups", {"orders": {"name": "not mine", "messages": told}, "mine-too": {}}),
-        ("POST", "/", {"messagegroups": {"orders": {"name": "not mine", "messages": told}}}),
+        ("POST", group, reported),
+        ("PATCH", group + "?inline=meta", reported),
+        ("POST", "/messagegroups/orders", {"messages": reported}),
+        ("POST", "/messagegroups", {"orders": {"name": "not mine", "messages": reported}, "mine-too": {}}),
+        ("POST", "/", {"messagegroups": {"orders": {"name": "not mine", "messages": reported}}}),
     ):
         answers.append(served.done(method, path + ("&" if "?" in path else "?") + "ignore=readonly", body))
     assert [sorted(one) for one in answers] == [["of-mine"], ["of-mine"], ["messages"], ["mine-too"], []]
@@ -84,10 +84,10 @@ def test_what_is_read_only_is_passed_over_in_a_collection(served):
 
 def test_what_is_read_only_is_passed_over_when_a_collection_is_deleted(served):
     served.done("PUT", "/messagegroups/orders/messages/to-go", EVENT)
-    told = {"placed": {}, "to-go": {}}
-    assert served.refused("DELETE", "/messagegroups/orders/messages", told) == (400, "readonly")
-    served.done("DELETE", "/messagegroups/orders/messages?ignore=readonly", told)
-    assert [served.send("GET", f"/messagegroups/orders/messages/{name}").status for name in told] == [200, 404]
+    reported = {"placed": {}, "to-go": {}}
+    assert served.refused("DELETE", "/messagegroups/orders/messages", reported) == (400, "readonly")
+    served.done("DELETE", "/messagegroups/orders/messages?ignore=readonly", reported)
+    assert [served.send("GET", f"/messagegroups/orders/messages/{name}").status for name in reported] == [200, 404]
     served.done("PUT", "/schemagroups/to-go", {})
     served.done("DELETE", "/schemagroups?ignore=readonly", {"s": {}, "to-go": {}})
     assert [served.send("GET", f"/schemagroups/{name}").status for name in ("s", "to-go")] == [200, 404]

@@ -147,7 +147,7 @@ def test_work_that_nobody_waits_for_any_more_leaves_nothing():
 
 
 @pytest.mark.parametrize(
-    ("address", "told", "expected"),
+    ("address", "reported", "expected"),
     [
         ("10.0.0.1", None, "10.0.0.1"),
         ("10.0.0.1", "192.0.2.7", "192.0.2.7"),
@@ -161,10 +161,10 @@ def test_work_that_nobody_waits_for_any_more_leaves_nothing():
         ("::ffff:192.0.2.7", None, "192.0.2.7"),
     ],
 )
-def test_a_client_is_its_address_and_behind_a_proxy_the_one_that_the_proxy_saw(address, told, expected):
-    headers = {b"x-forwarded-for": told.encode()} if told else {}
+def test_a_client_is_its_address_and_behind_a_proxy_the_one_that_the_proxy_saw(address, reported, expected):
+    headers = {b"x-forwarded-for": reported.encode()} if reported else {}
     scope = {"client": (address, 1)}
-    assert Origins(Options(behind_proxy=told is not None)).client(scope, headers) == expected
+    assert Origins(Options(behind_proxy=reported is not None)).client(scope, headers) == expected
     assert Origins(Options()).client({"client": ("10.0.0.9", 1)}, headers) == "10.0.0.9"
 
 

@@ -158,31 +158,31 @@ def problems(value: Any, described: dict[str, Any], charset: str, here: str) -> 
     """Hold attributes of an entity or object to their model, as a server does that takes them."""
     found = [f"{here}: no {name}" for name, one in described.items() if one.get("required") and name not in value]
     for name, one in value.items():
-        told = described.get(name, described.get("*"))
-        if told is None:
+        reported = described.get(name, described.get("*"))
+        if reported is None:
             found.append(f"{here}/{name}: unknown")
         else:
             if not re.fullmatch(NAMES[charset], name):
                 found.append(f"{here}/{name}: not {charset}")
-            found += mismatches(one, told, f"{here}/{name}")
+            found += mismatches(one, reported, f"{here}/{name}")
     return found
 
 
-def mismatches(value: Any, told: dict[str, Any], here: str) -> list[str]:
-    if not isinstance(value, KINDS[told["type"]]) or (told["type"] == "xid" and not value.startswith("/")):
-        return [f"{here}: no {told['type']}"]
-    if told["type"] == "object":
-        return problems(value, told["attributes"], told.get("namecharset", "strict"), here)
-    inner = list(value.items()) if told["type"] == "map" else list(enumerate(value)) if told["type"] == "array" else []
-    return [problem for key, one in inner for problem in mismatches(one, told["item"], f"{here}/{key}")]
+def mismatches(value: Any, reported: dict[str, Any], here: str) -> list[str]:
+    if not isinstance(value, KINDS[reported["type"]]) or (reported["type"] == "xid" and not value.startswith("/")):
+        return [f"{here}: no {reported['type']}"]
+    if reported["type"] == "object":
+        return problems(value, reported["attributes"], reported.get("namecharset", "strict"), here)
+    inner = list(value.items()) if reported["type"] == "map" else list(enumerate(value)) if reported["type"] == "array" else []
+    return [problem for key, one in inner for problem in mismatches(one, reported["item"], f"{here}/{key}")]
 
 
 def test_another_server_takes_what_is_exported_with_our_modelsource(tmp_path):
     """Every attribute that is not one of all registries is in `/modelsource`, by a name and with a type that it admits."""
-    told = shop("one")
-    told["extra"] = {"Any Name": [1]}
-    told["endpoints"]["e"] |= {"protocol": "AMQP/1.0", "protocoloptions": {"options": {"link-properties": {"X-Y": "z"}}}}
-    told["messagegroups"] = {
+    reported = shop("one")
+    reported["extra"] = {"Any Name": [1]}
+    reported["endpoints"]["e"] |= {"protocol": "AMQP/1.0", "protocoloptions": {"options": {"link-properties": {"X-Y": "z"}}}}
+    reported["messagegroups"] = {
         "amqp": {
             "protocol": "AMQP/1.0",
             "messages": {
@@ -196,9 +196,9 @@ def test_another_server_takes_what_is_exported_with_our_modelsource(tmp_path):
             },
         }
     }
-    told["schemagroups"] = schema_groups("one")
+    reported["schemagroups"] = schema_groups("one")
     written = Shops(tmp_path / "w")
-    written.load({"default": told})
+    written.load({"default": reported})
     with serving(written.folder, tmp_path / "model") as served:
         exported, source, model = served.get("/export"), served.get("/modelsource"), served.get("/model")
     assert exported["modelsource"] == source
@@ -218,7 +218,7 @@ def test_another_server_takes_what_is_exported_with_our_modelsource(tmp_path):
 
 
 def own(entity: dict[str, Any], whole: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """Give what an entity has beyond what all registries know of it."""
+    """Return what an entity has beyond what all registries know of it."""
     return {name: value for name, value in entity.items() if name in ours or name not in whole}
 
 
@@ -240,7 +240,7 @@ def test_the_model_says_what_the_specification_says(served, older):
         for name, group in server.get("/model")["groups"].items():
             meta = next(iter(group["resources"].values()))["metaattributes"]
             for deprecated in (group["attributes"]["deprecated"], meta["deprecated"]):
-                assert {part: told["type"] for part, told in deprecated["attributes"].items()} == parts, name
+                assert {part: reported["type"] for part, reported in deprecated["attributes"].items()} == parts, name
             assert meta["compatibility"]["enum"][:2] == ["backward", "backward_transitive"]
             assert len(meta["compatibility"]["enum"]) == 6
             assert ("constraints" in group["attributes"]) == (server is served)
@@ -251,9 +251,9 @@ def test_the_model_says_what_the_specification_says(served, older):
 def test_whoever_names_an_attribute_of_the_model_names_it_as_its_key(served):
     def walk(value: Any) -> None:
         if isinstance(value, dict):
-            for key, told in value.get("attributes", {}).items() if isinstance(value.get("attributes"), dict) else ():
-                if isinstance(told, dict) and "type" in told:
-                    assert told["name"] == key, json.dumps(value)[:300]
+            for key, reported in value.get("attributes", {}).items() if isinstance(value.get("attributes"), dict) else ():
+                if isinstance(reported, dict) and "type" in reported:
+                    assert reported["name"] == key, json.dumps(value)[:300]
             for one in value.values():
                 walk(one)
 

@@ -102,25 +102,25 @@ def write_document(folder: Path, document: bytes) -> list[dict[str, Any]]:
     assert reading.findings == []
     written = Written(folder, 1)
     written.head = 1
-    told = [written.row(row.kind, row.xid, "insert", json.loads(row.body)) | stored(row) for row in reading.rows]
-    written.append("changes", pa.Table.from_pylist([*told, written.snapshot()], CHANGES), '{"snapshot_id": 1}')
-    return told
+    reported = [written.row(row.kind, row.xid, "insert", json.loads(row.body)) | stored(row) for row in reading.rows]
+    written.append("changes", pa.Table.from_pylist([*reported, written.snapshot()], CHANGES), '{"snapshot_id": 1}')
+    return reported
 
 
 def journey(folder: Path, document: bytes) -> Trip:
     """Make a catalog of a document, and ask a server of it for `/export` in each dialect."""
-    told = write_document(folder / "w", document)
+    reported = write_document(folder / "w", document)
     exported = {}
     with serving(folder / "w", folder / "model") as served:
         for dialect in DIALECTS:
             answer = served.ask(f"/export?specversion={dialect}")
             assert answer.status == 200, answer.body[:500]
             exported[dialect] = answer.body.replace(served.url.encode(), b"http://server.example")
-    return Trip({row["xid"]: fact_of(row) for row in told}, exported)
+    return Trip({row["xid"]: fact_of(row) for row in reported}, exported)
 
 
 def stored(row: Any) -> dict[str, Any]:
-    """Give a row as it is committed: what was not declared is chosen."""
+    """Return a row as it is committed: what was not declared is chosen."""
     named = {name: getattr(row, name) for name in ("content_hash", "body", "raw", "epoch", "createdat", "modifiedat")}
     begun = int(START.timestamp()) * 1_000_000
     chosen = {"registryid": "shop", "epoch": 1, "createdat": begun, "modifiedat": begun}
@@ -128,7 +128,7 @@ def stored(row: Any) -> dict[str, Any]:
 
 
 def fact_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Give what must be the same; of a registry without what a server tells of itself, which it keeps (MSG-013 to MSG-015)."""
+    """Return what must be the same; of a registry without what a server reports of itself, kept (MSG-013 to MSG-015)."""
     body, hashed = json.loads(row["body"]), row["content_hash"]
     if row["kind"] == "registry":
         body, hashed = {name: value for name, value in body.items() if name not in _TOLD_BY_SERVER}, None
@@ -138,8 +138,8 @@ def fact_of(row: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.fixture(scope="module")
 def trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trip]:
     first = journey(tmp_path_factory.mktemp("first"), json.dumps(SHOP).encode())
-    told = {dialect: journey(tmp_path_factory.mktemp(dialect), first.exported[dialect]) for dialect in DIALECTS}
-    return {"first": first} | told
+    reported = {dialect: journey(tmp_path_factory.mktemp(dialect), first.exported[dialect]) for dialect in DIALECTS}
+    return {"first": first} | reported
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -108,6 +108,6 @@ def test_text_is_a_string_where_its_media_type_maps_to_one_and_base64_elsewhere(
 
 
 def test_credentials_in_a_document_are_refused_as_elsewhere(served):
-    told = {"default": "https://user:geheim12@host.example/"}
-    for content in (json.dumps(told).encode(), json.dumps(told, indent=2).encode(), told["default"].encode()):
+    reported = {"default": "https://user:geheim12@host.example/"}
+    for content in (json.dumps(reported).encode(), json.dumps(reported, indent=2).encode(), reported["default"].encode()):
         assert served.send("PUT", GROUP + "/secret", raw=content).status == 400, content

@@ -145,7 +145,7 @@ def test_a_document_is_saved_and_not_shown_whatever_its_id_is(writable, name):
 
 
 def first_of_stream(served, **headers: str) -> dict[str, str]:
-    """Give the headers of a stream of events, in lower case."""
+    """Return the headers of a stream of events, in lower case."""
     with closing(http.client.HTTPConnection(served.address, timeout=60)) as connection:
         connection.request("GET", "/events", headers={"Accept": "text/event-stream"} | headers)
         answer = connection.getresponse()
@@ -237,15 +237,15 @@ def test_origins_and_base_urls_are_checked_at_the_start(wrong):
 
 def test_headers_are_not_longer_than_clients_take(writable):
     path = f"{GROUP}/long"
-    told = {"description": "x" * 400_000, "name": "n", "labels": {f"l{at}": "v" for at in range(500)}, "schema": {"a": 1}}
-    writable.done("PUT", path + "$details", told)
+    reported = {"description": "x" * 400_000, "name": "n", "labels": {f"l{at}": "v" for at in range(500)}, "schema": {"a": 1}}
+    writable.done("PUT", path + "$details", reported)
     answer = writable.ask(path)  # http.client gives up at 100 headers, and at 64 KiB of one
     assert (answer.status, answer.body) == (200, b'{"a": 1}')
     assert answer.headers["lakehouse-omitted"] == "description, labels"
     assert (answer.headers["xregistry-name"], answer.headers["xregistry-epoch"]) == ("n", "1")
     assert not [name for name in answer.headers if "label" in name]
     assert sum(len(name) + len(value) + 4 for name, value in answer.headers.items()) < 8 << 10
-    assert writable.get(path + "$details")["description"] == told["description"]
+    assert writable.get(path + "$details")["description"] == reported["description"]
     writable.done("PATCH", path + "$details", {"description": "short", "labels": {"a": "b"}, "contenttype": "x/" + "y" * 9000})
     answer = writable.ask(path)
     assert "lakehouse-omitted" not in answer.headers
@@ -295,7 +295,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (DeltaError("Generic LocalFileSystem error: Unable to copy data to file: No space left on device (os error 28)"), "full"),
         (DeltaError("Unable to open file /srv/w/changes/part-0.parquet#1: Read-only file system (os error 30)"), "read-only"),
@@ -304,9 +304,9 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (caused(WarehouseError("/srv/r: cannot be kept"), sqlite3.OperationalError("database or disk is full")), "full"),
     ],
 )
-def test_storage_that_takes_nothing_is_reported_as_that(error, told):
+def test_storage_that_takes_nothing_is_reported_as_that(error, reported):
     problem = _problem_of(error)
-    assert (problem.status, told in problem.detail, "/srv" in problem.detail) == (507, True, False)
+    assert (problem.status, reported in problem.detail, "/srv" in problem.detail) == (507, True, False)
     assert problem.headers == {"Retry-After": "60"}
 
 

@@ -58,11 +58,11 @@ def walk(served, path=""):
 
 @pytest.mark.parametrize("path", ["", "/reg-shop%2Feu", "/at/2", "/at/1/reg-default"])
 def test_the_walk_over_all_self_urls_finds_exactly_the_entities(served, catalog, path):
-    told = {"": shop("three"), "/at/2": shop("two"), "/at/1/reg-default": shop("one")}.get(path)
-    if told is None:
+    reported = {"": shop("three"), "/at/2": shop("two"), "/at/1/reg-default": shop("one")}.get(path)
+    if reported is None:
         expected = {xid for registryid, xid in catalog.held if registryid == "shop/eu"}
     else:
-        expected = {xid for xid, _, _ in entities(told)}
+        expected = {xid for xid, _, _ in entities(reported)}
     if path == "":
         expected = {xid for xid in expected if not xid.startswith("/messagegroups/orders-2")}
     if path == "/at/1/reg-default":
@@ -278,7 +278,7 @@ def test_collections_leave_the_entity_out(served):
         ("/?specversion=0.5", 400, ERRORS + "unsupported_specversion", "unsupported_specversion"),
     ],
 )
-def test_errors_are_told_as_the_dialect_says(rc4, rc2, path, status, rc4_type, rc2_name):
+def test_errors_are_reported_as_the_dialect_says(rc4, rc2, path, status, rc4_type, rc2_name):
     answer = rc4.ask(path)
     assert (answer.status, answer.json["type"]) == (status, rc4_type)
     assert answer.json["title"].endswith(".")
@@ -352,18 +352,18 @@ def test_the_past_never_changes_and_names_lead_to_numbers(served):
         assert led.headers["location"] == f"{served.url}/at/{number}/reg-shop%2Feu/messagegroups?limit=5"
 
 
-def test_capabilities_tell_that_nothing_is_mutable(rc4, rc2):
-    told = rc4.get("/capabilities")
-    assert set(told) == {
+def test_capabilities_report_that_nothing_is_mutable(rc4, rc2):
+    reported = rc4.get("/capabilities")
+    assert set(reported) == {
         "available", "compatibilities", "flags", "formats", "ignores", "pagination", "shortself", "specversions", "versionmodes",
     }  # fmt: skip
-    assert {one["mutable"] for one in told["available"].values()} == {False}
-    assert "backward_transitive" in told["compatibilities"]["Avro/*"]
+    assert {one["mutable"] for one in reported["available"].values()} == {False}
+    assert "backward_transitive" in reported["compatibilities"]["Avro/*"]
     offered = rc4.get("/capabilitiesoffered")
-    assert set(offered) == set(told)
-    assert {name: one["enum"] for name, one in offered["compatibilities"]["attributes"].items()} == told["compatibilities"]
+    assert set(offered) == set(reported)
+    assert {name: one["enum"] for name, one in offered["compatibilities"]["attributes"].items()} == reported["compatibilities"]
     assert {name: one["attributes"] for name, one in offered["available"]["attributes"].items()} == {
-        name: {"mutable": {"type": "boolean", "enum": [False]}} for name in told["available"]
+        name: {"mutable": {"type": "boolean", "enum": [False]}} for name in reported["available"]
     }
     older = rc2.get("/capabilities")
     assert older["mutable"] == []

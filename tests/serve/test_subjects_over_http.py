@@ -25,7 +25,7 @@ FIRST_OWN_ID = 1 << 30
 
 
 def in_normal_form(registry: RegistryStandIn, *, deleted: bool = False) -> dict[str, Any]:
-    """Give the schemagroups of a registry, as the log holds them."""
+    """Return the schemagroups of a registry, as the log holds them."""
     content = replay(record_of_line(line) for line in registry.lines().splitlines())
     if not deleted:
         content.versions = [one for one in content.versions if not one.is_deleted]
@@ -50,7 +50,7 @@ def _normal(version: dict[str, Any], is_default: bool) -> dict[str, Any]:
 
 
 def hand_made(**attributes: Any) -> dict[str, Any]:
-    """Give a schema with one Version."""
+    """Return a schema with one Version."""
     return {"defaultversionid": "1", "versions": {"1": OWN | attributes}}
 
 

@@ -47,9 +47,9 @@ def batches(settings):
 
 
 def test_requests_that_wait_become_one_snapshot(batches):
-    told = [asks("PUT", f"/messagegroups/g/messages/m{number}", EVENT) for number in range(5)]
+    reported = [asks("PUT", f"/messagegroups/g/messages/m{number}", EVENT) for number in range(5)]
     bad = asks("PUT", "/messagegroups/g/messages/bad", {"envelope": 7})
-    snapshot_id, results = batches.commit([*told[:3], bad, *told[3:]], ignore)
+    snapshot_id, results = batches.commit([*reported[:3], bad, *reported[3:]], ignore)
     assert snapshot_id == 1
     assert [isinstance(one, ProblemFound) for one in results] == [False] * 3 + [True] + [False] * 2
     with batches.model.at() as view:
@@ -65,8 +65,8 @@ def test_a_batch_in_which_nothing_is_accepted_commits_nothing(batches):
 
 def test_requests_of_a_batch_count_in_their_order(batches):
     path = "/messagegroups/g/messages/m"
-    told = [asks("PUT", path, EVENT), asks("PATCH", path, {"epoch": 1, "name": "x"}), asks("PATCH", path, {"epoch": 1})]
-    _, results = batches.commit(told, ignore)
+    reported = [asks("PUT", path, EVENT), asks("PATCH", path, {"epoch": 1, "name": "x"}), asks("PATCH", path, {"epoch": 1})]
+    _, results = batches.commit(reported, ignore)
     assert [getattr(one, "name", None) for one in results] == [None, None, "mismatched_epoch"]
     with batches.model.at() as view:
         assert view.entity("default", path + "/versions/1").epoch == 2
@@ -78,15 +78,15 @@ def test_ids_that_differ_in_letter_case_only_are_refused_in_one_batch_and_over_s
     names = ("ONE", "Two", "fresh", "FRESH", "Gone", "oNe")
     results = batches.commit([asks("PUT", f"/messagegroups/g/messages/{name}", EVENT) for name in names], ignore)[1]
     assert [isinstance(one, ProblemFound) for one in results] == [True, True, False, True, False, True]
-    told = f"{results[0].detail} {results[0].args}"
-    assert "differs from that of /messagegroups/g/messages/one in letter case only" in told
+    reported = f"{results[0].detail} {results[0].args}"
+    assert "differs from that of /messagegroups/g/messages/one in letter case only" in reported
 
 
-def test_who_asked_is_told_of_each_entity(batches):
+def test_who_asked_is_reported_of_each_entity(batches):
     from lakehouse.query.audit import changed_by
 
-    told = [asks("PUT", "/messagegroups/a", {}, "alice"), asks("PUT", "/messagegroups/b", {}, "bob")]
-    batches.commit(told, ignore)
+    reported = [asks("PUT", "/messagegroups/a", {}, "alice"), asks("PUT", "/messagegroups/b", {}, "bob")]
+    batches.commit(reported, ignore)
     with batches.model.at() as view:
         commit = view.commit_of(1)
     assert commit["committed_by"] == "alice, bob"
@@ -121,10 +121,10 @@ class Faulty:
     def __init__(self, appender, *, writes, raises, times=1):
         self.appender, self.writes, self.raises, self.left = appender, writes, raises, times
 
-    def append(self, *told):
+    def append(self, *reported):
         is_wrong, self.left = self.left > 0, self.left - 1
         if self.writes or not is_wrong:
-            self.appender.append(*told)
+            self.appender.append(*reported)
         if is_wrong and self.raises is not None:
             raise self.raises
 
@@ -138,7 +138,7 @@ class Faulty:
         (True, OSError("the checkpoint was not written")),
     ],
 )
-def test_the_log_tells_whether_a_batch_was_committed(batches, writes, raises):
+def test_the_log_reports_whether_a_batch_was_committed(batches, writes, raises):
     batches.appender = Faulty(batches.appender, writes=writes, raises=raises)
     snapshot_id, results = batches.commit([asks("POST", "/messagegroups/g/messages/m", EVENT)], ignore)
     assert (snapshot_id, len(results)) == (1, 1)
@@ -150,7 +150,7 @@ def test_the_log_tells_whether_a_batch_was_committed(batches, writes, raises):
 
 
 @pytest.mark.parametrize(("raises", "error"), [(None, CommitLost), (CommitLost(1), CommitLost), (OSError("disk full"), OSError)])
-def test_a_batch_that_is_not_there_is_told_so(batches, raises, error):
+def test_a_batch_that_is_not_there_is_reported_so(batches, raises, error):
     batches.appender = Faulty(batches.appender, writes=False, raises=raises, times=99)
     with pytest.raises(error):
         batches.commit([asks("PUT", "/messagegroups/g", {})], ignore)
@@ -161,7 +161,7 @@ def test_a_batch_that_is_not_there_is_told_so(batches, raises, error):
 
 
 def answer_of(batches):
-    """Give the answer that the process which writes sends."""
+    """Return the answer that the process which writes sends."""
     ours, theirs = Pipe()
     process._commit(batches, [process.Job(asks("PUT", "/messagegroups/g", {}), theirs)])
     while isinstance(answer := receive_answer(ours), Announced):
@@ -169,19 +169,19 @@ def answer_of(batches):
     return answer
 
 
-def test_a_batch_that_cannot_be_read_back_is_told_so(batches, monkeypatch):
-    """It may be there, so nobody is told that nothing was written."""
+def test_a_batch_that_cannot_be_read_back_is_reported_so(batches, monkeypatch):
+    """It may be there, so no finding says that nothing was written."""
     refresh, appended = batches.model.refresh, []
 
     class Told:
-        def append(self, *told):
-            appender.append(*told)
-            appended.append(told)
+        def append(self, *reported):
+            appender.append(*reported)
+            appended.append(reported)
 
-    def failing(*told):
+    def failing(*reported):
         if appended:
             raise WarehouseError("the disk is gone")
-        refresh(*told)
+        refresh(*reported)
 
     appender, batches.appender = batches.appender, Told()
     monkeypatch.setattr(batches.model, "refresh", failing)
@@ -221,8 +221,8 @@ def test_the_users_of_a_file_may_write_and_are_named(warehouse, tmp_path):
         assert served.send("PUT", "/messagegroups/g", {}).status == 401
         assert served.send("PUT", "/messagegroups/g", {"name": "x"}, Authorization=ALICE).status == 201
         assert served.send("PATCH", "/messagegroups/g", {"name": "y"}, Authorization=BOB).status == 200
-    told = read_settings(warehouse=str(warehouse), readmodel_dir=str(tmp_path / "cache"))
-    with open_model(told) as model, model.at() as view:
+    reported = read_settings(warehouse=str(warehouse), readmodel_dir=str(tmp_path / "cache"))
+    with open_model(reported) as model, model.at() as view:
         assert [view.commit_of(number)["committed_by"] for number in (1, 2)] == ["alice", "bob"]
 
 
@@ -341,7 +341,7 @@ def await_ready(served):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "is_there"), [("before_commit", False), ("after_commit", True)])
-def test_a_request_whose_writer_died_is_told_what_became_of_it(warehouse, tmp_path, point, is_there):
+def test_a_request_whose_writer_died_is_reported_what_became_of_it(warehouse, tmp_path, point, is_there):
     environment = {"LAKEHOUSE_CRASH_AT": point, "LAKEHOUSE_CRASH_BY": "kill"}
     with writing(warehouse, tmp_path / "r", **environment) as served:
         answer = served.send("PUT", "/messagegroups/g", {"name": "x"})
@@ -449,6 +449,6 @@ def test_expectations_that_stop_an_ingest_and_no_request_are_named_at_the_start(
     with writing(tmp_path / "warehouse", tmp_path / "cache", LAKEHOUSE_EXPECTATIONS_DIR=str(suites)) as served:
         served.done("PUT", "/messagegroups/mine", {})
         served.done("PUT", "/messagegroups/mine/messages/bad", EVENT)
-    told = [line for line in capfd.readouterr().err.splitlines() if "over HTTP" in line]
+    reported = [line for line in capfd.readouterr().err.splitlines() if "over HTTP" in line]
     said = "note: writes over HTTP do not check these expectations, ingests and `lakehouse validate` do: versions: named."
-    assert told == [said]
+    assert reported == [said]

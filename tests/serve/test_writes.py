@@ -94,11 +94,13 @@ def test_a_wrong_id_or_epoch_is_refused(served, group):
 
 def test_given_dates_hold(served, group):
     path = group + "/messages/m"
-    told = {"createdat": "2020-01-02T03:04:05Z", "modifiedat": "2021-01-02T03:04:05Z"}
-    made = put(served, path, **told)
-    assert {name: made[name] for name in told} == told
-    again = served.done("PATCH", path, {"modifiedat": told["modifiedat"], "name": "x"})  # the stored one is none that is given
-    assert again["createdat"] == told["createdat"]
+    reported = {"createdat": "2020-01-02T03:04:05Z", "modifiedat": "2021-01-02T03:04:05Z"}
+    made = put(served, path, **reported)
+    assert {name: made[name] for name in reported} == reported
+    again = served.done(
+        "PATCH", path, {"modifiedat": reported["modifiedat"], "name": "x"}
+    )  # the stored one is none that is given
+    assert again["createdat"] == reported["createdat"]
     assert again["modifiedat"] > "2026"
     assert served.refused("PATCH", path, {"createdat": "yesterday"})[0] == 400
 
@@ -138,7 +140,7 @@ def test_new_versions_of_one_request_follow_each_other_by_id(served, group):
 
     def lineage(name, method, body, path=""):
         served.done(method, f"{group}/messages/{name}{path}", body)
-        found = {one: told[ancestor] for one, told in served.get(f"{group}/messages/{name}/versions").items()}
+        found = {one: reported[ancestor] for one, reported in served.get(f"{group}/messages/{name}/versions").items()}
         return found, served.get(f"{group}/messages/{name}")["versionid"]
 
     one, two = {"1": "1", "2": "1"}, {"versions": {"2": EVENT, "1": EVENT}}
@@ -198,15 +200,15 @@ def test_attributes_go_to_the_version_that_was_the_default(served, group):
     def names():
         return {name: one.get("name") for name, one in served.get(path + "/versions").items()}
 
-    told = served.done("PUT", path, EVENT | {"name": "top", "meta": {"defaultversionid": "1", "defaultversionsticky": True}})
-    assert (told["versionid"], names()) == ("1", {"1": "1", "2": "top"})
+    reported = served.done("PUT", path, EVENT | {"name": "top", "meta": {"defaultversionid": "1", "defaultversionsticky": True}})
+    assert (reported["versionid"], names()) == ("1", {"1": "1", "2": "top"})
     served.done("PATCH", path, {"versions": {"2": {"labels": {"a": "2"}}}})
-    told = served.done("PUT", path, {"name": "top", "meta": {}, "versions": {"1": EVENT | {"name": "uno"}}})
-    assert (told["versionid"], told["labels"], names()) == ("2", {"a": "2"}, {"1": "uno", "2": "top"})
-    told = served.done("PATCH", path, {"name": "dos", "meta": {"defaultversionid": "1"}})
-    assert (told["versionid"], names()) == ("1", {"1": "uno", "2": "dos"})
-    told = served.done("PATCH", path, {"name": "one", "meta": {"defaultversionsticky": False}})
-    assert (told["versionid"], names()) == ("2", {"1": "one", "2": "dos"})
+    reported = served.done("PUT", path, {"name": "top", "meta": {}, "versions": {"1": EVENT | {"name": "uno"}}})
+    assert (reported["versionid"], reported["labels"], names()) == ("2", {"a": "2"}, {"1": "uno", "2": "top"})
+    reported = served.done("PATCH", path, {"name": "dos", "meta": {"defaultversionid": "1"}})
+    assert (reported["versionid"], names()) == ("1", {"1": "uno", "2": "dos"})
+    reported = served.done("PATCH", path, {"name": "one", "meta": {"defaultversionsticky": False}})
+    assert (reported["versionid"], names()) == ("2", {"1": "one", "2": "dos"})
     assert served.refused("PUT", path, {"versionid": "1", "meta": {"defaultversionid": "1"}}) == (400, "mismatched_id")
     served.done("PUT", path, {"versions": {"1": EVENT}})  # no attributes are none that stay
     assert names() == {"1": None, "2": None}
@@ -215,10 +217,10 @@ def test_attributes_go_to_the_version_that_was_the_default(served, group):
 def test_a_default_that_becomes_sticky_is_the_newest_when_all_is_written(served, group):
     path = group + "/messages/m"
     put(served, path)
-    told = served.done("PATCH", path, {"meta": {"defaultversionsticky": True}, "versions": {"2": EVENT}})
-    assert (told["versionid"], served.get(path + "/meta")["defaultversionsticky"]) == ("2", True)
-    told = served.done("PATCH", path, {"meta": {"defaultversionsticky": True}, "versions": {"3": EVENT}})
-    assert told["versionid"] == "2"  # it was sticky before
+    reported = served.done("PATCH", path, {"meta": {"defaultversionsticky": True}, "versions": {"2": EVENT}})
+    assert (reported["versionid"], served.get(path + "/meta")["defaultversionsticky"]) == ("2", True)
+    reported = served.done("PATCH", path, {"meta": {"defaultversionsticky": True}, "versions": {"3": EVENT}})
+    assert reported["versionid"] == "2"  # it was sticky before
 
 
 def test_meta_is_written_back(served, group):
@@ -230,10 +232,10 @@ def test_meta_is_written_back(served, group):
     served.done("POST", path, EVENT)
     ignoring = "?noepoch" if served.get("/")["specversion"] == "1.0-rc2" else "?ignore=epoch"
     for method in ("PUT", "PATCH"):
-        told = served.done(method, path + "/meta" + ignoring, meta)
-        assert (told["defaultversionid"], told["defaultversionsticky"]) == ("2", False)
-    told = served.done("PUT", path, EVENT | {"meta": {"defaultversionid": "none"}})
-    assert told["versionid"] == "2"
+        reported = served.done(method, path + "/meta" + ignoring, meta)
+        assert (reported["defaultversionid"], reported["defaultversionsticky"]) == ("2", False)
+    reported = served.done("PUT", path, EVENT | {"meta": {"defaultversionid": "none"}})
+    assert reported["versionid"] == "2"
     sticky = {"defaultversionid": "none", "defaultversionsticky": True}
     assert served.refused("PUT", path + "/meta", sticky) == (400, "unknown_id")
     assert served.refused("PATCH", path, {"meta": {"defaultversionid": 7}})[0] == 400
@@ -356,8 +358,8 @@ def test_an_alias_has_nothing_of_its_own(served, group):
     assert served.refused("PUT", path + "/meta?setdefaultversionid=1", xref) == (400, error)
     assert served.refused("PUT", group + "/messages/new", {"meta": xref, "versions": {}}) == (400, error)
     assert served.get(path)["name"] == "own"
-    told = {"self": "x", "readonly": False, "epoch": served.get(path + "/meta")["epoch"], "messageid": "alias", "name": None}
-    served.done("PATCH", path, {"meta": xref | told, "messageid": "alias", "versions": None})
+    reported = {"self": "x", "readonly": False, "epoch": served.get(path + "/meta")["epoch"], "messageid": "alias", "name": None}
+    served.done("PATCH", path, {"meta": xref | reported, "messageid": "alias", "versions": None})
     assert (served.get(path)["name"], "labels" in served.get(path + "?doc&inline=meta")["meta"]) == ("shown", False)
     assert served.refused("PATCH", path + "/meta", {"labels": {"a": "b"}}) == (400, error)
     assert served.refused("PATCH", path, {"versions": {}}) == (400, error)
@@ -369,14 +371,14 @@ def test_what_a_version_has_not_is_refused(served, group):
     path = group + "/messages/m"
     put(served, path)
     for name, value in (("versions", {"7": EVENT}), ("meta", {"defaultversionid": "1"})):
-        for method, place, told in (
+        for method, place, reported in (
             ("POST", path, EVENT | {name: value}),
             ("POST", group + "/messages/new", EVENT | {name: value}),
             ("PUT", path + "/versions/2", EVENT | {name: value}),
             ("PATCH", path + "/versions", {"2": EVENT | {name: value}}),
             ("PUT", path, {"versions": {"2": EVENT | {name: value}}}),
         ):
-            assert served.refused(method, place, told) == (400, "unknown_attribute"), (method, place)
+            assert served.refused(method, place, reported) == (400, "unknown_attribute"), (method, place)
     assert (served.get(path)["versionscount"], served.send("GET", group + "/messages/new").status) == (1, 404)
     shown = {name: value for name, value in served.get(path).items() if name not in ("versionid", "epoch")}
     assert served.done("POST", path, shown | {"meta": None})["versionid"] == "2"  # counts and URLs are the server's
@@ -400,16 +402,16 @@ def test_groups_are_written_with_what_they_hold(served, group):
     assert sorted(found["messages"]) == ["a", "b"]
     assert served.get(group)["name"] == "before"  # its own attributes are untouched
     assert served.refused("POST", group, {"name": "x"}) == (400, "resources_only")
-    told = served.done("PATCH", group, {"description": "more", "messages": {"a": {"name": "a"}}})
-    assert (told["name"], told["description"]) == ("before", "more")
+    reported = served.done("PATCH", group, {"description": "more", "messages": {"a": {"name": "a"}}})
+    assert (reported["name"], reported["description"]) == ("before", "more")
     assert served.get(group + "/messages/a")["name"] == "a"
     assert served.get(group + "/messages")["b"]["name"] == "b"  # a collection is added to
 
 
 def test_a_registry_is_written_by_types(served, group):
     name = group.rsplit("/", 1)[1]
-    told = {"messagegroups": {name + "x": {"messages": {"m": EVENT}}}, "schemagroups": {name: {"name": "s"}}}
-    found = served.done("POST", "/", told)
+    reported = {"messagegroups": {name + "x": {"messages": {"m": EVENT}}}, "schemagroups": {name: {"name": "s"}}}
+    found = served.done("POST", "/", reported)
     assert {key: sorted(value) for key, value in found.items()} == {"messagegroups": [name + "x"], "schemagroups": [name]}
     assert served.refused("POST", "/", {"name": "x"}) == (400, "groups_only")
     patched = served.done("PATCH", "/", {"description": name})
@@ -419,14 +421,14 @@ def test_a_registry_is_written_by_types(served, group):
 
 def test_nothing_of_a_request_remains_when_a_part_is_refused(served, group):
     before = served.get("/")["epoch"], served.get(group)
-    told = {"good": EVENT, "bad": {"envelope": 7}}
-    status, _name = served.refused("POST", group + "/messages", told)
+    reported = {"good": EVENT, "bad": {"envelope": 7}}
+    status, _name = served.refused("POST", group + "/messages", reported)
     assert status == 400
     assert (served.get("/")["epoch"], served.get(group)) == before
     assert served.send("GET", group + "/messages/good").status == 404
 
 
-def test_all_that_is_wrong_with_a_request_is_told_at_once(served, group):
+def test_all_that_is_wrong_with_a_request_is_reported_at_once(served, group):
     answer = served.send("POST", group + "/messages", {"one": {"name": 5}, "two": {"envelope": 7, "description": 8}, "ok": EVENT})
     assert (answer.status, answer.json["title"].count("`name` is a number")) == (400, 1)
     first, counted, *others = answer.json["detail"].split("\n")
@@ -434,8 +436,8 @@ def test_all_that_is_wrong_with_a_request_is_told_at_once(served, group):
     assert [f"{group}/messages/two" in line for line in others] == [True, True]
     assert {line.split("`")[1] for line in others} == {"envelope", "description"}
     credentials = {"endpoints": [{"uri": f"https://u:pw12345@{host}/"} for host in ("h.example", "i.example")]}
-    told = {"usage": ["producer"], "protocol": "HTTP", "protocoloptions": credentials}
-    answer = served.send("PUT", group.replace("messagegroups", "endpoints"), told)
+    reported = {"usage": ["producer"], "protocol": "HTTP", "protocoloptions": credentials}
+    answer = served.send("PUT", group.replace("messagegroups", "endpoints"), reported)
     assert answer.json["detail"].count("END-111") == 2
     for name in ("a", "b"):
         put(served, f"{group}/messages/{name}")
@@ -479,12 +481,12 @@ def test_an_attribute_that_a_message_needs_is_asked_for(served, group):
 
 def test_credentials_are_refused(served, group):
     path = group.replace("messagegroups", "endpoints")
-    told = {
+    reported = {
         "usage": ["producer"],
         "protocol": "HTTP",
         "protocoloptions": {"endpoints": [{"uri": "https://u:pw12345@h.example/"}]},
     }
-    answer = served.send("PUT", path, told)
+    answer = served.send("PUT", path, reported)
     assert answer.status == 400
     assert "END-111" in answer.json["detail"]
     assert b"pw12345" not in answer.body
@@ -585,7 +587,7 @@ def test_what_was_deleted_goes_on_counting(served, group):
     assert put(served, path)["epoch"] == 3
 
 
-def test_bad_bodies_are_told(served, group):
+def test_bad_bodies_are_reported(served, group):
     path = group + "/messages/m"
     assert served.refused("PUT", path)[1] in ("missing_body",)
     for raw in (b"{", b"[1]", b"7", b'{"a":1,"a":2}', b"\xff", b"{" * 3000, b'{"name": "\\ud800"}', b"[" * 100_000):
@@ -600,7 +602,7 @@ def test_bad_bodies_are_told(served, group):
     assert served.send("GET", path).status == 404
 
 
-def test_paths_tell_their_methods(served):
+def test_paths_report_their_methods(served):
     def allowed(path):
         return served.ask(path, "OPTIONS").headers["allow"]
 
@@ -651,10 +653,10 @@ def test_the_attributes_of_the_server_are_not_set_by_clients(served, group):
         "compatibilityvalidatedreason": "",
     }
     schemas = group.replace("messagegroups", "schemagroups") + "/schemas"
-    told = {"$schema": "http://x/", **said}
+    reported = {"$schema": "http://x/", **said}
     for path in (group + "/messages/m", schemas + "/s$details", schemas + "/s/versions/2$details", schemas + "/s/meta"):
-        served.done("PUT", path, told)
-        assert not told.keys() & served.get(path).keys(), path
+        served.done("PUT", path, reported)
+        assert not reported.keys() & served.get(path).keys(), path
     for path in (group, "/"):
         assert "$schema" not in served.done("PATCH", path, {"$schema": "http://x/"})
     assert "m" in served.done("POST", group + "/messages", {"$schema": "http://x/", "m": {}})
@@ -683,12 +685,12 @@ def test_names_and_dates_that_the_specification_does_not_allow_are_refused(serve
         assert served.done("PATCH", path, body | {"deprecated": fine})["deprecated"] == fine
 
 
-def test_capabilities_tell_that_entities_may_be_written(rc4, rc2):
-    told = rc4.get("/capabilities")
-    assert told["available"]["entities"]["mutable"] is True
-    assert told["available"]["model"]["mutable"] is False
-    assert {"epoch", "ignore", "setdefaultversionid"} <= set(told["flags"])
-    assert "epoch" in told["ignores"]
+def test_capabilities_report_that_entities_may_be_written(rc4, rc2):
+    reported = rc4.get("/capabilities")
+    assert reported["available"]["entities"]["mutable"] is True
+    assert reported["available"]["model"]["mutable"] is False
+    assert {"epoch", "ignore", "setdefaultversionid"} <= set(reported["flags"])
+    assert "epoch" in reported["ignores"]
     assert rc2.get("/capabilities")["mutable"] == ["entities"]
     assert "noepoch" in rc2.get("/capabilities")["flags"]
 
@@ -767,8 +769,8 @@ def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
     assert served.get(post.replace("messagecatalog", "messagegroups").replace("definitions", "s") + "/a.b/meta")["authority"]
     assert served.send("POST", post, definition | {"authority": "https://y.example", "description": "2"}).status == 409
     assert served.get(post + "/a.b/versions") == [1]
-    for number, told in enumerate([{}, {"authority": ""}, {"authority": "https://x.example"}], 2):
-        answer = served.done("POST", post, definition | {"description": str(number)} | told)
+    for number, reported in enumerate([{}, {"authority": ""}, {"authority": "https://x.example"}], 2):
+        answer = served.done("POST", post, definition | {"description": str(number)} | reported)
         assert (answer["version"], answer["authority"]) == (number, "https://x.example")
     uri = f"https://x.example{post}/a.b/versions/3".replace("/messagecatalog", "")
     assert served.get(f"/messagedefinition?uri={uri}")["version"] == 3
@@ -782,11 +784,11 @@ def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
 
 
 def test_an_import_of_many_messages_is_one_snapshot(rc4):
-    told = {f"m{number}": EVENT | {"name": str(number)} for number in range(300)}
+    reported = {f"m{number}": EVENT | {"name": str(number)} for number in range(300)}
     before = int(rc4.send("PUT", "/messagegroups/many", {}).headers["lakehouse-snapshot"])
-    answer = rc4.send("POST", "/messagegroups/many/messages", told)
+    answer = rc4.send("POST", "/messagegroups/many/messages", reported)
     assert (answer.status, int(answer.headers["lakehouse-snapshot"])) == (200, before + 1)
-    assert {name: one["name"] for name, one in answer.json.items()} == {name: one["name"] for name, one in told.items()}
+    assert {name: one["name"] for name, one in answer.json.items()} == {name: one["name"] for name, one in reported.items()}
     assert rc4.get("/messagegroups/many")["messagescount"] == 300
 
 

@@ -59,7 +59,7 @@ def writing(warehouse: Path, folder: Path, *options: str, **environment: str):
 
 
 def asks(method: str, path: str, body: Any = None, user: str | None = None) -> WriteRequest:
-    """Give a request as the process that writes takes it."""
+    """Return a request as the process that writes takes it."""
     parts = tuple(path.removesuffix("$details").strip("/").split("/"))
     content = b"" if body is None else json.dumps(body).encode()
     return WriteRequest(method, parts, path.endswith("$details"), "default", "1.0-rc4", [], {}, content, "http://here", user)

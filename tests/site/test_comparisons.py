@@ -109,7 +109,7 @@ def test_the_page_of_a_rejected_document_links_to_no_registry_that_is_not_there(
 
 def test_a_base_says_who_carries_its_variants(tmp_path):
     base = {"description": "What a variant extends"}
-    told = {
+    reported = {
         "specversion": "1.0-rc2",
         "messagegroups": {
             "base": {"messages": {"placed": base}},
@@ -122,7 +122,7 @@ def test_a_base_says_who_carries_its_variants(tmp_path):
         },
     }
     catalog = Catalog(tmp_path / "warehouse")
-    catalog.ingest({"file:/shop.json": ("default", told)})
+    catalog.ingest({"file:/shop.json": ("default", reported)})
     site = Site(opened(catalog.folder, tmp_path / "readmodel"), 128)
     for group in ("base", "middle"):
         text = text_of(site, f"reg-default/messagegroups/{group}/placed.html")

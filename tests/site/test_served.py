@@ -183,34 +183,34 @@ def words_in(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", plain.lower())
 
 
-def found_in_files(told: dict, q: str, **wanted: str) -> set[str]:
+def found_in_files(reported: dict, q: str, **wanted: str) -> set[str]:
     """Search the index of the files, as the script does."""
     tables = {"": ("words", 9), "field": ("fields", 10), "attr": ("names", 11), "topic": ("addresses", 12)}
     parts = [
         (*tables[prefix], word) for prefix, part in re.findall(r"(?:(field|attr|topic):)?(\S+)", q) for word in words_in(part)
     ]
-    rows = told["rows"] if parts else []
+    rows = reported["rows"] if parts else []
     for at, (table, place, word) in enumerate(parts):
-        entries = [words_in(one.partition("\t")[0]) for one in told[table]]
+        entries = [words_in(one.partition("\t")[0]) for one in reported[table]]
         numbers = {
             number
             for number, words in enumerate(entries)
             if any(one.startswith(word) if at == len(parts) - 1 else one == word for one in words)
         }
         rows = [row for row in rows if numbers & set(row[place] if isinstance(row[place], list) else [row[place]])]
-    kinds = told["kinds"]
+    kinds = reported["kinds"]
     if "protocol" in wanted:
-        rows = [row for row in rows if kinds[row[0]] == "message" and told["protocols"][row[6]] == wanted["protocol"]]
+        rows = [row for row in rows if kinds[row[0]] == "message" and reported["protocols"][row[6]] == wanted["protocol"]]
     if "label" in wanted:
         rows = [row for row in rows if kinds[row[0]] == "message" and wanted["label"] in row[8]]
     if "owner" in wanted:
-        rows = [row for row in rows if told["owners"][row[13]] == wanted["owner"]]
+        rows = [row for row in rows if reported["owners"][row[13]] == wanted["owner"]]
     if "state" in wanted:
-        rows = [row for row in rows if wanted["state"] in [told["states"][one] for one in row[14]]]
+        rows = [row for row in rows if wanted["state"] in [reported["states"][one] for one in row[14]]]
     if "format" in wanted:
-        rows = [row for row in rows if wanted["format"] in [told["formats"][one] for one in row[15]]]
+        rows = [row for row in rows if wanted["format"] in [reported["formats"][one] for one in row[15]]]
     if "group" in wanted:
-        rows = [row for row in rows if told["groups"][row[7]] == wanted["group"]]
+        rows = [row for row in rows if reported["groups"][row[7]] == wanted["group"]]
     return {row[2] for row in rows}
 
 
@@ -228,11 +228,11 @@ def found_by_server(site: Site, q: str, **wanted: str) -> set[str]:
 def test_the_files_find_what_the_server_finds(site, tmp_path):
     write_site(site.model, str(tmp_path / "site"))
     text = (tmp_path / "site" / "search-index.js").read_text()
-    told = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
-    assert len(told["words"]) > 200
+    reported = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
+    assert len(reported["words"]) > 200
     queries = [
-        *told["words"],
-        *(one[:3] for one in told["words"]),
+        *reported["words"],
+        *(one[:3] for one in reported["words"]),
         "order placed",
         "Customer bóught",
         "placed ka",
@@ -245,7 +245,7 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
         "field:region",
     ]
     for q in queries:
-        assert found_in_files(told, q) == found_by_server(site, q), q
+        assert found_in_files(reported, q) == found_by_server(site, q), q
     some = (
         {"owner": "checkout"},
         {"state": "has findings"},
@@ -259,7 +259,7 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
     )
     for wanted in some:
         for q in ("order", "shop", "stock"):
-            assert found_in_files(told, q, **wanted) == found_by_server(site, q, **wanted), (q, wanted)
+            assert found_in_files(reported, q, **wanted) == found_by_server(site, q, **wanted), (q, wanted)
 
 
 def test_facets_count_what_each_choice_would_leave(site):
@@ -403,7 +403,7 @@ def test_a_line_of_curl_names_the_api(site):
     assert "curl 'http://x/reg-default/messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced'" in text_of(site, KAFKA)
 
 
-def test_a_snapshot_that_is_not_there_is_told(site):
+def test_a_snapshot_that_is_not_there_is_reported(site):
     with pytest.raises(SnapshotNotFound):
         site.page("index.html", {}, "http://x", "never")
 

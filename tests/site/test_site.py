@@ -72,7 +72,7 @@ def test_no_page_asks_another_host(demo, strange):
             assert not [link for link in page.links if "//" in link]
 
 
-def test_the_first_page_tells_what_is_in_here(demo):
+def test_the_first_page_reports_what_is_in_here(demo):
     text = demo.text("index.html")
     assert "messages 22" in text
     assert "endpoints 6" in text
@@ -122,7 +122,7 @@ def test_the_nearest_label_names_the_owner(tmp_path):
         assert f"{'owner:' if path == 'near' else 'Owner'} {owner}" in site.text(f"reg-default/messagegroups/{path}.html")
 
 
-def test_attributes_tell_their_origin(demo):
+def test_attributes_report_their_origin(demo):
     page = (demo.folder / f"{KAFKA}.html").read_text()
     every = page.split("<tr ")[1:]
     rows = [row for row in every if "<code>subject</code>" in row]
@@ -135,10 +135,10 @@ def test_attributes_tell_their_origin(demo):
 
 def test_a_comparison_says_what_the_diff_says(demo):
     with demo.model.at(2) as before, demo.model.at(3) as after:
-        told = differences(definitions_of(before), definitions_of(after))
+        reported = differences(definitions_of(before), definitions_of(after))
     page = demo.text("compare/2~to~3.html")
-    assert {one.class_ for one in told} == {"breaking", "compatible", "cosmetic"}
-    for one in told:
+    assert {one.class_ for one in reported} == {"breaking", "compatible", "cosmetic"}
+    for one in reported:
         assert one.told in page
         assert one.pointer in page
     single = demo.text(f"{KAFKA}~compare1~to~3.html")
@@ -160,8 +160,8 @@ def test_what_is_deprecated_looks_so(demo):
 
 
 def test_json_and_texts_stand_beside_the_pages(demo):
-    told = json.loads((demo.folder / "reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.json").read_bytes())
-    assert told["messageid"] == "shop.orders.OrderPlaced"
+    reported = json.loads((demo.folder / "reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.json").read_bytes())
+    assert reported["messageid"] == "shop.orders.OrderPlaced"
     raw = demo.folder / "reg-default/schemagroups/shop.orders.schemas/shop.orders.OrderPlacedData/2~raw.txt"
     assert "giftmessage" in json.loads(raw.read_text())["properties"]
 
@@ -198,8 +198,8 @@ def test_tables_of_fields_say_what_they_lack(tmp_path):
     site = Site(tmp_path / "site", catalog)
     for path in ("schemagroups/s/proto", "schemagroups/s/proto/1", "messagegroups/g/m"):
         text = site.text(f"reg-default/{path}.html")
-        for told in ("b string no. 2", "X value no. 0", "What it imports is not listed: google/protobuf/any.proto."):
-            assert told in text
+        for reported in ("b string no. 2", "X value no. 0", "What it imports is not listed: google/protobuf/any.proto."):
+            assert reported in text
     assert "Its fields are not listed: the schema is not XML" in site.text("reg-default/schemagroups/s/xsd.html")
     assert "Fields of the format Thrift/1 are not listed." in site.text("reg-default/schemagroups/s/thrift.html")
 
@@ -322,24 +322,24 @@ def test_an_empty_catalog_has_a_page_that_says_so(tmp_path):
     assert faults_of(pages) == []
 
 
-def test_the_command_tells_what_it_wrote(demo, tmp_path):
+def test_the_command_reports_what_it_wrote(demo, tmp_path):
     place = ["--warehouse", str(demo.catalog.folder), "--json"]
     ran = CliRunner().invoke(cli, ["site", "--out", str(tmp_path / "out"), *place], catch_exceptions=False)
     assert ran.exit_code == 0
-    told = json.loads(ran.stdout)
-    assert told["snapshot_id"] == 3
-    assert told["pages"] == told["written"] > 100
+    reported = json.loads(ran.stdout)
+    assert reported["snapshot_id"] == 3
+    assert reported["pages"] == reported["written"] > 100
     wrong = CliRunner().invoke(cli, ["site", "--out", str(tmp_path / "out"), "--base-url", "example.com", *place])
     assert wrong.exit_code == 2
 
 
 def test_the_index_finds_what_is_there(demo):
     text = (demo.folder / "search-index.js").read_text()
-    told = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
-    paths = [row[2] for row in told["rows"]]
+    reported = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
+    paths = [row[2] for row in reported["rows"]]
     assert len(paths) == len(set(paths)) == 22 + 15 + 8 + 4
     assert all((demo.folder / path).exists() for path in paths)
-    kafka = next(row for row in told["rows"] if row[2] == f"{KAFKA}.html")
-    assert told["protocols"][kafka[6]] == "KAFKA"
-    assert told["groups"][kafka[7]] == "shop.orders.kafka"
-    assert {"harbour", "orders", "partitionkey"} <= {told["words"][number] for number in kafka[9]}
+    kafka = next(row for row in reported["rows"] if row[2] == f"{KAFKA}.html")
+    assert reported["protocols"][kafka[6]] == "KAFKA"
+    assert reported["groups"][kafka[7]] == "shop.orders.kafka"
+    assert {"harbour", "orders", "partitionkey"} <= {reported["words"][number] for number in kafka[9]}

@@ -35,7 +35,7 @@ QUICK = {
 
 
 def two_writers(folder: Path, count: int) -> list[int]:
-    """Let two processes ingest at once; give the snapshots that they were told of."""
+    """Let two processes ingest at once; return the snapshots that they reported."""
     writers = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.soak.writer", str(folder / "warehouse"), str(folder), name, str(count)],
@@ -48,10 +48,10 @@ def two_writers(folder: Path, count: int) -> list[int]:
     return [int(line) for output in outputs for line in output.split()]
 
 
-def check_two_writers(spark: SparkSession, folder: Path, told: list[int], count: int) -> None:
+def check_two_writers(spark: SparkSession, folder: Path, reported: list[int], count: int) -> None:
     """None lost, none doubled, snapshots without gaps or repeats, digests chained, violations single."""
     expected = list(range(1, 2 * count + 1))
-    assert sorted(told) == expected, "snapshots have gaps or repeats"
+    assert sorted(reported) == expected, "snapshots have gaps or repeats"
     snapshots = table(spark, folder, "changes").filter("kind = 'snapshot'").orderBy("snapshot_id").collect()
     assert [row["snapshot_id"] for row in snapshots] == expected
     bodies = [json.loads(row["body"]) for row in snapshots]
@@ -73,7 +73,7 @@ def ingest(folder: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def state(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """Give what must be equal after a crash and a rerun, and without one."""
+    """Return what must be equal after a crash and a rerun, and without one."""
     columns = ["registryid", "xid", "content_hash", "epoch"]
     rows: dict[str, object] = {
         entity.name: sorted(map(tuple, table(spark, folder, entity.name).select(*columns).collect())) for entity in ENTITY_TABLES
@@ -116,7 +116,7 @@ def crash(folder: Path, *, point: str | None = None, after: float = 0.0) -> None
 
 
 def main() -> None:
-    """Run all, and tell each."""
+    """Run all, and report each."""
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
         begun = time.monotonic()
@@ -126,12 +126,12 @@ def main() -> None:
         spark = open_session(read_settings(warehouse=str(here / "none")))
         expected = state(spark, here / "plain")
 
-        def check(name: str, told: str, **how: Any) -> None:
+        def check(name: str, reported: str, **how: Any) -> None:
             crash(here / name, **how)
-            assert ingest(here / name).wait() == REFUSED, told
-            assert state(spark, here / name) == expected, told
+            assert ingest(here / name).wait() == REFUSED, reported
+            assert state(spark, here / name) == expected, reported
             shutil.rmtree(here / name)
-            sys.stdout.write(f"kill -9 {told}: as undisturbed\n")
+            sys.stdout.write(f"kill -9 {reported}: as undisturbed\n")
             sys.stdout.flush()
 
         for point in POINTS:
@@ -140,8 +140,8 @@ def main() -> None:
         for number in range(RANDOM_KILLS):
             after = chance.uniform(0.3, 1.0) * seconds
             check(f"random{number}", f"after {after:.1f} s", after=after)
-        told = two_writers(here, WRITES)
-        check_two_writers(spark, here, told, WRITES)
+        reported = two_writers(here, WRITES)
+        check_two_writers(spark, here, reported, WRITES)
         sys.stdout.write(f"two writers, {WRITES} ingests each: none lost, none doubled\n")
 
 

@@ -17,14 +17,14 @@ class Broken(AssertionError):
     """The catalog is not what it ought to be."""
 
 
-def check(invariant: str, holds: bool, told: str) -> None:
+def check(invariant: str, holds: bool, reported: str) -> None:
     """Ask for an invariant.
 
     Raises:
         Broken: it does not hold, and is not switched off.
     """
     if not holds and invariant not in OFF:
-        raise Broken(f"{invariant}: {told}")
+        raise Broken(f"{invariant}: {reported}")
 
 
 class Step(NamedTuple):
@@ -46,21 +46,21 @@ class Step(NamedTuple):
         return "rejected" if is_rejected else "loaded"
 
     def refused(self, path: str) -> set[Key]:
-        """Give what is refused in a document that is loaded."""
+        """Return what is refused in a document that is loaded."""
         reading = self.reading(path)
         out = with_dependents(reading, self.ingest.refused.get(path, frozenset()))
         return {*reading.refused, *out, *(self.after.lost[path] & reading.accepted.keys())}
 
 
 def with_refused(ingest: Ingest, warehouse: Warehouse) -> Ingest:
-    """Add to an ingest what rules between entities refused, as the facts of the documents tell it."""
+    """Add to an ingest what rules between entities refused, as the facts of the documents report it."""
     refused: dict[str, frozenset[Key]] = {}
     rejected: set[str] = set()
     known = warehouse.findings()
     for path, load in last_loads(warehouse, ingest).items():
         reading = read(ingest.documents[path], is_named=path in ingest.named)
-        told = [known[one] for one in load.facts.get("findings") or [] if one in known]
-        quarantined = [one for one in told if one["rule_id"] in RELATIONS and one["action"] == "quarantined"]
+        reported = [known[one] for one in load.facts.get("findings") or [] if one in known]
+        quarantined = [one for one in reported if one["rule_id"] in RELATIONS and one["action"] == "quarantined"]
         if quarantined and load.facts["status"] == "loaded":
             refused[path] = frozenset(_key(one) for one in quarantined)
         if load.facts["status"] == "rejected" and ingest.strict and not reading.rejected and not reading.has_errors:
@@ -69,7 +69,7 @@ def with_refused(ingest: Ingest, warehouse: Warehouse) -> Ingest:
 
 
 def last_loads(warehouse: Warehouse, ingest: Ingest) -> dict[str, Load]:
-    """Give the last load of each document of an ingest, in whatever registry."""
+    """Return the last load of each document of an ingest, in whatever registry."""
     loads = sorted(warehouse.loads(), key=lambda load: load.snapshot_id)
     return {load.path: load for load in loads if load.path in ingest.documents}
 
@@ -113,8 +113,8 @@ def check_entities(step: Step, rows: dict[Key, Row], earlier: dict[Key, Row], wa
             check("defaults", row.isdefault == step.after.isdefault(key), f"{key} has isdefault {row.isdefault}")
         _check_untouched(step, key, row, earlier.get(key))
     log = warehouse.from_log()
-    told = {key: (row.content_hash, row.epoch, *row.dates, row.owners, row.snapshot_id) for key, row in rows.items()}
-    differing = sorted(key for key in told | log if told.get(key) != log.get(key))
+    reported = {key: (row.content_hash, row.epoch, *row.dates, row.owners, row.snapshot_id) for key, row in rows.items()}
+    differing = sorted(key for key in reported | log if reported.get(key) != log.get(key))
     check("log", not differing, f"tables differ from the log: {differing}")
     messages = {(key.registry, key.xid) for key in rows if key.kind == "message"}
     check("flattened", warehouse.flattened() == messages, "effective_messages has other messages")
@@ -151,12 +151,16 @@ def check_documents(step: Step, warehouse: Warehouse) -> None:
             every = [known[one] for one in facts.get("findings") or []]
             out = {_key(one) for one in every if one["action"] == "quarantined" and one["xid"] is not None}
             check(
-                "findings", out == step.refused(path), f"{path}: told as refused: {sorted(out ^ step.refused(path))}, or not so"
+                "findings",
+                out == step.refused(path),
+                f"{path}: reported as refused: {sorted(out ^ step.refused(path))}, or not so",
             )
-            told = [one for one in every if one["xid"] != "/"]
+            reported = [one for one in every if one["xid"] != "/"]
             accepted = reading.accepted.keys() - with_dependents(reading, step.ingest.refused.get(path, frozenset()))
             for rule, keys in (("DOC-001", step.after.lost[path]), ("DOC-002", step.after.taken[path])):
-                _check_told(path, rule, told, keys & accepted)  # of what is refused for another reason, that reason is told
+                _check_reported(
+                    path, rule, reported, keys & accepted
+                )  # of what is refused for another reason, that reason is reported
     registries: dict[str, set[str]] = {}
     for load in warehouse.loads():
         registries.setdefault(load.path, set()).add(load.registry)
@@ -164,9 +168,9 @@ def check_documents(step: Step, warehouse: Warehouse) -> None:
     check("registries of documents", not twice, f"documents are known in several registries: {twice}")
 
 
-def _check_told(path: str, rule: str, told: list[dict[str, Any]], expected: set[Key]) -> None:
-    has = {_key(one) for one in told if one["rule_id"] == rule}
-    check("disputes", has == expected, f"{path}: {rule} is told of {sorted(has)} and not of {sorted(expected)}")
+def _check_reported(path: str, rule: str, reported: list[dict[str, Any]], expected: set[Key]) -> None:
+    has = {_key(one) for one in reported if one["rule_id"] == rule}
+    check("disputes", has == expected, f"{path}: {rule} is reported of {sorted(has)} and not of {sorted(expected)}")
 
 
 def _key(finding: dict[str, Any]) -> Key:
@@ -178,9 +182,9 @@ def check_counts(step: Step, summary: Summary, warehouse: Warehouse, head: int |
 
     Args:
         step: what was done.
-        summary: what the ingest told.
+        summary: what the ingest reported.
         warehouse: where it went.
-        head: the snapshot before; None: a run that died did some of it, which the next one does not tell.
+        head: the snapshot before; None: a run that died did some of it, which the next one does not report.
     """
     statuses = [step.status(path) for path in step.ingest.documents]
     counted = {"read": len(statuses)} | {name: statuses.count(name) for name in ("skipped", "rejected")}
@@ -202,5 +206,5 @@ def check_counts(step: Step, summary: Summary, warehouse: Warehouse, head: int |
     outcomes = {"inserted": ("insert",), "updated": ("update", "own"), "deleted": ("delete",)}
     for kind, table in TABLES.items():
         for name, of in outcomes.items():
-            n, told = sum(ops.get(kind, {}).get(op, 0) for op in of), summary.entities[table][name]
-            check("counts", told == n, f"{table} {name}: {told} told, {n} in the log")
+            n, reported = sum(ops.get(kind, {}).get(op, 0) for op in of), summary.entities[table][name]
+            check("counts", reported == n, f"{table} {name}: {reported} reported, {n} in the log")

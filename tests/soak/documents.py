@@ -53,7 +53,7 @@ def spelled(document: Document) -> dict[str, Any]:
         names.get("messagegroups", "messagegroups"): groups, other: doubled,
         "endpoints": endpoints, names.get("schemagroups", "schemagroups"): schemas,
     }  # fmt: skip
-    own = names.get("messagegroups", "messagegroups")  # written though empty: it tells a registry document
+    own = names.get("messagegroups", "messagegroups")  # written though empty: it reports a registry document
     return written | {key: one for key, one in collections.items() if one or key == own}
 
 
@@ -87,7 +87,7 @@ def _damaged(document: Document, *, is_yaml: bool) -> bytes:
 
 
 def _bad(is_bad: bool) -> dict[str, Any]:
-    """Give an attribute of a wrong type, for which an entity of any kind is refused."""
+    """Return an attribute of a wrong type, for which an entity of any kind is refused."""
     return {"epoch": "first"} if is_bad else {}
 
 

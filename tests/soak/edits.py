@@ -73,7 +73,7 @@ def drop_document(random: Random, documents: Documents) -> bool:
 
 
 def rename(random: Random, documents: Documents) -> bool:
-    """Give a document another name, format and packing."""
+    """Return a document another name, format and packing."""
     path = _free_path(random, documents)
     if not documents or path is None:
         return False
@@ -163,7 +163,7 @@ def break_message(random: Random, documents: Documents) -> bool:
 
 
 def change_versions(random: Random, documents: Documents) -> bool:
-    """Give a message another Version, take one away, or name another default."""
+    """Return a message another Version, take one away, or name another default."""
 
     def changed(resource: Resource) -> Resource:
         versions = dict(resource.versions)

@@ -76,12 +76,12 @@ def disk_full(spark: SparkSession, folder: Path, limit: int) -> str:
     again = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["snapshot_id"] == 1
     assert (seen, table(spark, folder, "messages").count()) == (0, 4000)
-    told = next((line for line in failed.stderr.splitlines() if line.startswith("error")), "")[:200]
-    return f"disk full at {limit} bytes a file: exit 1, nothing committed, the same command again loads all. It said: {told}"
+    reported = next((line for line in failed.stderr.splitlines() if line.startswith("error")), "")[:200]
+    return f"disk full at {limit} bytes a file: exit 1, nothing committed, the same command again loads all. It said: {reported}"
 
 
 def main(count: str = "50") -> None:
-    """Run all, and tell each."""
+    """Run all, and report each."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "readers").mkdir()
         spark = open_session(read_settings(warehouse=str(Path(scratch) / "readers" / "warehouse")))

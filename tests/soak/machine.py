@@ -66,13 +66,13 @@ class Machine:
         self.world.step(documents, run, deep=len(self.history) % 10 == 0)
 
     def as_json(self) -> str:
-        """Give the history, to be replayed."""
+        """Return the history, to be replayed."""
         steps = [{"documents": {path: as_json(one) for path, one in documents.items()}, "run": run._asdict()}
                  for documents, run in self.history]  # fmt: skip
         return "[\n" + ",\n".join(json.dumps(step) for step in steps) + "\n]\n"
 
     def state(self) -> tuple[Any, ...]:
-        """Give what a later process goes on from."""
+        """Return what a later process goes on from."""
         return (self.documents, self.history, self.world.state())
 
     def restore(self, state: tuple[Any, ...]) -> None:
@@ -130,12 +130,12 @@ def run(spark: SparkSession, below: Path, progress: Progress, *, loud: bool) -> 
                 progress.state = (random.getstate(), *machine.state())
                 (below / "progress").write_bytes(pickle.dumps(progress))
                 if loud:
-                    _say(f"step {progress.done}: {time.monotonic() - begun:.0f} s {machine.world.told}")
+                    _say(f"step {progress.done}: {time.monotonic() - begun:.0f} s {machine.world.outcome}")
         except Exception as error:
             if not _is_alive(spark):
                 raise SparkLost from error
             progress.left, progress.done, progress.failures = progress.left - 1, progress.done + 1, progress.failures + 1
-            _tell_failure(machine, below / f"machine-{progress.seed}-{progress.catalog}.json", error)
+            _report_failure(machine, below / f"machine-{progress.seed}-{progress.catalog}.json", error)
         _say(f"seed {progress.seed}: {progress.done} steps in {progress.catalog + 1} catalogs, {progress.failures} failures")
         machine.close()
         progress.catalog, progress.state = progress.catalog + 1, None
@@ -154,8 +154,8 @@ def _is_alive(spark: SparkSession) -> bool:
         return False
 
 
-def _say(told: str) -> None:
-    sys.stdout.write(told + "\n")
+def _say(reported: str) -> None:
+    sys.stdout.write(reported + "\n")
     sys.stdout.flush()
 
 
@@ -167,11 +167,13 @@ def _empty_warehouse(spark: SparkSession, folder: Path) -> Path:
     return folder
 
 
-def _tell_failure(machine: Machine, path: Path, error: Exception) -> None:
+def _report_failure(machine: Machine, path: Path, error: Exception) -> None:
     path.write_text(machine.as_json())
-    told = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
+    reported = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
     sys.stdout.write(
-        f"{script.as_script(machine.history)}\n# {path}, step {len(machine.history)}:\n# {told[:3000]}\n".replace("\n# ", "\n# ")
+        f"{script.as_script(machine.history)}\n# {path}, step {len(machine.history)}:\n# {reported[:3000]}\n".replace(
+            "\n# ", "\n# "
+        )
     )
     if not isinstance(error, Broken):
         import traceback
@@ -186,7 +188,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep catalogs, histories and where the run is here")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="do the steps of this history again")
-    parser.add_argument("--verbose", action="store_true", help="tell each step")
+    parser.add_argument("--verbose", action="store_true", help="print each step")
     asked = parser.parse_args()
     with ExitStack() as scratch:
         below = (asked.folder or Path(scratch.enter_context(tempfile.TemporaryDirectory()))).absolute()

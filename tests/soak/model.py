@@ -66,7 +66,7 @@ def read(document: Document, *, is_named: bool = False) -> Reading:
     # Groups in two spellings are an error of the root, which holds both.
     entities.add("registry", "/", definition(name=document.name), refused=bool(document.doubled))
     for groupid, group in document.groups.items():
-        # A group that stands twice is refused: nobody can tell which is meant.
+        # A group that stands twice is refused: nobody can know which is meant.
         entities.add_group("messagegroups", groupid, group, refused=group.bad or groupid in document.doubled)
     for groupid, group in document.doubled.items():
         entities.add_group("messagegroups", groupid, group, refused=group.bad or groupid in document.groups)
@@ -126,8 +126,8 @@ def _definition_of(kind: str, text: Text, ancestor: str) -> Definition:
     return definition(name=name, ancestor=ancestor, base=text.base_xid, schema=schema)
 
 
-def _message_xid(told: str | None) -> str | None:
-    return None if told is None else "/messagegroups/{}/messages/{}".format(*told.split("/"))
+def _message_xid(reported: str | None) -> str | None:
+    return None if reported is None else "/messagegroups/{}/messages/{}".format(*reported.split("/"))
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Catalog:
         return named is not None and dict(named.said)["default"] == versionid
 
     def after(self, ingest: Ingest) -> Catalog:
-        """Give the catalog after an ingest.
+        """Return the catalog after an ingest.
 
         Raises:
             TooMuchPruned: nothing is changed.
@@ -239,7 +239,7 @@ class _Step:
         )  # fmt: skip
 
     def _accepted(self, path: str) -> dict[Key, Definition] | None:
-        """Give what is accepted of a document now; None of one that is rejected."""
+        """Return what is accepted of a document now; None of one that is rejected."""
         reading = self.readings[path]
         if reading.rejected or path in self.ingest.rejected or (self.ingest.strict and reading.has_errors):
             return None
@@ -250,7 +250,7 @@ class _Step:
         return self.readings[path].refused | self.out.get(path, frozenset())
 
     def _standing(self, path: str) -> dict[Key, Definition]:
-        """Give what a document said before of what is refused in it now, and of what stands below that (1)."""
+        """Return what a document said before of what is refused in it now, and of what stands below that (1)."""
         out = self._refused(path)
 
         def stands(key: Key) -> bool:
@@ -259,7 +259,7 @@ class _Step:
         return {key: said for key, said in self.before.said.get(path, {}).items() if stands(key)}
 
     def _news(self, key: Key) -> list[str]:
-        """Give the documents that say something new of an entity, sorted (3)."""
+        """Return the documents that say something new of an entity, sorted (3)."""
         return sorted(
             path for path, accepted in self.accepted.items()
             if key in accepted and accepted[key] != self.before.said.get(path, {}).get(key)
@@ -288,11 +288,11 @@ class _Step:
                 owners = self._sayers(key, said)
         if said is None:
             return None
-        self._tell(key, said, {path for path in news if self.accepted[path][key] != said})
+        self._report(key, said, {path for path in news if self.accepted[path][key] != said})
         return self._counted(key, said, owners)
 
-    def _tell(self, key: Key, said: Definition, lost: set[str]) -> None:
-        """Note what is told of an entity (5)."""
+    def _report(self, key: Key, said: Definition, lost: set[str]) -> None:
+        """Note what is reported for an entity (5)."""
         for path, every in self.said.items():
             waits = key in every and every[key] != said
             if path in lost or (waits and key in self.before.lost.get(path, ())):
@@ -344,7 +344,7 @@ class _Step:
 
 
 def broken(published: Mapping[Key, Published]) -> dict[Key, str]:
-    """Give the entities that break a rule between entities: a cycle of bases; a schema, will message or ancestor that lacks."""
+    """Return the entities that break a rule between entities: a cycle of bases; a schema, will message or ancestor that lacks."""
     said = {key: dict(one.said) for key, one in published.items()}
     found: dict[Key, str] = {}
     for key, values in said.items():
@@ -367,7 +367,7 @@ def broken(published: Mapping[Key, Published]) -> dict[Key, str]:
 
 
 def _base_of(said: Mapping[Key, dict[str, str | None]], version: Key) -> Key | None:
-    """Give the Version that one extends, if it is there: the default one of a message."""
+    """Return the Version that one extends, if it is there: the default one of a message."""
     base = said[version]["base"]
     message = said.get(Key(version.registry, "message", base)) if base is not None else None
     xid = base if message is None else f"{base}/versions/{message['default']}"
@@ -380,7 +380,7 @@ def _ancestor_of(version: Key, values: Mapping[str, str | None]) -> Key:
 
 
 def with_dependents(reading: Reading, refused: Iterable[Key]) -> frozenset[Key]:
-    """Give what rules between entities refused in a document, with what cannot live without it."""
+    """Return what rules between entities refused in a document, with what cannot live without it."""
     out = set(refused)
     for key in reading.accepted:
         if key.kind in _VERSION_OF:
@@ -392,7 +392,7 @@ def with_dependents(reading: Reading, refused: Iterable[Key]) -> frozenset[Key]:
 
 
 def settle(before: Catalog, ingest: Ingest) -> tuple[Catalog, Ingest]:
-    """Give the catalog after an ingest, and the ingest with what rules between entities refuse.
+    """Return the catalog after an ingest, and the ingest with what rules between entities refuse.
 
     One way to settle what they refuse, for tests of the model itself: again and again, until nothing that is written new
     breaks one.
@@ -421,7 +421,7 @@ def settle(before: Catalog, ingest: Ingest) -> tuple[Catalog, Ingest]:
 
 
 def missed(before: Catalog, after: Catalog) -> set[Key]:
-    """Give what was written new and breaks a rule between entities: it was to be refused."""
+    """Return what was written new and breaks a rule between entities: it was to be refused."""
     was = broken(before.published)
     earlier = {key: one.said for key, one in before.published.items()}
     written = {key for key, one in after.published.items() if earlier.get(key) != one.said}
@@ -433,7 +433,7 @@ def missed(before: Catalog, after: Catalog) -> set[Key]:
 
 
 def unfounded(before: Catalog, ingest: Ingest, after: Catalog) -> dict[str, set[Key]]:
-    """Give what was refused by rules between entities without a reason: it is published as it is, or breaks none.
+    """Return what was refused by rules between entities without a reason: it is published as it is, or breaks none.
 
     In doubt there is a reason: what all documents say is taken together, and what is not there before or after is missing.
     """
@@ -471,7 +471,7 @@ def _is_new(before: Catalog, own: Mapping[Key, Definition], key: Key) -> bool:
 
 
 def _holder(key: Key) -> Key:
-    """Give what holds an entity; of a registry nothing that is published."""
+    """Return what holds an entity; of a registry nothing that is published."""
     kinds = {2: "registry", 4: "group", 6: "message" if key.kind == "version" else "schema"}
     tokens = key.xid.strip("/").split("/")
     kind = "endpoint" if len(tokens) == 4 and tokens[0] == "endpoints" else kinds.get(len(tokens), "")
@@ -479,7 +479,7 @@ def _holder(key: Key) -> Key:
 
 
 def _resource(key: Key) -> Key:
-    """Give the message or schema of a Version; what is none stays."""
+    """Return the message or schema of a Version; what is none stays."""
     kinds = {version: kind for kind, version in _VERSION_OF.items()}
     return Key(key.registry, kinds.get(key.kind, key.kind), key.xid.split("/versions/")[0])
 

@@ -43,7 +43,7 @@ class Run(NamedTuple):
         return self.source == "" or path.startswith(self.source + "/")
 
     def found(self, documents: Mapping[str, object]) -> set[str]:
-        """Give the paths of the documents that SOURCE holds."""
+        """Return the paths of the documents that SOURCE holds."""
         return {path for path in documents if self.lists(path)}
 
 

@@ -110,19 +110,19 @@ class Document:
 
 
 def as_json(document: Document) -> dict[str, Any]:
-    """Give a document as a JSON value, without what is not set."""
+    """Return a document as a JSON value, without what is not set."""
 
     def lean(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         return {key: lean(one) for key, one in value.items() if one not in (None, False, {})}
 
-    told: dict[str, Any] = lean(asdict(document))
-    return told
+    reported: dict[str, Any] = lean(asdict(document))
+    return reported
 
 
-def from_json(told: dict[str, Any]) -> Document:
-    """Give the document of a JSON value."""
+def from_json(reported: dict[str, Any]) -> Document:
+    """Return the document of a JSON value."""
 
     def resource(one: dict[str, Any]) -> Resource:
         return Resource(**{**one, "versions": {key: Text(**text) for key, text in one["versions"].items()}})
@@ -131,5 +131,5 @@ def from_json(told: dict[str, Any]) -> Document:
         return kind(**{**one, "members": {key: resource(member) for key, member in one.get("members", {}).items()}})
 
     kinds = {"groups": Group, "schemagroups": Group, "doubled": Group, "endpoints": Endpoint}
-    held = {name: {key: holder(kind, one) for key, one in told.get(name, {}).items()} for name, kind in kinds.items()}
-    return Document(**{**told, **held})
+    held = {name: {key: holder(kind, one) for key, one in reported.get(name, {}).items()} for name, kind in kinds.items()}
+    return Document(**{**reported, **held})

@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Load:
-    """The last load of a document, as the log tells it."""
+    """The last load of a document, as the log reports it."""
 
     registry: str
     path: str
@@ -66,7 +66,7 @@ class Warehouse:
         return found
 
     def entities(self) -> dict[Key, Row]:
-        """Give all entities that are published."""
+        """Return all entities that are published."""
         found: dict[Key, Row] = {}
         for kind, table in TABLES.items():
             also = ["isdefault"] if kind in ("version", "schemaversion") else []
@@ -85,7 +85,7 @@ class Warehouse:
         return found
 
     def from_log(self) -> dict[Key, tuple[Any, ...]]:
-        """Give what the log makes of all entities: content_hash, epoch, dates, owners, snapshot_id."""
+        """Return what the log makes of all entities: content_hash, epoch, dates, owners, snapshot_id."""
         columns = ("registryid", "kind", "xid", "op", "content_hash", "snapshot_id", "document_uris", *LIFE)
         last: dict[Key, dict[str, Any]] = {}
         for row in sorted(self.rows("changes", *columns), key=lambda row: row["snapshot_id"]):
@@ -100,11 +100,11 @@ class Warehouse:
         }  # fmt: skip
 
     def head(self) -> int:
-        """Give the newest snapshot; 0 before the first, and where there is no warehouse."""
+        """Return the newest snapshot; 0 before the first, and where there is no warehouse."""
         return max(self.snapshots(), default=0) if (self.folder / "changes").is_dir() else 0
 
     def snapshots(self) -> dict[int, dict[str, dict[str, int]]]:
-        """Give how many rows each snapshot has, by kind and op."""
+        """Return how many rows each snapshot has, by kind and op."""
         counts: dict[int, dict[str, dict[str, int]]] = {}
         for row in self.rows("changes", "snapshot_id", "kind", "op"):
             of_kind = counts.setdefault(row["snapshot_id"], {}).setdefault(row["kind"], {})
@@ -112,13 +112,13 @@ class Warehouse:
         return counts
 
     def changed_in(self, snapshot_id: int) -> set[tuple[str, str, str, str]]:
-        """Give the entities that a snapshot changed: op, registryid, kind, xid."""
+        """Return the entities that a snapshot changed: op, registryid, kind, xid."""
         columns = ("snapshot_id", "op", "registryid", "kind", "xid")
         rows = (row for row in self.rows("changes", *columns) if row["snapshot_id"] == snapshot_id and row["kind"] in TABLES)
         return {(row["op"], row["registryid"], row["kind"], row["xid"]) for row in rows}
 
     def loads(self) -> list[Load]:
-        """Give the last load of each document and registry."""
+        """Return the last load of each document and registry."""
         last: dict[tuple[str, str], dict[str, Any]] = {}
         rows = (row for row in self.rows("changes", "snapshot_id", "registryid", "kind", "xid", "op", "body"))
         for row in sorted((row for row in rows if row["kind"] == "document"), key=lambda row: row["snapshot_id"]):
@@ -130,7 +130,7 @@ class Warehouse:
         ]
 
     def findings(self) -> dict[str, dict[str, Any]]:
-        """Give all findings by id."""
+        """Return all findings by id."""
         columns = ("violation_id", "registryid", "document_uri", "xid", "rule_id", "severity", "action")
         every = self.rows("violations", *columns)
         found = {row["violation_id"]: row for row in every}
@@ -138,7 +138,7 @@ class Warehouse:
         return found
 
     def flattened(self) -> set[tuple[str, str]]:
-        """Give the messages that `effective_messages` has."""
+        """Return the messages that `effective_messages` has."""
         return {(row["registryid"], row["xid"]) for row in self.rows("effective_messages", "registryid", "xid")}
 
     def _paths(self, uris: list[str] | None) -> tuple[str, ...]:
@@ -165,13 +165,13 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def digest(folder: Path) -> dict[str, str]:
-    """Give a digest of each file and folder below a folder."""
+    """Return a digest of each file and folder below a folder."""
     found = {str(path.relative_to(folder)): "" for path in folder.rglob("*") if path.is_dir()} if folder.exists() else {}
     return found | {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files_below(folder)}
 
 
 def differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Give the files and folders that came, went or changed between two digests; stages are there while an ingest runs."""
+    """Return the files and folders that came, went or changed between two digests; stages are there while an ingest runs."""
     every = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     return sorted(name for name in every if name != "_stage")
 
@@ -185,7 +185,7 @@ class Search:
         self.seen: dict[Path, tuple[int, int]] = {}
 
     def found(self, *, again: bool = False) -> list[str]:
-        """Give the files in which the text stands.
+        """Return the files in which the text stands.
 
         Args:
             again: look at files that did not change, too.

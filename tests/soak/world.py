@@ -45,11 +45,11 @@ class World:
         self.model = Catalog()
         self.rows: dict[Key, Row] = {}
         self.written: dict[str, Document] = {}
-        self.told = ""  # of the last step
+        self.outcome = ""  # of the last step
         self.is_interrupted = False  # the first step was begun before, by a process that died
 
     def state(self) -> tuple[Any, ...]:
-        """Give what a later process goes on from."""
+        """Return what a later process goes on from."""
         return self.model, self.rows, self.written
 
     def restore(self, state: tuple[Any, ...]) -> None:
@@ -69,13 +69,13 @@ class World:
             Broken: something does not hold.
         """
         self._write(documents)
-        told = self._dry(run) if run.first_dry else None
+        reported = self._dry(run) if run.first_dry else None
         is_whole = run.crash is None and not self.is_interrupted
         head = self.warehouse.head() if is_whole else None
         died = run.crash is not None and self._crash(run)
         summary = self._ingest(run)
         outcome = "pruning refused" if summary is None else f"ingest {summary.seconds['total']:.0f} s, {summary.snapshot_id}"
-        self.told = f"{outcome}{', died' if died else ''}: {run}"
+        self.outcome = f"{outcome}{', died' if died else ''}: {run}"
         step = self._follow(run, is_refused=summary is None)
         if summary is not None:
             check_refused(step)
@@ -85,8 +85,8 @@ class World:
         if summary is not None:
             check_documents(step, self.warehouse)
             check_counts(step, summary, self.warehouse, head)
-            if told is not None and is_whole:
-                self._check_told(summary, told)
+            if reported is not None and is_whole:
+                self._check_reported(summary, reported)
             if run.again:
                 self._check_again(run)
         self._check_secrets()
@@ -118,10 +118,10 @@ class World:
 
     def _dry(self, run: Run) -> Summary | None:
         before = digest(self.warehouse.folder)
-        told = self._ingest(run, dry=True)
+        reported = self._ingest(run, dry=True)
         changed = differing(before, digest(self.warehouse.folder))
         check("dry run", not changed, f"a dry run changed {changed[:10]}")
-        return told
+        return reported
 
     def _crash(self, run: Run) -> bool:
         """Die at a point of an ingest; False when it never came by."""
@@ -129,9 +129,9 @@ class World:
         if run.by_kill:
             flags = [f"--{name}" for name in ("prune", "force", "strict") if getattr(run, name)]
             command = [sys.executable, "-m", "lakehouse", "ingest", str(self.documents / run.source), *flags]
-            told = os.environ | {"LAKEHOUSE_CRASH_AT": run.crash, "LAKEHOUSE_CRASH_BY": "kill"}
+            reported = os.environ | {"LAKEHOUSE_CRASH_AT": run.crash, "LAKEHOUSE_CRASH_BY": "kill"}
             command += ["--warehouse", str(self.warehouse.folder)]
-            return subprocess.run(command, env=told, cwd=_ROOT, capture_output=True, check=False).returncode < 0
+            return subprocess.run(command, env=reported, cwd=_ROOT, capture_output=True, check=False).returncode < 0
         os.environ["LAKEHOUSE_CRASH_AT"] = run.crash
         try:
             self._ingest(run)
@@ -154,18 +154,18 @@ class World:
         except TooMuchPruned as error:
             check("pruning", is_refused, f"it was to be refused: {error}")
         else:
-            # Of what was not written nobody is told what rules between entities refused of it.
+            # What was not written has no findings of rules between entities.
             check("pruning", not is_refused or _prunes_too_much(before, asked), "it was refused")
             self.model = before if is_refused else after
         return Step(before, self.model, asked)
 
     # Checks of files
 
-    def _check_told(self, summary: Summary, told: Summary) -> None:
-        """A dry run tells what the ingest after it changes."""
+    def _check_reported(self, summary: Summary, reported: Summary) -> None:
+        """A dry run reports what the ingest after it changes."""
         expected = self.warehouse.changed_in(summary.snapshot_id) if summary.snapshot_id else set()
-        changes = {(one["op"], one["registryid"], one["kind"], one["xid"]) for one in told.changes or []}
-        check("dry run", changes == expected, f"a dry run told other changes: {sorted(changes ^ expected)}")
+        changes = {(one["op"], one["registryid"], one["kind"], one["xid"]) for one in reported.changes or []}
+        check("dry run", changes == expected, f"a dry run reported other changes: {sorted(changes ^ expected)}")
 
     def _check_secrets(self, *, again: bool = False) -> None:
         """No planted secret is anywhere on disk."""

@@ -43,8 +43,8 @@ def test_what_is_kept_is_what_was_there(spark, small):
         kept = materialize(frame)
         assert kept.schema == frame.schema
         # As text: some of the dates are before what Python makes of them.
-        told = ["n", "CAST(told AS STRING)", "CAST(one AS STRING)", "CAST(at AS STRING)", "hex(raw)", "yes"]
-        assert_df_equality(kept.selectExpr(*told), frame.selectExpr(*told), ignore_row_order=True)
+        reported = ["n", "CAST(told AS STRING)", "CAST(one AS STRING)", "CAST(at AS STRING)", "hex(raw)", "yes"]
+        assert_df_equality(kept.selectExpr(*reported), frame.selectExpr(*reported), ignore_row_order=True)
         both = kept.alias("a").join(kept.alias("b"), on="n")
         assert both.count() == 3
 

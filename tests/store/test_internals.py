@@ -46,7 +46,7 @@ def exported(catalog: Catalog, name: str, at: str | None = None) -> str:
 
 
 def seen(catalog: Catalog) -> dict[str, Any]:
-    """Give what readers see of three releases: rows now and of the first one, documents, and what is in order."""
+    """Return what readers see of three releases: rows now and of the first one, documents, and what is in order."""
     query = "SELECT xid, epoch, modifiedat > createdat AS later FROM messages ORDER BY xid"
     attach_tables(catalog.spark, catalog.settings)
     rows = histories.contents(catalog, "xregistry")

@@ -24,7 +24,7 @@ OTHERS = [
 
 @pytest.fixture
 def merging(catalog):
-    """Give a function that merges groups as a snapshot, with those that are gone; and one that reads the table."""
+    """Return a function that merges groups as a snapshot, with those that are gone; and one that reads the table."""
     attach_tables(catalog.spark, catalog.settings)
 
     def merge(snapshot_id, *groups, gone=(), transaction=True):

@@ -43,7 +43,7 @@ def test_a_process_that_died_in_a_migration_is_taken_the_rest_of_the_way(catalog
         attach_tables(catalog.spark, catalog.settings)
 
 
-def test_a_reader_of_an_older_warehouse_is_told_what_brings_it_forward(catalog):
+def test_a_reader_of_an_older_warehouse_is_reported_what_brings_it_forward(catalog):
     create_tables(catalog.spark, catalog.settings)
     catalog.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('xregistry.schema_version' = '0')")
     with pytest.raises(WarehouseError, match="lakehouse migrate"):

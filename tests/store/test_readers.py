@@ -19,7 +19,7 @@ def spark_rows(past):
 
 
 def plain(value):
-    """Give a value as the readers agree on it: maps and their entries sorted, times in UTC without a zone."""
+    """Return a value as the readers agree on it: maps and their entries sorted, times in UTC without a zone."""
     if isinstance(value, dict):
         return sorted((key, plain(one)) for key, one in value.items())
     if isinstance(value, list):

@@ -77,7 +77,7 @@ def test_a_table_is_made_without_a_look_at_its_state(bare_catalog):
     spark.sql("SELECT 1").collect()
     before = executions(spark)
     create_tables(spark, bare_catalog.settings)
-    # Delta takes two for a table; for one that is clustered, told to a metastore, two more.
+    # Delta takes two for a table; for one that is clustered, reported to a metastore, two more.
     assert executions(spark) - before <= 2 * len(TABLES) + 3
 
 
@@ -141,12 +141,12 @@ def test_tables_are_attached_by_a_query_each(catalog):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", [True, False])
-def test_clients_that_ask_the_catalog_for_columns_are_told_them(catalog, told):
-    catalog.spark.conf.set(deltatables.TELL_CATALOG, str(told).lower())
+@pytest.mark.parametrize("reported", [True, False])
+def test_clients_that_ask_the_catalog_for_columns_are_reported_them(catalog, reported):
+    catalog.spark.conf.set(deltatables.TELL_CATALOG, str(reported).lower())
     try:
         deltatables.attach_tables(catalog.spark, catalog.settings)
     finally:
         catalog.spark.conf.unset(deltatables.TELL_CATALOG)
     known = catalog.spark._jsparkSession.sharedState().externalCatalog().getTable("xregistry", "messages").schema()
-    assert list(known.fieldNames()) == (DECLARATIONS["messages"].columns.names if told else [])
+    assert list(known.fieldNames()) == (DECLARATIONS["messages"].columns.names if reported else [])

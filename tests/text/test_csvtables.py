@@ -39,7 +39,7 @@ def test_a_row_has_the_columns_as_fields(birds):
 @pytest.mark.parametrize(
     "text", ["id,color\nrobin,red\n", "id,colour,age\nrobin,red,2\n", "id,colour\nrobin\n", "id,colour\nrobin,red,2\n"]
 )
-def test_a_table_of_another_shape_is_told(birds, text):
+def test_a_table_of_another_shape_is_reported(birds, text):
     birds(text)
     with pytest.raises(ValueError, match=r"aviary: data/birds\.csv, row 2: the cells are not those of id, colour"):
         read_rows("aviary", "birds", Bird)

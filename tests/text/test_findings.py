@@ -25,9 +25,9 @@ def test_a_row_and_a_column_give_the_same_name(spark):
     texts = ["", None, "a", "a\0b", "ü😀", "\n\t", "/messagegroups/g~1h", "it's `x`", "%\\_", " "]
     rows = [tuple(texts[(first + step * place) % 10] for place in range(7)) for first in range(10) for step in range(10)]
     frame = spark.createDataFrame(rows, ", ".join(f"{name} string" for name in IDENTITY))
-    told = frame.withColumn("violation_id", violation_id_column(*IDENTITY)).collect()
-    assert [row["violation_id"] for row in told] == [named(row) for row in told]
-    assert len({row["violation_id"] for row in told}) > 50
+    reported = frame.withColumn("violation_id", violation_id_column(*IDENTITY)).collect()
+    assert [row["violation_id"] for row in reported] == [named(row) for row in reported]
+    assert len({row["violation_id"] for row in reported}) > 50
 
 
 def test_findings_that_differ_in_their_place_only_are_two(spark):

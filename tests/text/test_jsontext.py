@@ -27,7 +27,7 @@ def problems_of(text: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "hint"),
+    ("text", "reported", "hint"),
     [
         (b'{"a": 1,\n "b": tru\n}', "expected ident at line 2 column 10", "Fix the text at that place"),
         (b'{"a": 1,\n "b": "x\ny"}', "at line 2 column 9", "Fix"),
@@ -39,10 +39,10 @@ def problems_of(text: str) -> list[tuple[str, str, str]]:
         (b"[" * 70 + b"]" * 70, "deeper than 64 levels", "Nest less, or raise"),
     ],
 )
-def test_what_is_no_json_tells_its_place_and_how_to_mend_it(text, told, hint):
+def test_what_is_no_json_reports_its_place_and_how_to_mend_it(text, reported, hint):
     with pytest.raises(NotJson) as refused:
         read_json(text, 64)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     assert refused.value.hint.startswith(hint)
 
 
@@ -129,7 +129,7 @@ def test_a_second_byte_order_mark_is_no_json():
         value_of(b"\xef\xbb\xbf\xef\xbb\xbf{}")
 
 
-def test_a_byte_order_mark_and_a_duplicate_key_are_both_told():
+def test_a_byte_order_mark_and_a_duplicate_key_are_both_reported():
     _, problems = read_json(b'\xef\xbb\xbf{"a":1,"a":1}', MAX_DEPTH)
     assert found(problems) == [("", BYTE_ORDER_MARK, "warning"), ("/a", DUPLICATE_KEY, "warning")]
 
@@ -149,7 +149,7 @@ def test_a_duplicate_key_counts_once_with_its_first_value():
     assert value_of('{"a":1,"a":2}') == {"a": 1}
 
 
-def test_the_message_tells_how_often_a_key_stands_and_raw_tells_the_values():
+def test_the_message_reports_how_often_a_key_stands_and_raw_reports_the_values():
     (problem,) = read_json(b'{"a":1,"a":2,"a":1.50}', MAX_DEPTH)[1]
     assert "'a' occurs 3 times" in problem.message
     assert problem.raw == "[1,2,1.50]"
@@ -179,7 +179,7 @@ def test_a_duplicate_key_is_found_inside_arrays_and_its_pointer_is_escaped():
     assert problems_of('{"a":[{}, {"x/y~z":1,"x/y~z":2}]}') == [("/a/1/x~1y~0z", DUPLICATE_KEY, "error")]
 
 
-def test_every_duplicate_key_is_told():
+def test_every_duplicate_key_is_reported():
     assert problems_of('{"a":1,"a":1,"b":{"c":1,"c":2}}') == [
         ("/a", DUPLICATE_KEY, "warning"),
         ("/b/c", DUPLICATE_KEY, "error"),

@@ -46,14 +46,14 @@ def uri_of(written):
         "credentials",
     ],
 )
-def test_a_secret_of_an_authorization_is_replaced_and_told(key):
+def test_a_secret_of_an_authorization_is_replaced_and_reported(key):
     written = with_authorization(type="Plain", **{key: HIDDEN})
     problems = redact(written)
     assert written == with_authorization(type="Plain", **{key: REDACTED})
     assert found(problems) == [(f"/endpoints/e/protocoloptions/authorization/{key}", CREDENTIAL, "error")]
 
 
-def test_what_was_taken_out_is_not_told():
+def test_what_was_taken_out_is_not_reported():
     assert HIDDEN not in repr(redact(with_authorization(password=HIDDEN)))
 
 

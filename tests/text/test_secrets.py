@@ -22,10 +22,10 @@ secrets = st.tuples(_letters, st.sampled_from(["", "7", "=7", "'7", ",7", ":7", 
 
 
 def leaks(secret: str, rows: Any) -> list[str]:
-    """Give the pieces of a secret that stand in the rows; four characters are one."""
-    told = str(rows)
+    """Return the pieces of a secret that stand in the rows; four characters are one."""
+    reported = str(rows)
     pieces = {secret[at : at + 4] for at in range(len(secret) - 3)}
-    return sorted(piece for piece in pieces if piece.isalpha() and piece in told)
+    return sorted(piece for piece in pieces if piece.isalpha() and piece in reported)
 
 
 def endpoint(**members: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _starts(plain: str) -> list[int]:
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[str, str, str, str]:
-    """Give a secret, the text behind which it comes, a document that holds it, and its suffix."""
+    """Return a secret, the text behind which it comes, a document that holds it, and its suffix."""
     secret = "".join(draw(secrets))
     before, build = PLACES[draw(st.sampled_from(sorted(PLACES)))]
     if draw(st.booleans()):
@@ -167,12 +167,12 @@ def test_a_secret_of_a_broken_document_is_nowhere(planted, data):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
-def test_a_secret_is_told_whatever_the_format(place, suffix):
+def test_a_secret_is_reported_whatever_the_format(place, suffix):
     value = PLACES[place][1]("QXZJKVWQ7QXZJ")
     text = json.dumps(value) if suffix == ".json" else yaml.dump(value)
     rows = stage(text.encode(), uri=f"file:/a{suffix}")
-    told = {row["finding"]["rule_id"] for row in rows["finding"]}
-    assert CREDENTIAL in told or json.loads(rows["document"][0]["facts"])["status"] == "rejected"
+    reported = {row["finding"]["rule_id"] for row in rows["finding"]}
+    assert CREDENTIAL in reported or json.loads(rows["document"][0]["facts"])["status"] == "rejected"
     assert leaks("QXZJKVWQ7QXZJ", rows) == []
 
 

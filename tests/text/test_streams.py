@@ -89,7 +89,7 @@ def test_a_text_that_is_no_json_is_rejected_whole(text, part_size):
     assert made["entity"] == []
 
 
-def test_a_text_that_is_no_json_tells_no_registry():
+def test_a_text_that_is_no_json_reports_no_registry():
     broken = json.dumps(document({"g": group({"m": {}}), "h": group({"n": {}})}, registryid="mine")).replace('"n": {}', '"n": 01')
     source = Source("file:/none/a.json", len(broken), "0" * 64, None, False, False, broken.encode(), None, False, False)
     batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
@@ -130,14 +130,14 @@ GROUPS = b'{"specversion": "1.0-rc2",\n "messagegroups": {\n  "a": {"name": "x"}
     ("good", "bad", "line"),
     [(b'"y"', b'"\xff"', 4), (b'"x"', b"x", 3), (b'"y"', b"y", 4), (b" 1}", b" 1,}", 4), (b'"y"', b'"\n"', 4)],
 )
-def test_what_is_no_json_in_a_part_tells_its_place_in_the_document(good, bad, line):
+def test_what_is_no_json_in_a_part_reports_its_place_in_the_document(good, bad, line):
     text = GROUPS.replace(good, bad)
     (cut,), (whole,) = (stage(text, stream=size)["finding"] for size in (10, 1 << 20))
     assert f" at line {line} column " in cut["finding"]["message"]
     assert cut["finding"]["message"] == whole["finding"]["message"]
 
 
-def test_a_base_that_stays_with_the_root_tells_its_protocol_to_the_parts():
+def test_a_base_that_stays_with_the_root_reports_its_protocol_to_the_parts():
     messages = {f"m{n}": {"basemessage": "/endpoints/e/messages/b", "protocoloptions": {"topic": "t" * 30}} for n in range(9)}
     own = {"b": {"protocol": "MQTT/5.0", "protocoloptions": {"qos": 1}}}
     text = json.dumps(document({"g": group(messages)}, {"e": group(own, usage=["producer"])})).encode()
@@ -201,7 +201,7 @@ def test_what_comes_out_of_a_gz_is_limited():
 
 
 @pytest.mark.parametrize("packed", [b"no gzip", gzip.compress(b"x" * 5000, mtime=0)[:-20]], ids=["no gzip", "cut off"])
-def test_a_broken_gz_is_told(packed):
+def test_a_broken_gz_is_reported(packed):
     stream = open_document("a.gz", packed, 10_000)
     with pytest.raises(NotReadable, match="gzip"):
         drain(stream)

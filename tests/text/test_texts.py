@@ -39,7 +39,7 @@ def test_json_with_escapes_is_yaml(value):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (b"a: 1\nb:\n  c: x\xff", "not UTF-8: the byte 0xff at line 3 column 7"),
         (b"a: 1\nb:\n c: \x01", "the character #x0001, which YAML does not allow (line 3, column 5)"),
@@ -48,10 +48,10 @@ def test_json_with_escapes_is_yaml(value):
         (b'a: "\\UFFFFFFFF"', "not YAML"),
     ],
 )
-def test_what_is_no_yaml_tells_first_where_reading_failed(text, told):
+def test_what_is_no_yaml_reports_first_where_reading_failed(text, reported):
     with pytest.raises(NotJson) as refused:
         read_yaml(text, 100)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
     assert "load it again" in refused.value.hint
 
 
@@ -85,7 +85,7 @@ def test_a_plain_scalar_is_what_json_has_and_else_a_text(text, value):
 
 @pytest.mark.attack
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("a: 1\na: 2", "occurs twice"),
         ("a: &x [1]\nb: *x", "an alias"),
@@ -100,8 +100,8 @@ def test_a_plain_scalar_is_what_json_has_and_else_a_text(text, value):
         ("a: \x00", "not YAML"),
     ],
 )
-def test_what_json_cannot_say_is_refused(text, told):
-    with pytest.raises(NotJson, match=told):
+def test_what_json_cannot_say_is_refused(text, reported):
+    with pytest.raises(NotJson, match=reported):
         read_yaml(text.encode(), 100)
 
 

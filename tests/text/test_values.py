@@ -1,4 +1,4 @@
-"""What is told of a value with placeholders."""
+"""What is reported for a value with placeholders."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_a_level_1_template_has_no_problem(text):
           for expression in ("{+path}", "{#f}", "{?q}", "{&q}", "{;p}", "{/seg}", "{.ext}", "{x,y}", "{x*}", "{x:3}", "{|x}")),
     ],
 )  # fmt: skip
-def test_the_rule_that_a_template_breaks_is_told(text, rule_id, named):
-    told, why = template_problem(text)
-    assert told == rule_id
+def test_the_rule_that_a_template_breaks_is_reported(text, rule_id, named):
+    reported, why = template_problem(text)
+    assert reported == rule_id
     assert named in why
 
 

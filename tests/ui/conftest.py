@@ -57,8 +57,8 @@ def files(folder):
 def server(folder):
     """Run `lakehouse serve` over the demo."""
     command = [str(BIN / "python"), "-m", "lakehouse", "serve", "--warehouse", str(folder / "demo"), "--port", "0", "--json"]
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder / "readmodel"), "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=told)
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder / "readmodel"), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=reported)
     line = process.stdout.readline()
     assert line, f"no ready line, exit code {process.wait(10)}"
     yield json.loads(line)["url"].rstrip("/")
@@ -69,7 +69,7 @@ def server(folder):
 
 @pytest.fixture(params=["files", "served"])
 def site(request):
-    """Give the URL of the demo's first page: both ways out."""
+    """Return the URL of the demo's first page: both ways out."""
     if request.param == "files":
         return f"{request.getfixturevalue('files')}/demo/"
     return f"{request.getfixturevalue('server')}/ui/"

@@ -31,11 +31,11 @@ DOCUMENTS = {
 def writable(tmp_path_factory):
     """Run `lakehouse serve --writable` over an empty catalog, with documents in it that are scripts."""
     folder = tmp_path_factory.mktemp("written")
-    told = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder / "readmodel"), "PYTHONPATH": str(ROOT)}
-    told |= {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}  # the entity tables do not follow; the log and the read model do
+    reported = os.environ | {"LAKEHOUSE_READMODEL_DIR": str(folder / "readmodel"), "PYTHONPATH": str(ROOT)}
+    reported |= {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}  # the entity tables do not follow; the log and the read model do
     subprocess.run([str(BIN / "python"), "-c", PREPARE, str(folder / "w")], check=True, cwd=ROOT)
     command = [str(BIN / "python"), "-m", "lakehouse", "serve", "--warehouse", str(folder / "w"), "--port", "0", "--json"]
-    process = subprocess.Popen([*command, "--writable"], stdout=subprocess.PIPE, text=True, env=told)
+    process = subprocess.Popen([*command, "--writable"], stdout=subprocess.PIPE, text=True, env=reported)
     line = process.stdout.readline()
     assert line, f"no ready line, exit code {process.wait(10)}"
     url = json.loads(line)["url"].rstrip("/")
