@@ -20,7 +20,7 @@ from lakehouse.store.materialize import count, hand_over, is_empty, is_known_emp
 from lakehouse.store.merges import ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.session import is_without_codegen
-from lakehouse.store.views import read_view
+from lakehouse.store.views import most_based, read_view
 
 NAME = "effective_messages"
 _ROWS_OF_A_PARTITION = 20_000  # some seconds; with 2,000 a refresh of 100,000 takes 1.6 times the CPU time
@@ -161,9 +161,11 @@ def _nothing_merged(session: SparkSession) -> dict[str, DataFrame]:
 
 
 def _count_based(versions: DataFrame, *, is_stored: bool = False) -> int | None:
-    """Count the Versions that have a base; None: some, for rows that are not cheap to count are only looked at."""
+    """Return at least `most_based`; None: there are some, for rows that are not cheap to count are only looked at."""
     based = versions.filter(F.col("basemessage").isNotNull())
-    if is_stored or is_local(based):
+    if is_stored:
+        return most_based(versions)
+    if is_local(based):
         return count(based)
     return 0 if is_empty(based) else None
 

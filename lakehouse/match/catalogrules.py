@@ -33,7 +33,7 @@ from lakehouse.rules.published import Parents, check_catalog, check_published_en
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
 from lakehouse.store.schema import STAGE
-from lakehouse.store.views import read_view
+from lakehouse.store.views import most_based, read_view
 from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_group
@@ -116,7 +116,8 @@ def check_definitions(spark: SparkSession, settings: Settings | None = None) -> 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
     """
-    flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages")
+    based = most_based(spark.table("versions"))
+    flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages", based=based)
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
     checked = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_checked_batches, _CHECKED)
     alike = Window.partitionBy("registryid", "signature")

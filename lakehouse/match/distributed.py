@@ -31,7 +31,7 @@ from lakehouse.match.vectorized.batch import match_batch
 from lakehouse.settings import Settings
 from lakehouse.store.internals.plans import send_folder
 from lakehouse.store.materialize import hand_over, map_few
-from lakehouse.store.views import read_view, with_read
+from lakehouse.store.views import most_based, read_view, with_read
 
 # What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors again after each row, and lists that
 # are NULL (`ce` of most landings) from their start, so that time grows with the square of the rows. How many fit follows from
@@ -116,7 +116,8 @@ def older_versions(spark: SparkSession, settings: Settings, schema: str) -> Data
     owners = spark.table(f"{schema}.messages").drop("defaultversionid").filter("xref IS NULL")
     scope = others.select(*message).join(owners, on=["registryid", "xid"])
     shown = scope.select("registryid", "xid", "group_xid", "messageid", "defaultversionid", "xref", "document_uris")
-    flat = read_view(spark, settings, schema, {"scope": shown}, "computed_messages").select(*MESSAGE_COLUMNS)
+    based = most_based(spark.table(f"{schema}.versions"))
+    flat = read_view(spark, settings, schema, {"scope": shown}, "computed_messages", based=based).select(*MESSAGE_COLUMNS)
     flat = hand_over(flat, spark)
     return flat.join(ranked, on=["registryid", "version_xid"])
 

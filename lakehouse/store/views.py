@@ -21,6 +21,7 @@ from string import Template
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.internals.plans import view_made_by
@@ -90,10 +91,20 @@ def sees(based: int) -> int:
     """Return how far paths have to be seen: a power of two, at most `MOST_BASES`.
 
     Args:
-        based: how many Versions have a base, at most. A path that is longer comes to one of them twice, so it leads into a
-            cycle, and more rounds would find the same.
+        based: how many Versions of a registry have a base, at most. A path that is longer comes to one of them twice, so it
+            leads into a cycle, and more rounds would find the same.
     """
     return min(1 << based.bit_length(), MOST_BASES)
+
+
+def most_based(versions: DataFrame) -> int:
+    """Return how many Versions with a base the registry has that has most of them: bases are of the same registry.
+
+    Args:
+        versions: rows of `versions`.
+    """
+    based = versions.filter(F.col("basemessage").isNotNull()).groupBy("registryid").count()
+    return based.agg(F.max("count")).collect()[0][0] or 0
 
 
 def base_paths(max_depth: int = MOST_BASES, seen: int = MOST_BASES) -> str:
@@ -280,7 +291,7 @@ def read_view(
 ) -> DataFrame:
     """Read a view that looks at rows that are not stored, in one query.
 
-    Args: as for `session_with_views`; name: the view; based: how many of the Versions that are looked at have a base, None where
+    Args: as for `session_with_views`; name: the view; based: as for `sees`, of the Versions that are looked at; None:
         they were not counted.
     """
     session = session_with_views(spark, settings, schema, stand_ins, [])

@@ -7,7 +7,7 @@ import re
 import pytest
 from shortform import first_of
 
-from lakehouse.store.views import MOST_BASES, base_paths, sees
+from lakehouse.store.views import MOST_BASES, base_paths, most_based, sees
 
 
 @pytest.mark.parametrize(("based", "seen"), [(0, 1), (1, 2), (2, 4), (3, 4), (4, 8), (63, 64), (64, 128), (5000, 128)])
@@ -43,3 +43,10 @@ def test_fewer_rounds_give_the_same_paths(spark, links, most):
     )
     assert len(every) == len(links)
     assert fewer == every
+
+
+def test_the_registry_with_most_bases_decides_how_far_is_seen(spark):
+    columns = "registryid string, xid string, basemessage string"
+    rows = [("r", f"v{n}", "base") for n in range(3)] + [("s", "v0", "base"), ("s", "v1", None), ("t", "v0", None)]
+    assert most_based(spark.createDataFrame(rows, columns)) == 3
+    assert most_based(spark.createDataFrame(rows[-1:], columns)) == 0

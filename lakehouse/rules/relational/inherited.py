@@ -13,7 +13,7 @@ from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.settings import Settings
 from lakehouse.store.materialize import is_empty, is_known_empty, materialize
 from lakehouse.store.schema import MESSAGES, VERSIONS
-from lakehouse.store.views import read_view
+from lakehouse.store.views import most_based, read_view
 
 
 def check_flattened(spark: SparkSession, settings: Settings, result: Candidate, used: set[str]) -> DataFrame:
@@ -64,7 +64,8 @@ def check_published(spark: SparkSession, settings: Settings | None, entities: Da
 
 def flattened_published(spark: SparkSession, settings: Settings | None, wanted: DataFrame) -> DataFrame:
     """Return the effective definitions of published messages of the current schema, as `flattened_candidate`."""
-    return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)})
+    based = most_based(spark.table("versions"))
+    return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)}, based)
 
 
 def _find_lacking(entities: DataFrame, concerned: Column) -> DataFrame:
@@ -83,8 +84,10 @@ def _only(messages: DataFrame, wanted: DataFrame) -> DataFrame:
     return messages.join(keys, on=["registryid", "xid"], how="left_semi")
 
 
-def _read_flattened(spark: SparkSession, settings: Settings | None, stand_ins: dict[str, DataFrame]) -> DataFrame:
-    flat = read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages")
+def _read_flattened(
+    spark: SparkSession, settings: Settings | None, stand_ins: dict[str, DataFrame], based: int | None = None
+) -> DataFrame:
+    flat = read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages", based=based)
     return flat.select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
 
 
