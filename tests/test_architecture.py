@@ -106,7 +106,7 @@ def test_a_private_module_is_imported_in_its_own_package_alone():
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_reports_its_idea_and_every_name_of_its_face_is_there(name):
+def test_a_package_explains_its_idea_and_every_name_of_its_face_is_there(name):
     face = import_module(f"lakehouse.{name}")
     assert face.__doc__
     for exported in getattr(face, "__all__", ()):

@@ -1,7 +1,7 @@
 """What a small act costs on a log of many rows and snapshots: `python -m tests.bench.scale --rows 10000000 --snapshots 10000`.
 
 The warehouse is made up: slim rows, one file for each snapshot, and the commits of the Delta log are written by hand, as those
-of the product report of themselves. Each snapshot loads one document anew (a group of messages, each with a Version), each
+of the product say of themselves. Each snapshot loads one document again (a group of messages, each with a Version), each
 document was loaded five times, and so the tables hold a fifth of the log. What is measured is the product: attach, head, the
 documents that are known, a name of a snapshot, one message at an old snapshot, an ingest of one document of ten messages of
 which one changes, `maintain`. Digests of rows are not those of the rows: `doctor` would say so.

@@ -463,7 +463,7 @@ def test_what_breaks_a_rule_is_refused_under_its_id(rule, written):
     assert found.xid not in rows(reading)
 
 
-TOLD: list[tuple[str, str, Any]] = [
+REPORTED: list[tuple[str, str, Any]] = [
     ("CAT-026", "warning", {"id": "g", "format": "CloudsEvents"}),
     ("CAT-030", "warning", group(documentationformat="RTF")),
     ("CAT-085", "warning", sections(CE, {"attributes": {"source": {"description": "x"}}})),
@@ -476,7 +476,7 @@ TOLD: list[tuple[str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "severity", "written"), TOLD, ids=[one[0] for one in TOLD])
+@pytest.mark.parametrize(("rule", "severity", "written"), REPORTED, ids=[one[0] for one in REPORTED])
 def test_what_is_only_reported_is_loaded(rule, severity, written):
     reading = read(written)
     assert errors(reading) == []

@@ -109,5 +109,5 @@ def test_a_dialect_may_be_given():
 
 
 @pytest.mark.parametrize("specversion", ["", 1, None])
-def test_a_specversion_that_reports_nothing_is_passed_over(specversion):
+def test_a_specversion_without_meaning_is_passed_over(specversion):
     assert dialect_of({"specversion": specversion}, Counter()) == "1.0-rc2"

@@ -36,7 +36,7 @@ def reported(changes: list[tuple[int, Changed]], since: int = 0) -> dict[tuple[i
     return {(key[0], event.type.split(".", 2)[2], event.subject): event.changed for key, event in events.items()}
 
 
-def test_what_comes_reports_of_itself_and_of_its_holder():
+def test_what_comes_has_events_of_itself_and_of_its_parent():
     rows = log(
         (1, "registry", "/", "insert", {}),
         (1, "group", G, "insert", {}),
@@ -103,7 +103,7 @@ def test_deletions_deprecations_and_the_model():
     }
 
 
-def test_a_message_catalog_reports_of_groups_messages_and_versions_at_their_recorded_times():
+def test_a_message_catalog_has_events_of_groups_messages_and_versions_at_their_recorded_times():
     in_zone = {"createdat": "2026-03-01T13:00:00+01:00"}
     rows = log(
         (1, "group", "/messagegroups/messages", "insert", {}),

@@ -224,7 +224,7 @@ def test_a_group_without_a_format_gets_that_of_its_first_message_and_the_others_
     ]
 
 
-def test_an_old_document_reports_an_ancestor_that_it_does_not_imply():
+def test_an_old_document_names_an_ancestor_that_it_does_not_imply():
     """WIP-014: by creation time, then by the order of the ids."""
     versions = {
         "1": {"createdat": "2024-01-01T00:00:00Z"},

@@ -203,7 +203,7 @@ def test_declarations_that_hold_only_a_value_are_bare_except_in_amqp(protocol, o
     assert written["protocoloptions"] == (shown or options)
 
 
-def test_the_groups_protocol_reports_how_options_are_written():
+def test_the_groups_protocol_decides_how_options_are_written():
     assert view({"protocoloptions": {"qos": 1}}, protocol="MQTT/5.0")["protocoloptions"] == {"qos": 1}
 
 

@@ -69,7 +69,7 @@ LOSSY = ("0.5-wip", "cncf-catalog")
 NOT_COMPARED = {"registryid", "document_uris"}
 
 
-class Told:
+class Reported:
     """What the catalog held, and what came out of it."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,10 +95,10 @@ def by_registry(catalog: Catalog, table: str) -> dict[str, list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def reported(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def reported(spark: Any, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
     catalog = Catalog(spark, tmp_path_factory.mktemp("dialects"))
     shutil.copytree(empty_warehouse, catalog.settings.warehouse)
-    done = Told(catalog.documents.parent)
+    done = Reported(catalog.documents.parent)
     for kind, dialects in KINDS.items():
         for dialect, written in dialects.items():
             catalog.write(f"{kind}/{dialect}/said.json", document_in(dialect, copy.deepcopy(written), kind))
@@ -145,7 +145,7 @@ def test_one_message_gives_equal_rows_whichever_dialect_it_came_in(reported, kin
     assert reported.dialects[f"{kind}/{dialect}/said"] == dialect
 
 
-def test_each_dialect_reports_a_cloudevent_over_mqtt_or_both_halves_of_it():
+def test_each_dialect_writes_a_cloudevent_over_mqtt_or_both_halves_of_it():
     others = {"cncf-catalog", "asyncapi-2", "asyncapi-3"}  # which name things otherwise
     assert KINDS["CloudEvents-over-MQTT"].keys() | others == set(DIALECTS)
     assert all("cncf-catalog" in KINDS[kind] for kind in ("CloudEvents", "MQTT", "AMQP", "NATS"))

@@ -693,13 +693,13 @@ def test_else_the_family_is_that_of_the_base_in_the_document(key):
         pytest.param({"xref": f"#{G}/messages/c"}, id="the message that it stands for, in 0.5"),
     ],
 )
-def test_a_base_reports_its_protocol_however_it_says_it(base):
+def test_a_base_names_its_protocol_however_it_is_written(base):
     others = {"b": base, "c": {"format": "MQTT/5.0"}}
     written = {"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}
     assert options_of(written, others) == {"topic_name": {"value": "t"}}
 
 
-def test_a_base_whose_versions_name_several_protocols_reports_none():
+def test_a_base_whose_versions_name_several_protocols_has_none():
     base = {"b": {"versions": {"1": {"protocol": "MQTT/5.0"}, "2": {"protocol": "KAFKA"}}}}
     assert options_of({"basemessage": f"{G}/messages/b", "protocoloptions": {"topic": "t"}}, base) == {"topic": "t"}
 
@@ -710,7 +710,7 @@ def test_a_base_is_found_in_either_spelling_of_its_collection():
     assert body(reading, V1)["protocoloptions"] == {"topic_name": {"value": "t"}}
 
 
-def test_a_base_in_old_collections_reports_the_family_too():
+def test_a_base_in_old_collections_gives_the_family_too():
     definitions = {
         "m": {"basemessageurl": "#/definitionGroups/g/definitions/b", "protocoloptions": {"topic": "t"}},
         "b": {"protocol": "MQTT/5.0"},

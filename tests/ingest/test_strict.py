@@ -21,7 +21,7 @@ def test_an_error_that_refuses_nothing_else_refuses_an_unchanged_document(catalo
 
 
 @pytest.mark.slow
-def test_what_only_the_catalog_reports_of_a_draft_refuses_it_whole(catalog):
+def test_what_only_the_catalog_knows_of_a_draft_refuses_it_whole(catalog):
     def group(form, *names):
         section, key = ("attributes", "type") if form == "CloudEvents" else ("properties", "subject")
         definitions = [{"id": name, "format": form, "definition": {section: {key: {"value": name}}}} for name in names]

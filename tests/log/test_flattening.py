@@ -291,7 +291,7 @@ def test_the_oracle_agrees_on_every_message(registries, effective):
 
 
 @pytest.mark.slow
-def test_each_attribute_reports_where_it_comes_from(looked_at):
+def test_each_attribute_shows_where_it_comes_from(looked_at):
     rows = looked_at.sql(
         f"""
         SELECT pointer, value, value_type, origin, declared_by, depth FROM flat_attributes

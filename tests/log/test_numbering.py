@@ -137,7 +137,7 @@ def test_existing_versions_never_change(ledger):
     assert len({json.dumps(json.loads(row["body"]) | {"isdefault": 0}) for row in rows}) == 1
 
 
-def test_only_the_member_at_the_top_reports_the_default(ledger):
+def test_only_the_member_at_the_top_names_the_default(ledger):
     bodies = [json.loads(ledger.row(3, f"{GROUP}/messages/{PLACED}/versions/{number}")["body"]) for number in (1, 2, 3)]
     assert [body["extensions"]["odd"] for body in bodies] == [ODD] * 3
 

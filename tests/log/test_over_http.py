@@ -176,7 +176,7 @@ def a_message(random):
 
 
 def a_catalog(random):
-    """Return a document in which nothing is broken, and the same with one message, alias or endpoint written anew."""
+    """Return a document in which nothing is broken, and the same with one message, alias or endpoint written again."""
     base = {
         "specversion": "1.0-rc2",
         "messagegroups": {

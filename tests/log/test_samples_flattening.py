@@ -75,7 +75,7 @@ def test_references_to_schemas_in_all_their_spellings(loaded):
     ) == [{"n": 1}]
 
 
-def test_show_reports_where_the_attributes_of_a_variant_come_from(loaded):
+def test_show_prints_where_the_attributes_of_a_variant_come_from(loaded):
     base = "/messagegroups/IO.AISstream/messages/IO.AISstream.Interrogation"
     xid = "/messagegroups/IO.AISstream.amqp/messages/IO.AISstream.amqp.Interrogation"
     with open_model(loaded.settings) as model, model.at() as view:

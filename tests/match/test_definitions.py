@@ -19,7 +19,7 @@ def event(subject: str, kind: str = "T", **more):
     return {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": kind}, "subject": {"value": subject}, **more}}
 
 
-def test_two_that_nothing_reports_apart():
+def test_two_that_nothing_distinguishes():
     made = definitions(
         a=event("{x}"), b=event("{y}"), c=event("{x}", "U"), d=event("{x}", time={"required": True}), e={"name": "e"}
     )
@@ -28,7 +28,7 @@ def test_two_that_nothing_reports_apart():
     assert signature_of(made["e"]) is None
 
 
-def test_what_must_be_equal_reports_apart():
+def test_what_must_be_equal_distinguishes():
     shared, free = event("{x}", source={"value": "/s/{x}"}), event("{x}", source={"value": "/s/{y}"})
     made = definitions(a=shared, b=free)
     assert signature_of(made["a"]) != signature_of(made["b"])

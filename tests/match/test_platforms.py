@@ -159,7 +159,7 @@ def test_the_command_reads_them(tmp_path):
     assert "topic" in run(["match", "--warehouse", warehouse, "--one", str(file), "--format", "kafka"]).stdout
 
 
-def test_a_captured_message_reports_the_same():
+def test_a_captured_message_means_the_same():
     for name, protocol, options in (
         ("kafka, map", "KAFKA", {"topic": "t", "partition": 0, "key": "k", "headers": prefixed("ce_")}),
         ("mqtt", "MQTT/5.0", {"topic": "a/b", "qos": 1, "user_properties": prefixed("")}),

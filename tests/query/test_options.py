@@ -35,7 +35,7 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
     "HTTP/1.1": ({"method": "PUT"}, {"method": "PATCH"}, {"method": "PATCH"}),
     "AMQP/1.0": ({"durable": False}, {"header": {"durable": True}}, {"durable": "true"}),
 }
-TOLD = {
+REPORTED = {
     "KAFKA": {"topic": "harbour.orders.v2", "partition": "4"},
     "MQTT": {"topic": "harbour/orders/v2"},
     "NATS": {"subject": "harbour.orders.v2"},
@@ -150,7 +150,7 @@ def test_where_both_contradict_each_other_the_endpoint_is_warned_of_it(both):
     found = catalog.rows("SELECT xid, pointer, severity, message FROM violations WHERE rule_id = 'MATCH-004'")
     wanted = {
         (f"/endpoints/{family}", f"/endpoints/{family}/protocoloptions/{name}")
-        for family, reported in TOLD.items()
+        for family, reported in REPORTED.items()
         for name in reported
     }
     wanted |= {("/endpoints/heirs", "/endpoints/heirs/protocoloptions/topic")}

@@ -87,7 +87,7 @@ def test_definitions_of_the_past_come_out_of_deltas_history(shop):
     assert shop.answer(tenants) == {"event": True, "m": True, "o": True}
 
 
-def test_an_inherited_attribute_reports_its_base(shop):
+def test_an_inherited_attribute_shows_its_base(shop):
     with shop.at() as view:
         definition = view.definition("default", "/messagegroups/g/messages/m")
         assert definition is not None

@@ -170,7 +170,7 @@ OF_WORDS = {
 
 
 @pytest.mark.parametrize("rule", FINDING_RULES.values(), ids=FINDING_RULES)
-def test_a_rule_reports_what_a_person_needs(rule):
+def test_a_rule_shows_what_a_person_needs(rule):
     assert rule.severity in SEVERITIES
     assert rule.action == ("quarantined" if rule.severity == "error" and rule.id not in OF_WORDS else "kept")
     assert re.fullmatch(r"[A-Z]+-\d{3}", rule.id)

@@ -128,7 +128,7 @@ def stored(row: Any) -> dict[str, Any]:
 
 
 def fact_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what must be the same; of a registry without what a server reports of itself, kept (MSG-013 to MSG-015)."""
+    """Return what must be the same; of a registry without what a server says of itself, kept (MSG-013 to MSG-015)."""
     body, hashed = json.loads(row["body"]), row["content_hash"]
     if row["kind"] == "registry":
         body, hashed = {name: value for name, value in body.items() if name not in _TOLD_BY_SERVER}, None

@@ -173,7 +173,7 @@ def test_a_batch_that_cannot_be_read_back_is_reported_so(batches, monkeypatch):
     """It may be there, so no finding says that nothing was written."""
     refresh, appended = batches.model.refresh, []
 
-    class Told:
+    class Reported:
         def append(self, *reported):
             appender.append(*reported)
             appended.append(reported)
@@ -183,7 +183,7 @@ def test_a_batch_that_cannot_be_read_back_is_reported_so(batches, monkeypatch):
             raise WarehouseError("the disk is gone")
         refresh(*reported)
 
-    appender, batches.appender = batches.appender, Told()
+    appender, batches.appender = batches.appender, Reported()
     monkeypatch.setattr(batches.model, "refresh", failing)
     monkeypatch.setattr("lakehouse.serve.writer.process._SECONDS_BETWEEN_TRIES", 0)
     problem = answer_of(batches)

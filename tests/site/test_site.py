@@ -72,7 +72,7 @@ def test_no_page_asks_another_host(demo, strange):
             assert not [link for link in page.links if "//" in link]
 
 
-def test_the_first_page_reports_what_is_in_here(demo):
+def test_the_first_page_shows_what_the_catalog_holds(demo):
     text = demo.text("index.html")
     assert "messages 22" in text
     assert "endpoints 6" in text

@@ -39,7 +39,7 @@ def problems_of(text: str) -> list[tuple[str, str, str]]:
         (b"[" * 70 + b"]" * 70, "deeper than 64 levels", "Nest less, or raise"),
     ],
 )
-def test_what_is_no_json_reports_its_place_and_how_to_mend_it(text, reported, hint):
+def test_what_is_no_json_reports_its_place_and_how_to_fix_it(text, reported, hint):
     with pytest.raises(NotJson) as refused:
         read_json(text, 64)
     assert reported in str(refused.value)

@@ -89,7 +89,7 @@ def test_a_text_that_is_no_json_is_rejected_whole(text, part_size):
     assert made["entity"] == []
 
 
-def test_a_text_that_is_no_json_reports_no_registry():
+def test_a_text_that_is_no_json_names_no_registry():
     broken = json.dumps(document({"g": group({"m": {}}), "h": group({"n": {}})}, registryid="mine")).replace('"n": {}', '"n": 01')
     source = Source("file:/none/a.json", len(broken), "0" * 64, None, False, False, broken.encode(), None, False, False)
     batch = pa.RecordBatch.from_arrays([pa.array([value]) for value in source], names=list(Source._fields))
@@ -137,7 +137,7 @@ def test_what_is_no_json_in_a_part_reports_its_place_in_the_document(good, bad, 
     assert cut["finding"]["message"] == whole["finding"]["message"]
 
 
-def test_a_base_that_stays_with_the_root_reports_its_protocol_to_the_parts():
+def test_a_base_that_stays_with_the_root_gives_its_protocol_to_the_parts():
     messages = {f"m{n}": {"basemessage": "/endpoints/e/messages/b", "protocoloptions": {"topic": "t" * 30}} for n in range(9)}
     own = {"b": {"protocol": "MQTT/5.0", "protocoloptions": {"qos": 1}}}
     text = json.dumps(document({"g": group(messages)}, {"e": group(own, usage=["producer"])})).encode()
