@@ -70,7 +70,8 @@ def check_options(entities: DataFrame, carried: DataFrame, flattened: Flattened 
     both = materialize(endpoint_values.join(declarations, on=["registryid", "container"], how="inner"))
     if flattened is not None and not is_empty(based := both.filter("is_based")):
         merged = flattened(based.select("registryid", "message_xid").distinct())
-        merged = merged.select("registryid", "message_xid", F.col("attributes").alias("merged"))
+        # Cut off from the view's long plan, which each step below would analyse again.
+        merged = materialize(merged.select("registryid", "message_xid", F.col("attributes").alias("merged")))
         both = both.join(merged, on=["registryid", "message_xid"], how="left")
         inherited = family(_text_of(F.col("merged")["/protocol"]))
         both = both.withColumn("declared", F.coalesce("merged", "declared"))
