@@ -85,8 +85,7 @@ def check_stage(
     merged = partial(flattened_candidate, spark, settings, what, used)
     pairs = check_entities(what.entities, settings.duplicate_messageids, merged).unionByName(flattened)
     pairs = pairs.unionByName(check_promises(spark, what, used))
-    pairs = materialize(pairs.coalesce(cores))  # before it is known whether there are any: the joins are made once
-    result = materialize(without_doubles(materialize(judged(pairs))))
+    result = materialize(without_doubles(materialize(judged(pairs.coalesce(cores)))))
     if not count_if(result, {"refused": F.col("finding.action") == "quarantined"})["refused"]:
         return Checked(stage, result, 0, True)
     return reject_documents(stage, result, existing_documents) if strict else _take_out(stage, result)

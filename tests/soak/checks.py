@@ -170,7 +170,7 @@ def check_documents(step: Step, warehouse: Warehouse) -> None:
 
 def _check_reported(path: str, rule: str, reported: list[dict[str, Any]], expected: set[Key]) -> None:
     has = {_key(one) for one in reported if one["rule_id"] == rule}
-    check("disputes", has == expected, f"{path}: {rule} is reported for {sorted(has)} and not of {sorted(expected)}")
+    check("disputes", has == expected, f"{path}: {rule} is reported for {sorted(has)} and not for {sorted(expected)}")
 
 
 def _key(finding: dict[str, Any]) -> Key:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from lakehouse.domain.relations import JUDGES
 from lakehouse.rules.findings import FINDINGS, OF_ENTITY, arrow_schema, finding_of, no_findings, shown_at, subject_of
 from lakehouse.store.keys import KEY
-from lakehouse.store.materialize import is_known_empty, no_rows
+from lakehouse.store.materialize import is_known_empty, materialize, no_rows
 from lakehouse.store.session import is_without_codegen
 
 _PAIR = StructType([*OF_ENTITY, *(StructField(name, StringType()) for name in ("judge", "case"))])
@@ -59,6 +59,7 @@ def no_pairs(spark: SparkSession) -> DataFrame:
 def judged(pairs: DataFrame) -> DataFrame:
     """Return the rules that pairs break: columns `FINDING_COLUMNS`; a finding may come in several rows."""
     spark = pairs.sparkSession
+    pairs = materialize(pairs)  # else the joins are made once to see whether there are any, and once more to judge them
     if is_known_empty(pairs):
         return no_findings(spark)
     if not is_without_codegen(spark):
