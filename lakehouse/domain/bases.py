@@ -8,6 +8,7 @@ the message that it stands for. Entities are found by a function: XID in, attrib
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import GUESSED, exclusive_options, family_of
@@ -23,6 +24,7 @@ FlatAttributes = Mapping[Pointer, JsonText]
 SCHEMA = (Pointer("/dataschema"), Pointer("/dataschemauri"), Pointer("/dataschemaxid"))  # one slot: who sets one inherits none
 _OF_ENVELOPE = ("/envelopemetadata", "/envelopeoptions")
 _OF_PROTOCOL = "/protocoloptions"
+_MOST_POINTERS = 10_000  # that were split, since most definitions have the same
 
 
 class Chain(NamedTuple):
@@ -110,8 +112,12 @@ def merged(definitions: Iterable[FlatAttributes]) -> dict[Pointer, JsonText]:
     for own in reversed(list(definitions)):
         inherited = _laid_over(inherited, own, envelope)
         envelope = nearer_envelope(envelope, text_at(own, "/envelope"))
-    above = _places_above(inherited)
-    return {at: value for at, value in inherited.items() if value != "{}" or at not in above}
+    empty = [at for at, value in inherited.items() if value == "{}"]
+    above = _places_above(inherited) if empty else ()
+    for at in empty:
+        if at in above:
+            del inherited[at]
+    return inherited
 
 
 def text_at(attributes: FlatAttributes, pointer: str) -> str | None:
@@ -169,6 +175,7 @@ def _places_above(attributes: Iterable[str]) -> set[str]:
     return {parent for at in attributes for parent in _parents(at)}
 
 
-def _parents(pointer: str) -> list[Pointer]:
+@lru_cache(_MOST_POINTERS)
+def _parents(pointer: str) -> tuple[Pointer, ...]:
     tokens = pointer.split("/")
-    return [Pointer("/".join(tokens[:end])) for end in range(2, len(tokens))]
+    return tuple(Pointer("/".join(tokens[:end])) for end in range(2, len(tokens)))

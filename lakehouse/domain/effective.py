@@ -7,8 +7,8 @@ of MSG-054, MSG-055, MSG-237 to MSG-263, END-135, END-163 and END-165.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import GUESSED, PROTOCOLS, family_of, protocol_version
@@ -51,6 +51,7 @@ _ALWAYS = {
     "type": _InferredAttribute("string", required=True),
     "time": _InferredAttribute("timestamp", value=JsonText('"0000-01-01T00:00:00Z"')),
 }
+_DECLARED = _InferredAttribute("string")
 
 
 def inferred_attributes(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
@@ -73,12 +74,20 @@ def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
     of_format = format_type(attributes)
     content_type = attributes.get(Pointer("/datacontenttype"), None if of_format is None else canonical_text(of_format))
     schema = attributes.get(Pointer("/dataschemauri"))
-    declared = dict(_ALWAYS)
-    declared |= {name: _InferredAttribute("string") for name in names if name not in ("dataschema", *declared)}
+    declared = {name: _DECLARED for name in names if name != "dataschema" and name not in _ALWAYS}
     if content_type not in (None, "null"):
         declared["datacontenttype"] = _InferredAttribute("string", value=content_type)
     if "dataschema" in names or schema not in (None, "null"):
         declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
+    return _leaves_of_always() | _leaves(declared)
+
+
+@cache
+def _leaves_of_always() -> dict[Pointer, JsonText]:
+    return _leaves(_ALWAYS)
+
+
+def _leaves(declared: Mapping[str, _InferredAttribute]) -> dict[Pointer, JsonText]:
     result: dict[Pointer, JsonText] = {}
     for name, inferred in declared.items():
         at = f"{_ENVELOPEMETADATA}/{name}"  # of a pointer: it is escaped
@@ -180,6 +189,7 @@ class EntityBodies:
         self._find = find
         self._max_depth = max_depth
         self._attributes = lru_cache(_MOST_CACHED)(self._read)
+        self._flat_attributes = lru_cache(_MOST_CACHED)(_flat_attributes_of_body)
 
     def bodies_of(self, key: Key) -> list[JsonText] | None:
         """Return the bodies that an entity's flat attributes follow from: its own, of a message those that are merged too."""
@@ -200,7 +210,7 @@ class EntityBodies:
         """Return the row of `effective_messages` of a message that is there, but for its documents and snapshot."""
         find = partial(self._attributes, registryid)
         chain, xref = self._chain(registryid, message), (find(message) or {}).get("xref")
-        bodies = self.bodies_of((registryid, "message", message)) or []
+        bodies = [body for version in _followed(chain) if (body := self._find(registryid, version)) is not None]
         bases = [base for version in chain.versions if (base := (find(version) or {}).get("basemessage")) is not None]
         sought = [*chain.versions, *(base for base in bases if base.startswith("/"))] if bases else []
         depends_on = [message, *([] if xref is None else [xref]), *map(xid_of_resource, sought)]
@@ -210,15 +220,14 @@ class EntityBodies:
             **xid_parts(message),
             "version_xid": next(iter(chain.versions), None),
             "chain_status": chain.status,
-            "chain_depth": max(0, len(bodies) - 2),
+            "chain_depth": max(0, len(bodies) - 1),
             "depends_on": list(dict.fromkeys(depends_on)),
-            **columns_of(merged(dict(flat_attributes_of_body(body)) for body in bodies[1:])),
+            **columns_of(merged(map(self._flat_attributes, bodies))),
         }
 
     def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
         """Return the Versions that a message is merged from, nearest first."""
-        chain = self._chain(registryid, message)
-        return chain.versions[:1] if chain.status == "cycle" else chain.versions
+        return _followed(self._chain(registryid, message))
 
     def _chain(self, registryid: RegistryId, message: Xid) -> Chain:
         """Return the chain of the Version that a message shows; an empty one that is dangling: there is none."""
@@ -230,6 +239,14 @@ class EntityBodies:
         body = self._find(registryid, xid)
         result: dict[str, Any] | None = None if body is None else read_canonical(body)
         return result
+
+
+def _followed(chain: Chain) -> tuple[Xid, ...]:
+    return chain.versions[:1] if chain.status == "cycle" else chain.versions
+
+
+def _flat_attributes_of_body(body: JsonText) -> FlatAttributes:
+    return dict(flat_attributes_of_body(body))
 
 
 def compare_bodies(before: EntityBodies, after: EntityBodies, keys: Iterable[Key]) -> list[Difference]:
@@ -248,5 +265,5 @@ def _flat_attributes_of(kind: str, bodies: list[JsonText] | None) -> FlatAttribu
         return None
     if kind != "message":
         return flat_attributes_of_entity(kind, bodies[0])
-    attributes = merged(dict(flat_attributes_of_body(body)) for body in bodies[1:])
+    attributes = merged(map(_flat_attributes_of_body, bodies[1:]))
     return flat_attributes_of_message(inferred_attributes(attributes), attributes, read_canonical(bodies[0]).get("deprecated"))
