@@ -112,12 +112,10 @@ def merged(definitions: Iterable[FlatAttributes]) -> dict[Pointer, JsonText]:
     for own in reversed(list(definitions)):
         inherited = _laid_over(inherited, own, envelope)
         envelope = nearer_envelope(envelope, text_at(own, "/envelope"))
-    empty = [at for at, value in inherited.items() if value == "{}"]
-    above = _places_above(inherited) if empty else ()
-    for at in empty:
-        if at in above:
-            del inherited[at]
-    return inherited
+    if "{}" not in inherited.values():
+        return inherited
+    above = _places_above(inherited)
+    return {at: value for at, value in inherited.items() if value != "{}" or at not in above}
 
 
 def text_at(attributes: FlatAttributes, pointer: str) -> str | None:

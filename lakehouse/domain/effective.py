@@ -79,15 +79,15 @@ def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
         declared["datacontenttype"] = _InferredAttribute("string", value=content_type)
     if "dataschema" in names or schema not in (None, "null"):
         declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
-    return _leaves_of_always() | _leaves(declared)
+    return _of_each_cloudevent() | _flattened(declared)
 
 
 @cache
-def _leaves_of_always() -> dict[Pointer, JsonText]:
-    return _leaves(_ALWAYS)
+def _of_each_cloudevent() -> dict[Pointer, JsonText]:
+    return _flattened(_ALWAYS)
 
 
-def _leaves(declared: Mapping[str, _InferredAttribute]) -> dict[Pointer, JsonText]:
+def _flattened(declared: Mapping[str, _InferredAttribute]) -> dict[Pointer, JsonText]:
     result: dict[Pointer, JsonText] = {}
     for name, inferred in declared.items():
         at = f"{_ENVELOPEMETADATA}/{name}"  # of a pointer: it is escaped
