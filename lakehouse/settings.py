@@ -51,6 +51,7 @@ class Settings(BaseModel):
     check_relations: bool
     refresh_effective: bool
     planner: Literal["auto", "spark"]
+    planner_rows: int = Field(ge=0)
     interpreted_rows: int = Field(ge=0)
     interpreted_bytes: int = Field(ge=0)
     max_chain_depth: int = Field(gt=0, le=128)

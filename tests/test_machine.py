@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from soak.edits import OPERATIONS, edit_by, first_documents
 from soak.machine import Machine
-from soak.runs import GLOBS, POINTS, Run
+from soak.runs import GLOBS, POINTS, WAYS, Run
 from soak.script import as_script
 from soak.sessions import forget_attached
 from soak.world import Broken
@@ -23,7 +23,7 @@ _runs = st.builds(
     Run, st.sampled_from(["", "", "", *GLOBS]), prune=st.booleans(), force=st.booleans(),
     strict=st.sampled_from([False, False, True]),
     first_dry=st.sampled_from([False, False, True]), again=st.booleans(), crash=st.sampled_from([None, None, None, *POINTS]),
-    by_joins=st.booleans(),
+    way=st.sampled_from(list(WAYS)),
 )  # fmt: skip
 
 

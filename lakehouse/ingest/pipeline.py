@@ -76,6 +76,7 @@ from lakehouse.store.schema import STAGE
 from lakehouse.store.session import without_codegen
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
+_MOST_BYTES_IN_DRIVER = 64 * 1024 * 1024  # of the texts of staged rows that the driver plans
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,9 @@ def _load(
     crash_point("after_stage")
     try:
         run = CommitInfo(ingest_id, request.command, counted.documents, request.label)
-        work = _Work(preparation, run, counted.dialects, counted.uris, counted.rows <= settings.interpreted_rows)
+        few = counted.rows <= settings.interpreted_rows
+        in_driver = counted.rows <= settings.planner_rows and counted.text_bytes <= _MOST_BYTES_IN_DRIVER
+        work = _Work(preparation, run, counted.dialects, counted.uris, few, in_driver)
         with without_codegen(spark, preparation.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
@@ -306,13 +309,17 @@ def _read_existing(spark: SparkSession) -> _ExistingDocuments:
 
 @dataclass(frozen=True)
 class _Work:
-    """What an ingest was given, and what its documents turned out to be; few: so few rows that the driver may plan them."""
+    """What an ingest was given, and what its documents turned out to be.
+
+    few: so few rows that queries over them are interpreted; in_driver: few enough for the driver to plan them.
+    """
 
     preparation: _Preparation
     run: CommitInfo
     dialects: dict[str, int]
     uris: Uris
     few: bool
+    in_driver: bool
 
     def with_rejected(self, more: int) -> _Work:
         """Count the documents that were refused whole after they were parsed."""
@@ -365,10 +372,11 @@ def _roll_forward(spark: SparkSession, settings: Settings) -> None:
 class _Counted(NamedTuple):
     """What a stage holds: its rows but those of unchanged documents, documents by status, those that were loaded by dialect.
 
-    uris: which documents these are.
+    text_bytes: of its entities; uris: which documents these are.
     """
 
     rows: int
+    text_bytes: int
     documents: dict[str, int]
     dialects: dict[str, int]
     uris: Uris
@@ -377,7 +385,12 @@ class _Counted(NamedTuple):
 def _count_stage(stage: DataFrame) -> _Counted:
     is_document = F.col("row") == "document"
     details = [F.when(is_document, F.get_json_object("facts", f"$.{name}")).alias(name) for name in ("status", "dialect")]
-    rows = stage.groupBy(*details).agg(F.count("*").alias("count"), *uris_in(F.when(is_document, F.col("xid")))).collect()
+    text_bytes = F.sum(F.octet_length("body") + F.coalesce(F.octet_length("raw"), F.lit(0)))
+    rows = (
+        stage.groupBy(*details)
+        .agg(F.count("*").alias("count"), text_bytes.alias("text_bytes"), *uris_in(F.when(is_document, F.col("xid"))))
+        .collect()
+    )
     counts = Counter[str]()
     dialects = Counter[str]()
     uris = Uris(0, 0, 0)
@@ -389,7 +402,13 @@ def _count_stage(stage: DataFrame) -> _Counted:
             dialects[row["dialect"]] += row["count"]
     names = ("unchanged", "skipped", "rejected")
     documents = {"read": counts.total()} | {name: counts[name] for name in names}
-    return _Counted(sum(row["count"] for row in rows) - counts["unchanged"], documents, dict(sorted(dialects.items())), uris)
+    return _Counted(
+        rows=sum(row["count"] for row in rows) - counts["unchanged"],
+        text_bytes=sum(row["text_bytes"] or 0 for row in rows),
+        documents=documents,
+        dialects=dict(sorted(dialects.items())),
+        uris=uris,
+    )
 
 
 def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
@@ -418,7 +437,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 options=SettleOptions(request.policy, request.strict, work.dialects),
                 preparation=work.preparation,
             )
-            settled = _settle_in_driver(spark, settings, inputs) if work.few else None
+            settled = _settle_in_driver(spark, settings, inputs) if work.in_driver else None
             if settled is None:
                 settled = _settle_by_spark(spark, settings, inputs)
             plan = settled.plan
@@ -490,7 +509,7 @@ def _settle_by_spark(spark: SparkSession, settings: Settings, inputs: _SettleInp
 
 
 def _settle_in_driver(spark: SparkSession, settings: Settings, inputs: _SettleInputs) -> Settled | None:
-    """Decide in the driver what few rows change; None where Spark has to."""
+    """Decide in the driver what the stage changes; None where Spark has to."""
     policy = inputs.options.policy
     with open_lookups(spark, settings, inputs.head, policy) as lookups:
         if lookups is None:
@@ -531,8 +550,8 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame | None, work: _Work, clock: Clock) -> Head:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None
-        if is_local(plan.reconciled):
-            with without_codegen(spark, True):
+        if plan.decided is not None:
+            with without_codegen(spark, is_local(plan.reconciled)):
                 entities = materialize(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)
         sync_table(spark, settings, "changes")

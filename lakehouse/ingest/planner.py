@@ -1,8 +1,9 @@
-"""A small ingest is planned in the driver: `lakehouse.domain` decides, over look-ups in the read model as for a write over HTTP.
+"""An ingest of up to `planner_rows` rows is planned in the driver: `lakehouse.domain` decides.
 
-Spark lists, reads and parses the documents, and writes what comes of it. `Planner` decides; `PlanWriter` makes a plan of it: rows
-of the log, effective definitions, facts of documents, findings. A large ingest is planned by Spark's joins
-(`lakehouse.log.compare`, `lakehouse.rules.gate`, `lakehouse.log.plan`); tests hold both equal.
+It looks up what is published in the read model, as a write over HTTP does. Spark lists, reads and parses the documents, and
+writes what comes of it. `Planner` decides; `PlanWriter` makes a plan of it: rows of the log, effective definitions, facts of
+documents, findings. A larger ingest is planned by Spark's joins (`lakehouse.log.compare`, `lakehouse.rules.gate`,
+`lakehouse.log.plan`); tests hold both equal.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ from lakehouse.log.plan import Decided, Plan
 from lakehouse.readmodel.lookups import VERSION_KINDS, Lookups
 from lakehouse.rules.findings import FINDINGS
 from lakehouse.store.keys import KEY, LIFE, OVER_HTTP
+from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.text.jsontext import hash_of
 from lakehouse.text.names import WHOLE, JsonText, RegistryId, Xid
@@ -98,7 +100,8 @@ _RECONCILED = StructType(
 _DOCUMENTS = StructType([*(CHANGES[name] for name in (*LOGGED, "body"))])
 _LOGGED = StructType([*(CHANGES[name] for name in (*LOGGED, "body", "raw", "attributes"))])
 _EFFECTIVE = StructType([*EFFECTIVE_MESSAGES, StructField("is_there", BooleanType())])
-_MOST_DEFINITIONS = 5000  # that are computed here
+_MOST_DEFINITIONS = 20_000  # that are computed here
+_MOST_IN_A_PLAN = 5000  # rows of a frame: of more, which are part of a plan, Spark's optimizer evaluates each in turn
 
 
 class Planner:
@@ -624,7 +627,9 @@ def _documents_frame(spark: SparkSession, documents: list[tuple[Uri, str, str | 
 
 
 def _frame(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+    """Return rows as a frame; many are cut off from the plan, which Spark's optimizer would evaluate with all of them."""
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+    return frame if len(rows) <= _MOST_IN_A_PLAN else materialize(frame, eager=False)
 
 
 def _counts(verdicts: Mapping[Key, Verdict]) -> dict[str, dict[str, int]]:

@@ -31,7 +31,8 @@ def folder(tmp_path):
 
 
 def test_ingest_and_sql_as_a_user_runs_them(folder):
-    loaded = run("--json", "ingest", "documents", "--warehouse", "w", cwd=folder)
+    warehouse = "my wärehouse #1"  # Spark has the location of its schema as a URI
+    loaded = run("--json", "ingest", "documents", "--warehouse", warehouse, cwd=folder)
     assert (loaded.returncode, loaded.stderr) == (3, "")
     summary = json.loads(loaded.stdout)
     assert summary["snapshot_id"] == 1
@@ -40,7 +41,7 @@ def test_ingest_and_sql_as_a_user_runs_them(folder):
     assert set(summary["violations"]) == {"error", "warning", "info"}
     assert {"total", "attach", "list", "parse", "check", "commit", "project"} <= set(summary["seconds"])
 
-    shown = run("sql", "SELECT messageid, deprecated FROM messages", cwd=folder, LAKEHOUSE_WAREHOUSE="w")
+    shown = run("sql", "SELECT messageid, deprecated FROM messages", cwd=folder, LAKEHOUSE_WAREHOUSE=warehouse)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert [line.split() for line in shown.stdout.splitlines()] == [["messageid", "deprecated"], ["m", "NULL"]]
 

@@ -7,8 +7,10 @@ import re
 import pytest
 from histories import contents, shop
 from queries import executions
+from soak.runs import WAYS
 from soak.sessions import forget_attached
 
+from lakehouse.ingest import planner
 from lakehouse.settings import read_settings
 from lakehouse.store import merges
 
@@ -46,12 +48,13 @@ def test_one_message_takes_few_queries(shipped):
 
 @pytest.mark.slow
 def test_small_and_large_ways_give_the_same(shipped, tmp_path, monkeypatch):
-    """Three releases with bases, endpoints, schemas and something refused, by both ways; tables count as large."""
+    """Three releases with bases, endpoints, schemas and something refused, by all three ways; tables count as large."""
     monkeypatch.setattr(merges, "_LARGE_TABLE", -1)
+    monkeypatch.setattr(planner, "_MOST_IN_A_PLAN", 0)
     found = []
-    for rows in (0, 100_000):
+    for way, overrides in WAYS.items():
         forget_attached(shipped.spark)
-        shipped.settings = read_settings(warehouse=str(tmp_path / str(rows)), interpreted_rows=rows)
+        shipped.settings = read_settings(warehouse=str(tmp_path / way), **overrides)
         reported = []
         for release in (shop("one", "m", "n", "o"), shop("two", "m", "n", "o"), shop("three", "m", "o")):
             shipped.write("a.json", release)
@@ -62,6 +65,7 @@ def test_small_and_large_ways_give_the_same(shipped, tmp_path, monkeypatch):
         )
         found.append((reported, {name: _timeless(rows) for name, rows in rows_of_tables.items()}, sorted(map(str, effective))))
     assert found[0] == found[1]
+    assert found[0] == found[2]
 
 
 def _timeless(rows):

@@ -205,7 +205,7 @@ IN_A_CIRCLE = {name: {"basemessage": f"{AT}{base}"} for name, base in (("p", "q"
 )
 def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longer_names(history, wrong, interpreted):
     if not interpreted:
-        history.catalog.settings = history.catalog.settings.model_copy(update={"interpreted_rows": 0})
+        history.catalog.settings = history.catalog.settings.model_copy(update={"interpreted_rows": 0, "planner": "spark"})
     history.write(a=says(m="M") | {"registryid": "one"}, b=says(n="N") | {"registryid": "one"})
     history.ingest()
     # When a document names another registry, and is refused whole

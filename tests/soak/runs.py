@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .documents import SUFFIXES
 
@@ -13,6 +13,12 @@ POINTS = (
     "after_stage", "before_commit", "after_commit", "after_project_registries", "after_project_groups",
     "after_project_messages", "after_project_versions", "after_project_effective_messages",
 )  # fmt: skip
+# Settings of an ingest that Spark plans, and of those that the driver plans, interpreted or compiled, however small they are.
+WAYS: dict[str, dict[str, Any]] = {
+    "by Spark": {"planner": "spark"},
+    "few rows in the driver": {"planner": "auto"},
+    "many rows in the driver": {"planner": "auto", "interpreted_rows": 0},
+}
 GLOBS = ("*.json", "*.json*", "[ab].*", "*.y*ml*")
 
 
@@ -21,7 +27,7 @@ class Run(NamedTuple):
 
     source: path below the folder of documents: a file, a glob, a folder, or empty for all; first_dry: a dry run of the same
     before; again: the same once more afterwards; crash: a point to die at, after which the same is run again; by_kill: in a
-    process of its own, by kill -9; by_joins: Spark plans it, however small it is.
+    process of its own, by kill -9; way: who plans it, one of `WAYS`.
     """
 
     source: str = ""
@@ -32,7 +38,7 @@ class Run(NamedTuple):
     again: bool = False
     crash: str | None = None
     by_kill: bool = False
-    by_joins: bool = False
+    way: str = "few rows in the driver"
 
     def lists(self, path: str) -> bool:
         """Tell whether SOURCE would list a document of this path."""
@@ -67,5 +73,5 @@ def draw_run(random: Random, documents: Mapping[str, object], *, by_kill: float 
         again=random.random() < 0.25,
         crash=crash,
         by_kill=crash is not None and random.random() < by_kill,
-        by_joins=random.random() < 0.4,
+        way=random.choice(list(WAYS)),
     )

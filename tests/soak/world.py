@@ -23,7 +23,7 @@ from .checks import Broken, Step, check, check_counts, check_documents, check_en
 from .documents import write
 from .edits import NEEDLE
 from .model import Catalog, Ingest, Key, TooMuchPruned, settle
-from .runs import Run
+from .runs import WAYS, Run
 from .terms import Document
 from .warehouse import Row, Search, Warehouse, differing, digest
 
@@ -110,8 +110,7 @@ class World:
         policy = Policy(run.force, run.prune, self.settings.on_conflict)
         request = IngestRequest(policy, strict=run.strict, dry_run=dry)
         try:
-            planner = "spark" if run.by_joins else "auto"
-            settings = self.settings.model_copy(update={"planner": planner})
+            settings = self.settings.model_copy(update=WAYS[run.way])
             return ingest(self.spark, settings, [str(self.documents / run.source)], request=request)
         except PruneRefused:
             return None

@@ -66,7 +66,7 @@ def load(catalog, registry: str) -> dict[str, list[str]]:
 @pytest.mark.slow
 def test_compiled_and_interpreted_work_give_the_same(catalog):
     catalog.write("shop.json", SHOP)
-    catalog.settings = catalog.settings.model_copy(update={"interpreted_rows": 0})
+    catalog.settings = catalog.settings.model_copy(update={"interpreted_rows": 0, "planner": "spark"})
     with without_codegen(catalog.spark, True):
         assert is_without_codegen(catalog.spark)
         one = load(catalog, "one")

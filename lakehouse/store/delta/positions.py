@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
@@ -233,8 +234,8 @@ def table_location(spark: SparkSession, name: str) -> str:
 
 
 def schema_location(spark: SparkSession) -> str:
-    """Return the folder of the current schema, with its scheme."""
-    return qualified(spark, str(spark.catalog.getDatabase(SCHEMA).locationUri))
+    """Return the folder of the current schema, with its scheme; Spark has it as a URI, with spaces as `%20`."""
+    return qualified(spark, unquote(str(spark.catalog.getDatabase(SCHEMA).locationUri)))
 
 
 def qualified(spark: SparkSession, location: str) -> str:
