@@ -52,6 +52,7 @@ class Settings(BaseModel):
     refresh_effective: bool
     planner: Literal["auto", "spark"]
     planner_rows: int = Field(ge=0)
+    planner_bytes: int = Field(ge=0)
     interpreted_rows: int = Field(ge=0)
     interpreted_bytes: int = Field(ge=0)
     max_chain_depth: int = Field(gt=0, le=128)

@@ -23,7 +23,8 @@ from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.findings import FINDING_COLUMNS, no_findings
 from lakehouse.rules.gate import check_stage, reject_documents, without_refused
 from lakehouse.settings import Settings
-from lakehouse.store.deltatables import is_small, open_table
+from lakehouse.store.delta.positions import table_bytes
+from lakehouse.store.deltatables import open_table
 from lakehouse.store.materialize import is_empty, materialize
 
 _MOST_LOOKUPS = 200_000  # entities that are looked up; what has to do with more is joined by Spark
@@ -76,12 +77,12 @@ def open_lookups(spark: SparkSession, settings: Settings, head: Head, policy: Po
     if not tables_in_use(head):
         yield Lookups(None, _MOST_LOOKUPS)
         return
-    is_little = is_small(spark, settings)
+    log_bytes = table_bytes(spark, "changes")
     model = None
-    if is_little or not policy.prune:
+    if log_bytes <= settings.interpreted_bytes or not policy.prune:
         model = ReadModel(settings)
         try:
-            is_there = model.refresh_if(build=is_little)
+            is_there = model.refresh_if(build=log_bytes <= max(settings.interpreted_bytes, settings.planner_bytes))
         except (WarehouseError, OSError):  # a store that only Spark reads, a folder that cannot be written
             is_there = False
         if not is_there:

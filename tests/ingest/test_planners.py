@@ -229,7 +229,7 @@ def test_what_a_large_catalog_holds_besides_is_no_work(catalog, planned):
         catalog.write(f"{number}.json", groups(**{f"g{number}": {"m": message()}}))
     catalog.ingest()
     warehouse = catalog.settings.warehouse
-    catalog.settings = read_settings(warehouse=warehouse, interpreted_bytes=0)  # as if the catalog were large
+    catalog.settings = read_settings(warehouse=warehouse, interpreted_bytes=0, planner_bytes=0)  # as if it were large
     catalog.write("3.json", groups(g3={"m": message(description="changed")}))
     forget_attached(catalog.spark)
     planned.clear()
@@ -245,6 +245,18 @@ def test_what_a_large_catalog_holds_besides_is_no_work(catalog, planned):
     (catalog.documents / "5.json").unlink()  # what is pruned may be anything: all documents are looked at
     summary = catalog.ingest(request=IngestRequest(policy=Policy(prune=True)))
     assert (len(planned), summary.as_json()["entities"]["messages"]["deleted"]) == (1, 1)
+
+
+def test_the_read_model_of_a_catalog_is_built_for_a_change_up_to_a_size(catalog, planned, tmp_path):
+    catalog.write("a.json", groups(g={"m": message(), "n": message()}))
+    catalog.ingest()
+    none_yet = {"warehouse": catalog.settings.warehouse, "readmodel_dir": str(tmp_path / "models"), "interpreted_bytes": 0}
+    for number, planner_bytes in enumerate((0, 1024 * 1024)):
+        catalog.settings = read_settings(**none_yet, planner_bytes=planner_bytes)
+        catalog.write("a.json", groups(g={"m": message(description=f"changed {number}"), "n": message()}))
+        planned.clear()
+        assert catalog.ingest().as_json()["entities"]["versions"]["updated"] == 1
+        assert len(planned) == number
 
 
 @pytest.mark.slow

@@ -172,5 +172,5 @@ def test_a_large_catalog_without_effective_messages_is_reported_of(catalog):
     forget(catalog.spark, Path(settings.warehouse))
     shutil.rmtree(f"{settings.warehouse}/effective_messages")
     catalog.write("shop.json", shop("one") | {"name": "edited"})
-    large = settings.model_copy(update={"interpreted_bytes": 0})
+    large = settings.model_copy(update={"interpreted_bytes": 0, "planner_bytes": 0})
     assert changes(dry(catalog, settings=large)) == [("update", "registry", "/")]
