@@ -13,7 +13,7 @@ import orjson
 
 from lakehouse.domain.documents import FACTS, Facts, Key, Uri
 from lakehouse.domain.ownership import Published
-from lakehouse.readmodel.file.sqliteschema import FEW
+from lakehouse.readmodel.file.sqliteschema import EDGES, FEW
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import read_canonical
@@ -263,7 +263,7 @@ class Lookups(EntityLookups):
             for column in ("whole", "without_suffix"):
                 rows = self.view.db.execute(
                     f"""
-                    SELECT l.xid FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+                    SELECT l.xid FROM {EDGES}
                     WHERE (e.{column} = ?1 OR (e.{column} > ?1 || '/' AND e.{column} < ?1 || '0'))
                       AND e.relation IN ({kinds}) AND l.registryid = ?2 AND {self.view.holds("l.")}
                     """,

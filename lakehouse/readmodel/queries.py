@@ -20,7 +20,7 @@ from lakehouse.domain.effective import compare_bodies
 from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoints, cloudevents
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of, version_change
-from lakehouse.readmodel.file.sqliteschema import edges_of
+from lakehouse.readmodel.file.sqliteschema import EDGES, edges_of
 from lakehouse.readmodel.flattened import carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import Entity, EntityReferences, Reference, View
@@ -237,7 +237,7 @@ def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[
     rows = view.db.execute(
         f"""
         SELECT DISTINCT substr(l.xid, 1, instr(l.xid, '/versions/') - 1)
-        FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+        FROM {EDGES}
         WHERE (e.whole = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
           AND e.relation = 'basemessage' AND l.registryid = ?2 AND l.kind = 'version' AND {view.holds("l.")}
         LIMIT ?3
@@ -259,7 +259,7 @@ def referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit
     """
     rows = view.db.execute(
         f"""
-        SELECT DISTINCT l.xid FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+        SELECT DISTINCT l.xid FROM {EDGES}
         WHERE (e.whole = ?1 OR e.without_suffix = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
           AND e.relation = ?2 AND l.registryid = ?3 AND {view.holds("l.")}
         LIMIT ?4

@@ -17,7 +17,7 @@ from lakehouse.domain.effective import EntityBodies
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
 from lakehouse.readmodel.file.build import Facts
-from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, FEW, TELLING_COLUMNS, Edge, decoded
+from lakehouse.readmodel.file.sqliteschema import EDGES, EFFECTIVE_COLUMNS, FEW, TELLING_COLUMNS, Edge, decoded
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group, xid_of_resource
 
@@ -208,7 +208,7 @@ class Entities(Timeline):
             registryid, xid = left.pop()
             rows = self.db.execute(
                 f"""
-                SELECT l.xid FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+                SELECT l.xid FROM {EDGES}
                 WHERE (e.whole = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
                   AND e.relation IN ('basemessage', 'xref') AND l.registryid = ?2 AND {self.holds("l.")}
                 """,
@@ -362,7 +362,7 @@ class View(Entities):
         rows = self.db.execute(
             f"""
             SELECT l.xid, e.relation, e.pointer, e.target, e.whole, e.without_suffix, e.type_name
-            FROM edges AS e INNER JOIN log AS l ON l.id = e.log_id
+            FROM {EDGES}
             WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self.holds("l.")}
             """,
             (xid, registryid),

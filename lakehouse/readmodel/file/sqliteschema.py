@@ -32,6 +32,10 @@ NEVER = 2**62  # `until` of a row that nothing has replaced
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
 FEW = "kind NOT IN ('message', 'version', 'schema', 'schemaversion')"
 
+# References with the rows that hold them. SQLite keeps the order of a CROSS JOIN: it finds few references by their targets, and
+# does not read all rows of a registry to look at the references of each.
+EDGES = "edges AS e CROSS JOIN log AS l ON l.id = e.log_id"
+
 # Columns of `effective_messages` that are JSON text here.
 JSON_COLUMNS = ("labels", "document_uris", "attributes", "inferred", "depends_on")
 EFFECTIVE_COLUMNS = (
