@@ -12,6 +12,7 @@
 # make mcp-test  the conformance tests and the inspector of the Model Context Protocol, of npm, with both transports
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make connect-test  a catalog on Spark Connect, with a server of PySpark's package
+# make dbt-test       models of dbt on a catalog, by the session method of dbt-spark (.venv-dbt)
 # make kubernetes-test  the manifests of conf/kubernetes/ with the schemas of Kubernetes and of the Spark operator (.venv-kubernetes); needs no Java
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3), and S3_INGESTS=3 ingests of each of
 #            two writers; Maven gives 700 MB of jars
@@ -32,7 +33,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test metastore-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test dbt-test kubernetes-test matrix-test metastore-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -101,6 +102,9 @@ cluster-test: java $(VENV)/installed
 
 connect-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/connect/pytest.ini tests/connect
+
+dbt-test: java $(VENV)/installed .venv-dbt/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-dbt/bin/python -m pytest -c tests/dbt/pytest.ini tests/dbt
 
 kubernetes-test: $(VENV)/installed .venv-kubernetes/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-kubernetes/bin/python -m pytest -c tests/kubernetes/pytest.ini tests/kubernetes

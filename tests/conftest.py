@@ -30,6 +30,7 @@ collect_ignore = [
     "bi",
     "clients",
     "cluster",
+    "dbt",
     "connect",
     "inspector",
     "kubernetes",
