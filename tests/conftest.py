@@ -37,6 +37,7 @@ collect_ignore = [
     "matrix",
     "metastore",
     "s3",
+    "trino",
     "ui",
 ]  # in environments of their own: see the Makefile
 
