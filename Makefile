@@ -12,6 +12,7 @@
 # make mcp-test  the conformance tests and the inspector of the Model Context Protocol, of npm, with both transports
 # make cluster-test  the jobs on a Spark cluster of this machine
 # make connect-test  a catalog on Spark Connect, with a server of PySpark's package
+# make dbt-test       models of dbt on a catalog, by the session method of dbt-spark (.venv-dbt)
 # make kubernetes-test  the manifests of conf/kubernetes/ with the schemas of Kubernetes and of the Spark operator (.venv-kubernetes); needs no Java
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3), and S3_INGESTS=3 ingests of each of
 #            two writers; Maven gives 700 MB of jars
@@ -19,6 +20,7 @@
 #            the oldest libraries that pyproject.toml allows
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make metastore-test  a Hive metastore in a process by itself, and spark-sql of another one
+# make trino-test  the tables, read by a Trino server of Maven's (800 MB); TRINO_JAVA_HOME names a Java 24 or newer
 # make bench  benchmark (N messages, default 10000; REPEAT pairs, default 3): a table, bench-N.json and bench-N.png
 # make quick-bench  the read model and the commands that answer out of it, with N messages; needs no Java
 # make http-bench  requests and writes a second of `lakehouse serve` with N messages, beside a floor; needs no Java
@@ -32,7 +34,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test kubernetes-test matrix-test metastore-test s3-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test dbt-test kubernetes-test matrix-test metastore-test s3-test trino-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -102,6 +104,9 @@ cluster-test: java $(VENV)/installed
 connect-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/connect/pytest.ini tests/connect
 
+dbt-test: java $(VENV)/installed .venv-dbt/installed
+	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-dbt/bin/python -m pytest -c tests/dbt/pytest.ini tests/dbt
+
 kubernetes-test: $(VENV)/installed .venv-kubernetes/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-kubernetes/bin/python -m pytest -c tests/kubernetes/pytest.ini tests/kubernetes
 
@@ -118,6 +123,10 @@ metastore-test: java $(VENV)/installed
 
 s3-test: java $(VENV)/installed .venv-s3/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-s3/bin/python -m pytest -c tests/s3/pytest.ini tests/s3
+
+trino-test: java $(VENV)/installed .venv-trino/installed
+	@test -n "$(TRINO_JAVA_HOME)" || { echo "TRINO_JAVA_HOME has to name a Java 24 or newer" >&2; exit 1; }
+	TRINO=.venv-trino TRINO_JAVA_HOME=$(TRINO_JAVA_HOME) $(BIN)/python -m pytest -c tests/trino/pytest.ini tests/trino
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -173,6 +182,12 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 .venv-matrix-%/installed: pyproject.toml .ci/constraints.txt
 	python$* -m venv .venv-matrix-$*
 	.venv-matrix-$*/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable '.[serve]'
+	touch $@
+
+.venv-trino/installed:
+	mvn --quiet dependency:copy -Dartifact=io.trino:trino-server:476:tar.gz -DoutputDirectory=.venv-trino
+	tar xzf .venv-trino/trino-server-476.tar.gz -C .venv-trino --strip-components 1
+	rm .venv-trino/trino-server-476.tar.gz
 	touch $@
 
 .venv-%/installed: tests/%/requirements.txt

@@ -5,10 +5,8 @@ By hand it writes whatever the parameters ask for: a past snapshot, some entitie
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-
-from airflow.sdk import DAG, Param
-from xregistry_jobs import ASSETS, SHARED, submit
+from airflow.sdk import Param
+from xregistry_jobs import CATALOGS
 
 PARAMS = {
     "out": Param(
@@ -30,13 +28,6 @@ PARAMS = {
     "base_url": Param(None, type=["null", "string"], description="Absolute URLs below this one."),
 }
 
-with DAG(
-    "xregistry_export",
-    schedule=[ASSETS["effective_messages"]],
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    doc_md=__doc__,
-    params=PARAMS,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
-    **SHARED,
-) as dag:
-    submit("export")
+for catalog in CATALOGS:
+    with catalog.dag("export", schedule=[catalog.assets["effective_messages"]], hours=2, doc_md=__doc__, params=PARAMS):
+        catalog.submit("export")

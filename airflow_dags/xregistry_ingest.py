@@ -6,10 +6,8 @@ documents that are in the catalog already commit nothing, so nothing is publishe
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-
-from airflow.sdk import DAG, Param
-from xregistry_jobs import SHARED, announce, submit
+from airflow.sdk import Param
+from xregistry_jobs import CATALOGS
 
 PARAMS = {
     "sources": Param(
@@ -41,15 +39,8 @@ PARAMS = {
     ),
 }
 
-with DAG(
-    "xregistry_ingest",
-    schedule="@hourly",
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    doc_md=__doc__,
-    params=PARAMS,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
-    **SHARED,
-) as dag:
-    ingest = submit("ingest")
-    ingest >> announce()
-    ingest >> submit("validate") >> submit("export")
+for catalog in CATALOGS:
+    with catalog.dag("ingest", schedule="@hourly", hours=2, doc_md=__doc__, params=PARAMS):
+        ingest = catalog.submit("ingest")
+        ingest >> catalog.announce()
+        ingest >> catalog.submit("validate") >> catalog.submit("export")

@@ -11,6 +11,9 @@ Airflow says where things are; tasks read it when they run:
 
 - pool `lakehouse`, of one slot: what writes to the catalog runs in it, one task at a time.
 
+Several catalogs: the environment variable `LAKEHOUSE_CATALOGS` of Airflow names them (`sales logistics`). Each has all DAGs, with
+its name as suffix (`xregistry_ingest_sales`), its variable and pool (`lakehouse_sales`), and assets (`xregistry.sales.messages`).
+
 The task `announce` updates the assets, if the change log has a commit that was not announced yet.
 
 A job exits with 3 when something was refused: by default that is no failure of a task, since the rest is published and the
@@ -20,11 +23,13 @@ reasons are in the table `violations`. It exits with 2 when its call or its sett
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
 
-from airflow.sdk import Asset, BaseOperator, ObjectStoragePath, RetryDecision, RetryPolicy
+from airflow.sdk import DAG, Asset, BaseOperator, ObjectStoragePath, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowSkipException
 
 try:
@@ -33,10 +38,8 @@ except ImportError:
     SparkSubmitOperator = None
 
 CONNECTION = "spark_lakehouse"
-POOL = "lakehouse"
 WRITERS = ("ingest", "validate", "maintain", "replicate")
 TABLES = ("groups", "endpoints", "messages", "versions", "schemas", "schemaversions", "effective_messages")
-ASSETS = {name: Asset(name=f"xregistry.{name}", uri=f"xregistry://lakehouse/{name}") for name in ("changes", *TABLES)}
 
 _FLAGS = {
     "ingest": ("prune", "force", "strict"),
@@ -123,48 +126,102 @@ class UsageErrorPolicy(RetryPolicy):
         return RetryDecision.default()
 
 
-def submit(job: str, **options: Any) -> BaseOperator:
-    """Make the task that submits a job: with the Spark provider's operator where it is installed, else with `spark-submit`."""
-    python = "{{ var.json.lakehouse.get('python', 'python3') }}"
-    environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-    options |= {"retry_policy": UsageErrorPolicy()} | ({"pool": POOL} if job in WRITERS else {})
-    if SparkSubmitOperator is not None:
-        return SparkSubmitOperator(
+class ScheduledCatalog(NamedTuple):
+    """A catalog that the DAGs serve: what Airflow calls its DAGs, variable, pool and assets.
+
+    Attributes:
+        name: as `LAKEHOUSE_CATALOGS` has it; empty: the only one.
+    """
+
+    name: str = ""
+
+    @property
+    def variable(self) -> str:
+        """Return the name of its variable, which is that of its pool, too."""
+        return f"lakehouse_{self.name}" if self.name else "lakehouse"
+
+    @property
+    def assets(self) -> dict[str, Asset]:
+        """Return its assets by table."""
+        prefix = f"xregistry.{self.name}" if self.name else "xregistry"
+        names = ("changes", *TABLES)
+        return {table: Asset(name=f"{prefix}.{table}", uri=f"xregistry://{self.variable}/{table}") for table in names}
+
+    def dag(self, job: str, *, hours: int, minutes: int = 1, **options: Any) -> DAG:
+        """Make the DAG of a job.
+
+        Args:
+            job: ingest, export, maintain, match, propose or replicate.
+            hours: a task is ended after these.
+            minutes: between a failure and the next try.
+            options: what else the DAG is made with.
+        """
+        times = {"retry_delay": timedelta(minutes=minutes), "execution_timeout": timedelta(hours=hours)}
+        return DAG(
+            f"xregistry_{job}_{self.name}" if self.name else f"xregistry_{job}",
+            start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+            default_args={"retries": 2, **times},
+            **(SHARED | ({"tags": [*SHARED["tags"], self.name]} if self.name else {}) | options),
+        )
+
+    def submit(self, job: str) -> BaseOperator:
+        """Make the task that submits a job: with the Spark provider's operator where that is installed, else `spark-submit`."""
+        places = f"var.json.{self.variable}"
+        python = f"{{{{ {places}.get('python', 'python3') }}}}"
+        environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        options = {"retry_policy": UsageErrorPolicy()} | ({"pool": self.variable} if job in WRITERS else {})
+        if SparkSubmitOperator is not None:
+            return SparkSubmitOperator(
+                task_id=job,
+                conn_id=CONNECTION,
+                name=f"xregistry-{job}",
+                application=f"{{{{ {places}.jobs }}}}/{job}.py",
+                application_args=f"{{{{ arguments('{job}', params, {places}) }}}}",
+                properties_file=f"{{{{ {places}.get('properties_file') }}}}",
+                env_vars=environment,
+                **options,
+            )
+        from airflow.providers.standard.operators.bash import BashOperator  # noqa: PLC0415
+
+        return BashOperator(
             task_id=job,
-            conn_id=CONNECTION,
-            name=f"xregistry-{job}",
-            application=f"{{{{ var.json.lakehouse.jobs }}}}/{job}.py",
-            application_args=f"{{{{ arguments('{job}', params, var.json.lakehouse) }}}}",
-            properties_file="{{ var.json.lakehouse.get('properties_file') }}",
-            env_vars=environment,
+            bash_command=f"{{{{ submit_command('{job}', params, {places}, conn.{CONNECTION}.host) }}}}",
+            env=environment,
+            append_env=True,
             **options,
         )
-    from airflow.providers.standard.operators.bash import BashOperator  # noqa: PLC0415
 
-    return BashOperator(
-        task_id=job,
-        bash_command=f"{{{{ submit_command('{job}', params, var.json.lakehouse, conn.{CONNECTION}.host) }}}}",
-        env=environment,
-        append_env=True,
-        **options,
-    )
+    def announce(self) -> BaseOperator:
+        """Make the task that updates the assets after a job that writes: it is skipped when nothing was published since."""
+        from airflow.providers.standard.operators.python import PythonOperator  # noqa: PLC0415
 
-
-def announce() -> BaseOperator:
-    """Make the task that updates the assets after a job that writes: it is skipped when nothing was published since."""
-    from airflow.providers.standard.operators.python import PythonOperator  # noqa: PLC0415
-
-    return PythonOperator(
-        task_id="announce",
-        python_callable=announce_commit,
-        op_kwargs={"warehouse": "{{ var.json.lakehouse.warehouse }}"},
-        inlets=[ASSETS["changes"]],
-        outlets=list(ASSETS.values()),
-    )
+        return PythonOperator(
+            task_id="announce",
+            python_callable=announce_commit,
+            op_kwargs={"warehouse": f"{{{{ var.json.{self.variable}.warehouse }}}}", "catalog": self.name},
+            inlets=[self.assets["changes"]],
+            outlets=list(self.assets.values()),
+        )
 
 
-def announce_commit(warehouse: str, **context: Any) -> None:
-    """Update the assets, and keep the commit that was announced with the event.
+def catalogs_named(names: str) -> list[ScheduledCatalog]:
+    """Return the catalogs that the environment variable `LAKEHOUSE_CATALOGS` names; one without a name if it is empty.
+
+    Raises:
+        ValueError: a name is no part of a variable's name in a template; or it occurs twice.
+    """
+    found = names.replace(",", " ").split()
+    wrong = [name for name in found if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or found.count(name) > 1]
+    if wrong:
+        raise ValueError(f"LAKEHOUSE_CATALOGS: {wrong[0]!r} is no name of lower-case letters, digits and _, or occurs twice")
+    return [ScheduledCatalog(name) for name in found] or [ScheduledCatalog()]
+
+
+CATALOGS = catalogs_named(os.environ.get("LAKEHOUSE_CATALOGS", ""))
+
+
+def announce_commit(warehouse: str, catalog: str = "", **context: Any) -> None:
+    """Update the assets of a catalog, and keep the commit that was announced with the event.
 
     Where this worker cannot read the warehouse, they are updated after each run.
 
@@ -177,10 +234,11 @@ def announce_commit(warehouse: str, **context: Any) -> None:
         logging.getLogger(__name__).warning("assets are updated after each run, since %s cannot be read: %s", warehouse, error)
         commit = None
     announced = {"warehouse": warehouse, "commit": commit}
-    events = context["inlet_events"][ASSETS["changes"]]
+    assets = ScheduledCatalog(catalog).assets
+    events = context["inlet_events"][assets["changes"]]
     if commit is not None and len(events) and events[-1].extra == announced:
         raise AirflowSkipException(f"nothing was published since commit {commit} of the change log")
-    for asset in ASSETS.values():
+    for asset in assets.values():
         context["outlet_events"][asset].extra = announced
 
 

@@ -6,10 +6,8 @@ tried again: each micro-batch is counted once.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-
-from airflow.sdk import DAG, Param
-from xregistry_jobs import SHARED, submit
+from airflow.sdk import Param
+from xregistry_jobs import CATALOGS
 
 PARAMS = {
     "events": Param(
@@ -20,13 +18,6 @@ PARAMS = {
     "registry": Param(None, type=["null", "string"], description="Only messages of this registry count as defined; empty: all."),
 }
 
-with DAG(
-    "xregistry_propose",
-    schedule="@daily",
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    doc_md=__doc__,
-    params=PARAMS,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=6)},
-    **SHARED,
-) as dag:
-    submit("propose")
+for catalog in CATALOGS:
+    with catalog.dag("propose", schedule="@daily", hours=6, doc_md=__doc__, params=PARAMS):
+        catalog.submit("propose")

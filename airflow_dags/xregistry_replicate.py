@@ -7,10 +7,8 @@ round that was cut short goes on where it was.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
-
-from airflow.sdk import DAG, Param
-from xregistry_jobs import SHARED, announce, submit
+from airflow.sdk import Param
+from xregistry_jobs import CATALOGS
 
 PARAMS = {
     "source": Param(
@@ -35,14 +33,6 @@ PARAMS = {
     "fail_when_refused": Param(False, type="boolean", description="Fail when something was refused."),
 }
 
-with DAG(
-    "xregistry_replicate",
-    schedule="@hourly",
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
-    doc_md=__doc__,
-    params=PARAMS,
-    is_paused_upon_creation=True,
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=1), "execution_timeout": timedelta(hours=2)},
-    **SHARED,
-) as dag:
-    submit("replicate") >> announce()
+for catalog in CATALOGS:
+    with catalog.dag("replicate", schedule="@hourly", hours=2, doc_md=__doc__, params=PARAMS, is_paused_upon_creation=True):
+        catalog.submit("replicate") >> catalog.announce()

@@ -30,12 +30,14 @@ collect_ignore = [
     "bi",
     "clients",
     "cluster",
+    "dbt",
     "connect",
     "inspector",
     "kubernetes",
     "matrix",
     "metastore",
     "s3",
+    "trino",
     "ui",
 ]  # in environments of their own: see the Makefile
 

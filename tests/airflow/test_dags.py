@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import ParamValidationError
+from conftest import make_places
 from deltalake import DeltaTable
 
 FOLDER = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
@@ -131,6 +132,52 @@ def test_what_writes_has_one_pool(bag):
     assert set(pools) > {"export", "match", "propose"}
 
 
+@pytest.fixture
+def two_catalogs(monkeypatch):
+    monkeypatch.setenv("LAKEHOUSE_CATALOGS", "sales, logistics")
+    monkeypatch.delitem(sys.modules, "xregistry_jobs", raising=False)
+    yield DagBag(str(FOLDER))
+    sys.modules.pop("xregistry_jobs", None)
+
+
+def test_each_catalog_has_its_dags_pool_and_assets(bag, two_catalogs):
+    assert two_catalogs.import_errors == {}
+    assert set(two_catalogs.dags) == {f"{dag}_{name}" for dag in bag.dags for name in ("sales", "logistics")}
+    for name, dag in two_catalogs.dags.items():
+        catalog = name.rpartition("_")[2]
+        alone = bag.dags[name.removesuffix(f"_{catalog}")]
+        assert dag.tags == {"xregistry", catalog}
+        assert [task.task_id for task in dag.tasks] == [task.task_id for task in alone.tasks]
+        for task, same in zip(dag.tasks, alone.tasks, strict=True):
+            assert (task.pool, task.retries) == (same.pool.replace("lakehouse", f"lakehouse_{catalog}"), same.retries)
+            uris = [asset.uri for asset in task.outlets]
+            assert uris == [asset.uri.replace("lakehouse", f"lakehouse_{catalog}") for asset in same.outlets]
+    waits = two_catalogs.dags["xregistry_match_sales"].timetable.asset_condition
+    assert [asset.name for asset in waits.objects] == ["xregistry.sales.changes"]
+
+
+@pytest.mark.parametrize("names", ["Sales", "a a", "a-b", "1st", "x') }}"])
+def test_names_of_catalogs_go_into_templates(names):
+    from xregistry_jobs import catalogs_named
+
+    with pytest.raises(ValueError, match="LAKEHOUSE_CATALOGS"):
+        catalogs_named(names)
+
+
+def test_one_catalog_is_loaded_and_the_other_is_not(two_catalogs, places, tmp_path_factory, properties, monkeypatch):
+    other = make_places(tmp_path_factory.mktemp("logistics"), properties)
+    monkeypatch.delenv("AIRFLOW_VAR_LAKEHOUSE")
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE_SALES", json.dumps(places))
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE_LOGISTICS", json.dumps(other))
+    before = asset_events()
+    run = two_catalogs.dags["xregistry_ingest_sales"].test(mark_success_pattern="validate|export")
+    assert states(run)["ingest"] == states(run)["announce"] == ("success", 1)
+    assert len(snapshots(places)) == 1
+    assert not Path(other["warehouse"]).exists()
+    updated = {name.rpartition(".")[0] for name, count in asset_events().items() if count != before.get(name)}
+    assert updated == {"xregistry.sales"}
+
+
 @pytest.mark.parametrize(
     ("message", "action"),
     [
@@ -230,26 +277,28 @@ class EventsByName(dict):
 
 def test_assets_are_updated_when_something_was_published(tmp_path):
     from airflow.sdk.exceptions import AirflowSkipException
-    from xregistry_jobs import ASSETS, announce_commit
+    from xregistry_jobs import CATALOGS, announce_commit
+
+    assets = CATALOGS[0].assets
 
     log = tmp_path / "changes" / "_delta_log"
     log.mkdir(parents=True)
     events = []
-    inlets = EventsByName({ASSETS["changes"].name: events})
+    inlets = EventsByName({assets["changes"].name: events})
     seen = []
     for number, commit in enumerate(
         ('{"add":{"dataChange":true}}', None, '{"add":{"dataChange":false}}', '{"add":{"dataChange":true}}')
     ):
         if commit:
             (log / f"{number:020}.json").write_text(commit)
-        outlets = EventsByName({asset.name: SimpleNamespace(extra=None) for asset in ASSETS.values()})
+        outlets = EventsByName({asset.name: SimpleNamespace(extra=None) for asset in assets.values()})
         try:
             announce_commit(str(tmp_path), inlet_events=inlets, outlet_events=outlets)
         except AirflowSkipException:
             seen.append("skipped")
         else:
-            events.append(outlets[ASSETS["changes"]])
-            seen.append(outlets[ASSETS["messages"]].extra["commit"])
+            events.append(outlets[assets["changes"]])
+            seen.append(outlets[assets["messages"]].extra["commit"])
     assert seen == ["00000000000000000000", "skipped", "skipped", "00000000000000000003"]
 
 
