@@ -550,8 +550,9 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame | None, work: _Work, clock: Clock) -> Head:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None
-        if plan.decided is not None:
-            with without_codegen(spark, is_local(plan.reconciled)):
+        is_few = is_local(plan.reconciled)
+        if is_few or plan.decided is not None:
+            with without_codegen(spark, is_few):
                 entities = materialize(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, work.run, entities)
         sync_table(spark, settings, "changes")
