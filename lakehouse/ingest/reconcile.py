@@ -82,7 +82,7 @@ def open_lookups(spark: SparkSession, settings: Settings, head: Head, policy: Po
     if log_bytes <= settings.interpreted_bytes or not policy.prune:
         model = ReadModel(settings)
         try:
-            is_there = model.refresh_if(build=log_bytes <= max(settings.interpreted_bytes, settings.planner_bytes))
+            is_there = model.refresh_if(build=log_bytes <= settings.planner_bytes)
         except (WarehouseError, OSError):  # a store that only Spark reads, a folder that cannot be written
             is_there = False
         if not is_there:
