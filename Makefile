@@ -34,7 +34,7 @@ N ?= 10000
 ROUNDS ?= 5
 WORKERS ?= 2
 
-.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test dbt-test kubernetes-test matrix-test metastore-test s3-test trino-test lint bench quick-bench http-bench soak docs docs-site clean java
+.PHONY: demo test test-all ci-all attack airflow-test airflow-test-all bi-test http-test http-test-all ui-test asyncapi-test mcp-test screenshots cluster-test connect-test dbt-test kubernetes-test matrix-test metastore-test s3-test trino-java trino-test lint bench quick-bench http-bench soak docs docs-site clean java
 
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
@@ -124,8 +124,10 @@ metastore-test: java $(VENV)/installed
 s3-test: java $(VENV)/installed .venv-s3/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-s3/bin/python -m pytest -c tests/s3/pytest.ini tests/s3
 
-trino-test: java $(VENV)/installed .venv-trino/installed
+trino-java:
 	@test -n "$(TRINO_JAVA_HOME)" || { echo "TRINO_JAVA_HOME has to name a Java 24 or newer" >&2; exit 1; }
+
+trino-test: trino-java java $(VENV)/installed .venv-trino/installed
 	TRINO=.venv-trino TRINO_JAVA_HOME=$(TRINO_JAVA_HOME) $(BIN)/python -m pytest -c tests/trino/pytest.ini tests/trino
 
 lint: $(VENV)/installed

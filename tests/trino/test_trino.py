@@ -60,6 +60,14 @@ def trino(folder: Path) -> Iterator[Sql]:
     command = [Path(os.environ["TRINO"]).absolute() / "bin" / "launcher", "--etc-dir", folder / "etc", "run"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
+    try:
+        yield from _served(process, folder, url)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _served(process: subprocess.Popen[bytes], folder: Path, url: str) -> Iterator[Sql]:
     until = time.monotonic() + SECONDS
     while "SERVER STARTED" not in (folder / "log").read_text():
         is_starting = process.poll() is None and time.monotonic() < until
@@ -92,8 +100,6 @@ def trino(folder: Path) -> Iterator[Sql]:
     while not has_nodes():  # the server is its own worker, which it finds a little later
         time.sleep(0.5)
     yield run
-    process.terminate()
-    process.wait(60)
 
 
 @pytest.mark.parametrize("table", DECLARATIONS)
