@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable
 from string import Template
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -25,9 +25,10 @@ from lakehouse.log.writerlock import in_turn
 from lakehouse.settings import Settings
 from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import attach_tables, check_writers, open_table, table_name
+from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
-from lakehouse.store.views import create_views, tables_read_by, with_read
+from lakehouse.store.views import create_views, most_based, read_view, tables_read_by, with_read
 
 # The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.
 _CHANGES = Template("""\
@@ -305,3 +306,19 @@ def _flattening_is_stored(spark: SparkSession, settings: Settings) -> bool:
     """Return whether `effective_messages` is up to date with what flattening computes now."""
     attach_tables(spark, settings, ["changes", effectivetable.NAME])
     return settings.refresh_effective and not effective_is_behind(spark, read_head(spark))
+
+
+def effective_definitions(spark: SparkSession, settings: Settings | None) -> DataFrame:
+    """Return the effective definitions of all messages of the current schema, columns of `computed_messages`.
+
+    They are read from `effective_messages` where that is up to date, and computed once elsewhere: the frame may be read often.
+
+    Args:
+        spark: the session.
+        settings: whether flattening is stored, how far chains are followed; None: it is computed, as far as views can.
+    """
+    schema = spark.catalog.currentDatabase()
+    if settings is not None and schema == SCHEMA and _flattening_is_stored(spark, settings):
+        return open_table(spark, effectivetable.NAME)
+    based = most_based(spark.table("versions"))
+    return materialize(read_view(spark, settings, schema, {}, "computed_messages", based=based))

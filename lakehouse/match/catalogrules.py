@@ -22,6 +22,7 @@ from pyspark.sql.window import Window
 from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.errors import WarehouseError
 from lakehouse.ingest.stagerows import PlannedState
+from lakehouse.log.snapshots import effective_definitions
 from lakehouse.match.definition.compiled import ENVELOPE, Definition, definition_of
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS
 from lakehouse.match.definition.templates import Template, has_placeholder
@@ -33,7 +34,6 @@ from lakehouse.rules.published import Parents, check_catalog, check_published_en
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
 from lakehouse.store.schema import STAGE
-from lakehouse.store.views import most_based, read_view
 from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_group
@@ -54,7 +54,8 @@ def check_all(spark: SparkSession, snapshot_id: int, settings: Settings) -> Data
     """
     rows = None if settings.planner == "spark" or not is_small(spark, settings) else _check_in_driver(settings, snapshot_id)
     if rows is None:
-        return check_catalog(spark, settings).unionByName(check_definitions(spark, settings))
+        effective = effective_definitions(spark, settings)
+        return check_catalog(spark, settings, effective).unionByName(check_definitions(effective))
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow_schema())) if rows else no_findings(spark)
 
 
@@ -110,16 +111,17 @@ _CHECKED_SCHEMA = pa.schema(
 _MOST_NAMED = 3
 
 
-def check_definitions(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
-    """Check the effective definitions of the current schema as filters.
+def check_definitions(effective: DataFrame) -> DataFrame:
+    """Check effective definitions as filters.
+
+    Args:
+        effective: as from `snapshots.effective_definitions`.
 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
     """
-    based = most_based(spark.table("versions"))
-    flat = read_view(spark, settings, spark.catalog.currentDatabase(), {}, "computed_messages", based=based)
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
-    checked = flat.select(*MESSAGE_COLUMNS, uri).mapInArrow(_checked_batches, _CHECKED)
+    checked = effective.select(*MESSAGE_COLUMNS, uri).mapInArrow(_checked_batches, _CHECKED)
     alike = Window.partitionBy("registryid", "signature")
     with_twins = checked.withColumn(
         "alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike)))
@@ -147,10 +149,14 @@ def findings_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def signature_of(definition: Definition) -> str | None:
     """Return a text that two definitions share when only the payload distinguishes them; None: it is bare."""
-    if not definition.shapes - {("/protocol", definition.family or "")}:
+    attributes = definition.attributes
+    if not any(attribute.has_value for attribute in attributes):
         return None
-    parts = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    required = sorted(
+        (attribute.shape or (), attribute.demands) for attribute in attributes if attribute.shape or attribute.demands
+    )
+    parts = (required, definition.family, definition.is_cloudevent, _shared(definition))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def flaws_of(definition: Definition) -> Iterator[tuple[Pointer, str]]:
@@ -191,10 +197,11 @@ def _may_be_of_type(template: Template, kind: str | None) -> bool:
 
 def _shared(definition: Definition) -> list[list[str]]:
     """Return the places that must hold the same text, whatever the placeholder is called."""
+    templates = [(attribute.pointer, attribute.template.names) for attribute in definition.attributes if attribute.template]
     places: dict[str, list[str]] = {}
-    for attribute in definition.attributes:
-        for number, name in enumerate(attribute.template.names if attribute.template else ()):
-            places.setdefault(name, []).append(f"{attribute.pointer}#{number}")
+    for pointer, names in templates:
+        for number, name in enumerate(names):
+            places.setdefault(name, []).append(f"{pointer}#{number}")
     return sorted(sorted(uses) for uses in places.values() if len(uses) > 1)
 
 

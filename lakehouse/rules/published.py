@@ -17,13 +17,14 @@ from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import family_of
 from lakehouse.log.baseline import current_documents
+from lakehouse.log.snapshots import effective_definitions
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.rules.entity.engine import check_entity
 from lakehouse.rules.findings import FINDING_COLUMNS, without_doubles
 from lakehouse.rules.relational.candidaterows import COLUMNS, TABLES, published_rows
 from lakehouse.rules.relational.compatible import check_published_promises
-from lakehouse.rules.relational.inherited import check_published, flattened_published
+from lakehouse.rules.relational.inherited import as_flattened, check_published
 from lakehouse.rules.relational.joins import check_entities
 from lakehouse.rules.relational.pairs import judged
 from lakehouse.settings import Settings
@@ -65,12 +66,13 @@ class Parents(NamedTuple):
     parent_protocol: str | None
 
 
-def check_catalog(spark: SparkSession, settings: Settings | None = None) -> DataFrame:
+def check_catalog(spark: SparkSession, settings: Settings | None = None, effective: DataFrame | None = None) -> DataFrame:
     """Check everything that is published in the current schema, by all rules.
 
     Args:
         spark: the session.
         settings: how far chains of bases are followed, severity of END-130 (END-132); None: as far as the views can, the rule's.
+        effective: as from `snapshots.effective_definitions`; None: that is called.
 
     Returns:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
@@ -83,11 +85,16 @@ def check_catalog(spark: SparkSession, settings: Settings | None = None) -> Data
         # Rows go through Python while the driver plans the many small queries of the other rules.
         alone = pool.submit(lambda: materialize(_check_alone(spark, documents)))
         entities = entities.withColumn("staged", F.lit(False)).select(*COLUMNS).localCheckpoint()
-        merged = partial(flattened_published, spark, settings)
+        effective = effective_definitions(spark, settings) if effective is None else effective
+        merged = partial(_merged, as_flattened(effective))
         between = check_entities(entities, settings.duplicate_messageids if settings else None, merged)
-        between = between.unionByName(check_published(spark, settings, entities))
+        between = between.unionByName(check_published(entities, effective))
         result = without_doubles(materialize(judged(between.unionByName(check_published_promises(spark, entities)))))
         return result.unionByName(alone.result())
+
+
+def _merged(flattened: DataFrame, wanted: DataFrame) -> DataFrame:
+    return flattened.join(wanted, on=["registryid", "message_xid"], how="left_semi")
 
 
 def current_dialects(spark: SparkSession) -> DataFrame:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -25,6 +27,7 @@ CORE = ("type", "source", "id", "specversion")  # CloudEvents asks for them, dec
 # Hops change these, so they only deviate.
 _CHANGED_BY_HOPS = ("header/", "delivery-annotations/", "footer/")
 _CHANGED_BY_BROKERS = frozenset({"qos", "retain", "message_expiry_interval"})
+_MEMBERS = ("value", "type", "required")
 _LISTS = frozenset({"headers", "user_properties", "query"})
 ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() if protocol.address}
 
@@ -63,12 +66,25 @@ class DeclaredAttribute:
         template = None if self.template is None else (self.template.text, self.template.separator)
         return (self.pointer, self.kind, self.inferred_kind, self.has_value, orjson.dumps(self.value), template)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[str, str] | None:
         """Return what distinguishes it from others, names of placeholders removed; None when it has no value."""
         if not self.has_value:
             return None
         return (self.pointer, "{" + self.template.shape if self.template else "=" + orjson.dumps(self.value).decode())
+
+    @cached_property
+    def demands(self) -> tuple[tuple[str, str], ...]:
+        """Return what it requires in addition to a value: that it is there, and its type."""
+        needed = ((self.pointer, "required"),) if self.required else ()
+        return (*needed, (self.pointer, f"type {self.kind}")) if self.kind else needed
+
+    @cached_property
+    def rank(self) -> tuple[int, str]:
+        """Return its place in the order of checks, the fastest and most selective first: constants, templates, the rest."""
+        if self.pointer == TYPE:
+            return (0, "")
+        return (3 if not self.has_value else 2 if self.template else 1, self.pointer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +134,7 @@ class Definition:
     @cached_property
     def demands(self) -> frozenset[tuple[str, str]]:
         """Return what it asks in addition to values: attributes that must be there, and types."""
-        needed = {(attribute.pointer, "required") for attribute in self.attributes if attribute.required}
-        return frozenset(
-            needed | {(attribute.pointer, f"type {attribute.kind}") for attribute in self.attributes if attribute.kind}
-        )
+        return frozenset(chain.from_iterable(attribute.demands for attribute in self.attributes))
 
     @cached_property
     def is_bare(self) -> bool:
@@ -175,7 +188,9 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
         family=normal_family,
         version=version or None,
         is_cloudevent=is_cloudevent,
-        attributes=_in_order(_attributes(flat_attributes, inferred, normal_family, is_cloudevent, rule)),
+        attributes=tuple(
+            sorted(_attributes(flat_attributes, inferred, normal_family, is_cloudevent, rule), key=attrgetter("rank"))
+        ),
         dataschemauri=_text(flat_attributes.get("/dataschemauri")),
         schema_xid=row.get("schema_xid"),
         schema_format=row.get("dataschemaformat") or _text(flat_attributes.get("/dataschemaformat")),
@@ -213,12 +228,12 @@ def _attributes(
     is_cloudevent: bool,
     rule: Rule,
 ) -> Iterator[DeclaredAttribute]:
-    declared: dict[str, dict[str, Any]] = {}
+    declared: dict[str, dict[str, JsonText]] = {}
     for pointer, text in flat_attributes.items():
         if (is_cloudevent and pointer.startswith(ENVELOPE)) or (family and pointer.startswith(PROTOCOL)):
             base, _, member = pointer.rpartition("/")
-            if member in ("value", "type", "required") and base not in ("/envelopemetadata", "/protocoloptions"):
-                declared.setdefault(base, {})[member] = orjson.loads(text)
+            if member in _MEMBERS and base not in ("/envelopemetadata", "/protocoloptions"):
+                declared.setdefault(base, {})[member] = text
             elif member in _LISTS and base == "/protocoloptions":
                 declared |= dict(_of_list(pointer, orjson.loads(text)))
     if is_cloudevent:
@@ -227,25 +242,35 @@ def _attributes(
     if family == "HTTP":
         declared = {_lower_header(pointer): members for pointer, members in declared.items()}
     for base, members in declared.items():
-        in_envelope = base.startswith(ENVELOPE)
-        key = base[len(ENVELOPE if in_envelope else PROTOCOL) :]
-        yield _attribute(Pointer(base), key, members, inferred, None if in_envelope else family, rule)
+        of_protocol = None if base.startswith(ENVELOPE) else family
+        implied = (inferred.get(f"{base}/required"), inferred.get(f"{base}/type"))
+        yield _attribute(Pointer(base), *map(members.get, _MEMBERS), *implied, of_protocol, rule)
     if CONTENT_TYPE in flat_attributes:
         value = _text(flat_attributes[CONTENT_TYPE])
         yield DeclaredAttribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
 
 
+@lru_cache(1 << 14)  # many definitions declare the same
 def _attribute(
-    base: Pointer, key: str, members: Mapping[str, Any], inferred: Mapping[str, JsonText], family: str | None, rule: Rule
+    base: Pointer,
+    value_text: JsonText | None,
+    type_text: JsonText | None,
+    required_text: JsonText | None,
+    inferred_required: JsonText | None,
+    inferred_type: JsonText | None,
+    family: str | None,
+    rule: Rule,
 ) -> DeclaredAttribute:
+    """Make what one declaration requires, of the texts of its members; family: of the protocol, None in the envelope."""
     in_envelope = base.startswith(ENVELOPE)
-    kind, value = members.get("type"), members.get("value")
+    key = base[len(ENVELOPE if in_envelope else PROTOCOL) :]
+    kind, value = (None if text is None else orjson.loads(text) for text in (type_text, value_text))
     if in_envelope and key == "specversion" and value is None:
         value = "1.0"
-    if "required" in members:
-        required = members["required"] in (True, "true")
+    if required_text is not None:
+        required = orjson.loads(required_text) in (True, "true")
     else:
-        required = inferred.get(f"{base}/required") == "true" or (in_envelope and key in CORE)
+        required = inferred_required == "true" or (in_envelope and key in CORE)
     template = None
     if isinstance(value, str) and has_placeholder(value) and (kind is None or kind in TEMPLATED or kind in TEMPLATED_THEN_TYPED):
         template = compile_template(value, separator_of(family, key), rule)
@@ -255,7 +280,7 @@ def _attribute(
         key=key,
         section="envelope" if in_envelope else "protocol",
         kind=kind if isinstance(kind, str) else None,
-        inferred_kind=None if kind else _text(inferred.get(f"{base}/type")),
+        inferred_kind=None if kind else _text(inferred_type),
         has_value=value is not None,
         value=value,
         required=required,
@@ -264,28 +289,19 @@ def _attribute(
     )
 
 
-def _of_list(pointer: Pointer, items: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_list(pointer: Pointer, items: Any) -> Iterator[tuple[str, dict[str, JsonText]]]:
     """Read headers or user properties written as a list of {name, value}, or a query written so."""
     named = items.items() if isinstance(items, dict) else ((item.get("name"), item) for item in items if isinstance(item, dict))
     for name, members in named:
         if isinstance(name, str):
-            yield f"{pointer}/{escape(name)}", members if isinstance(members, dict) else {"value": members}
+            values = members if isinstance(members, dict) else {"value": members}
+            texts = {member: JsonText(orjson.dumps(values[member]).decode()) for member in _MEMBERS if member in values}
+            yield f"{pointer}/{escape(name)}", texts
 
 
 def _lower_header(pointer: str) -> str:
     start = f"{PROTOCOL}headers/"
     return start + pointer[len(start) :].lower() if pointer.startswith(start) else pointer
-
-
-def _in_order(attributes: Iterator[DeclaredAttribute]) -> tuple[DeclaredAttribute, ...]:
-    """Return declared attributes in the order of checks, the fastest and most selective first: constants, templates, the rest."""
-
-    def rank(attribute: DeclaredAttribute) -> tuple[int, str]:
-        if attribute.pointer == TYPE:
-            return (0, "")
-        return (3 if not attribute.has_value else 2 if attribute.template else 1, attribute.pointer)
-
-    return tuple(sorted(attributes, key=rank))
 
 
 def _text(leaf: JsonText | None) -> str | None:

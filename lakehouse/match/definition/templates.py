@@ -96,7 +96,7 @@ class Template:
 
 def has_placeholder(text: str) -> bool:
     """Return whether a text holds a placeholder: `{name}` of letters, digits and underscores (RFC 6570, level 1)."""
-    return _PLACEHOLDER.search(text) is not None
+    return "{" in text and _PLACEHOLDER.search(text) is not None
 
 
 def compile_template(text: str, separator: str = "/", rule: Rule = "auto") -> Template:

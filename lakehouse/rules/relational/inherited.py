@@ -13,7 +13,7 @@ from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.settings import Settings
 from lakehouse.store.materialize import is_empty, is_known_empty, materialize
 from lakehouse.store.schema import MESSAGES, VERSIONS
-from lakehouse.store.views import most_based, read_view
+from lakehouse.store.views import read_view
 
 
 def check_flattened(spark: SparkSession, settings: Settings, result: Candidate, used: set[str]) -> DataFrame:
@@ -45,27 +45,23 @@ def flattened_candidate(
     """
     stand_ins = {table.name: candidate_rows(spark, result, table, used) for table in (MESSAGES, VERSIONS)}
     stand_ins["scope"] = _only(stand_ins["messages"], wanted)
-    return _read_flattened(spark, settings, stand_ins)
+    return as_flattened(read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages"))
 
 
-def check_published(spark: SparkSession, settings: Settings | None, entities: DataFrame) -> DataFrame:
+def check_published(entities: DataFrame, effective: DataFrame) -> DataFrame:
     """Check that published messages with a base still have what they need, since a base may have changed.
 
     Args:
-        spark: the session.
-        settings: how far chains of bases are followed; None: as far as the views can.
         entities: what is published, as for the rules between entities.
+        effective: as from `snapshots.effective_definitions`.
     """
     lacking = _find_lacking(entities, F.lit(True))
-    if is_empty(lacking):
-        return no_pairs(spark)
-    return _pairs(lacking, flattened_published(spark, settings, lacking))
+    return no_pairs(entities.sparkSession) if is_empty(lacking) else _pairs(lacking, as_flattened(effective))
 
 
-def flattened_published(spark: SparkSession, settings: Settings | None, wanted: DataFrame) -> DataFrame:
-    """Return the effective definitions of published messages of the current schema, as `flattened_candidate`."""
-    based = most_based(spark.table("versions"))
-    return _read_flattened(spark, settings, {"scope": _only(spark.table("messages"), wanted)}, based)
+def as_flattened(definitions: DataFrame) -> DataFrame:
+    """Return effective definitions with the columns that rules read: registryid, message_xid, chain_status, attributes."""
+    return definitions.select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
 
 
 def _find_lacking(entities: DataFrame, concerned: Column) -> DataFrame:
@@ -82,13 +78,6 @@ def _find_lacking(entities: DataFrame, concerned: Column) -> DataFrame:
 def _only(messages: DataFrame, wanted: DataFrame) -> DataFrame:
     keys = wanted.select("registryid", F.col("message_xid").alias("xid")).distinct()
     return messages.join(keys, on=["registryid", "xid"], how="left_semi")
-
-
-def _read_flattened(
-    spark: SparkSession, settings: Settings | None, stand_ins: dict[str, DataFrame], based: int | None = None
-) -> DataFrame:
-    flat = read_view(spark, settings, spark.catalog.currentDatabase(), stand_ins, "computed_messages", based=based)
-    return flat.select("registryid", F.col("xid").alias("message_xid"), "chain_status", "attributes")
 
 
 def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
