@@ -223,7 +223,7 @@ def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread:
     if opened.unchanged is not None and request.label is None and (opened.is_judged or not request.policy.prune):
         with clock("check", "nothing: all documents are unchanged"):
             with without_codegen(spark, small):
-                summary = of_unchanged(spark, before.documents, opened.rows, opened.unchanged)
+                summary = of_unchanged(spark, settings, before.documents, opened.rows, opened.unchanged)
             if not request.dry_run:
                 _roll_forward(spark, settings)
         return replace(summary, seconds=clock.seconds(), hidden=result.hidden, changes=[] if request.dry_run else None)

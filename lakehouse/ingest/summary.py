@@ -13,7 +13,8 @@ from lakehouse.ingest.sources import Hidden
 from lakehouse.ingest.unchanged import is_unchanged_row
 from lakehouse.log.plan import Plan
 from lakehouse.rules.declared import SEVERITIES
-from lakehouse.store.deltatables import table_name
+from lakehouse.settings import Settings
+from lakehouse.store.deltatables import attach_tables, table_name
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import count_if, is_known_empty
 from lakehouse.store.schema import ENTITY_TABLES
@@ -61,11 +62,14 @@ class Summary:
         }
 
 
-def of_unchanged(spark: SparkSession, existing_documents: DataFrame, documents: DataFrame, number: int) -> Summary:
+def of_unchanged(
+    spark: SparkSession, settings: Settings, existing_documents: DataFrame, documents: DataFrame, number: int
+) -> Summary:
     """Count the entities of documents that are all as they were, and what was refused of them.
 
     Args:
-        spark: the session.
+        spark: the session; the log alone may be attached to it.
+        settings: the warehouse.
         existing_documents: what is known of each document, as from `current_documents`.
         documents: those that were found, as from `with_unchanged`.
         number: how many they are.
@@ -87,6 +91,7 @@ def of_unchanged(spark: SparkSession, existing_documents: DataFrame, documents: 
             [(violation_id,) for violation_id in {violation_id for row in refused for violation_id in row["findings"] or ()}],
             "id string",
         )
+        attach_tables(spark, settings, ["violations"])
         violations_table = spark.table(table_name("violations"))
         result = violations_table.join(F.broadcast(details), violations_table["violation_id"] == details["id"], how="left_semi")
         violations |= count_if(result, {name: F.col("severity") == name for name in SEVERITIES})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from builders import group
 from queries import executions
+from soak.sessions import forget_attached
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.ingest import pipeline
@@ -88,6 +89,15 @@ def test_what_was_refused_is_judged_again_only_where_something_changed(judged, n
         if kept is not None:
             judged.write(f"{name}.json", kept)
     judged.ingest()
+
+
+def test_a_command_that_begins_with_no_table_reports_what_stays_refused(judged, no_judging):
+    for name in ("good", "broken", "between"):
+        (judged.documents / f"{name}.json").unlink()
+    first = judged.ingest()
+    no_judging()
+    forget_attached(judged.spark)
+    assert reported(judged.ingest()) == reported(first)
 
 
 @pytest.mark.slow
