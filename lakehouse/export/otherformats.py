@@ -82,7 +82,8 @@ def write_sources(spark: SparkSession) -> tuple[dict[str, Any], dict[str, int]]:
         ]
         counts[f"{kind}s"] += 1
         tables.append({"name": name, "description": _about(f"{kind}s", name), "columns": described})
-    return {"version": 2, "sources": [{"name": SCHEMA, "schema": SCHEMA, "description": _ABOUT, "tables": tables}]}, counts
+    schema = f"{{{{ var('xregistry_schema', '{SCHEMA}') }}}}"  # `lakehouse ddl --schema` may have registered it as another one
+    return {"version": 2, "sources": [{"name": SCHEMA, "schema": schema, "description": _ABOUT, "tables": tables}]}, counts
 
 
 def _about(folder: str, name: str) -> str:

@@ -41,3 +41,9 @@ def test_every_table_and_view_is_a_source_with_its_columns(dbt, project, spark):
         assert list(source["columns"]) == found.names, source["name"]
         described = {name: column["description"] for name, column in source["columns"].items()}
         assert described == {field.name: field.metadata["comment"] for field in found}, source["name"]
+
+
+def test_a_catalog_may_be_registered_as_another_schema(dbt, project):
+    dbt("compile", "--vars", "xregistry_schema: catalog")
+    sources = json.loads((project / "target" / "manifest.json").read_text())["sources"].values()
+    assert {source["schema"] for source in sources} == {"catalog"}

@@ -224,7 +224,7 @@ def test_a_catalog_is_exported_for_other_tools(catalog: Catalog, tmp_path):
     tables = {one["name"]: one for one in source["tables"]}
     assert counts == {"tables": len([*(DDL / "tables").glob("*.sql")]), "views": len([*(DDL / "views").glob("*.sql")])}
     for name in ("messages", "flat_messages"):
-        columns = {field.name: field.dataType.simpleString() for field in spark.table(f"{source['schema']}.{name}").schema}
+        columns = {field.name: field.dataType.simpleString() for field in spark.table(f"{source['name']}.{name}").schema}
         assert {one["name"]: one["data_type"] for one in tables[name]["columns"]} == columns
         assert tables[name]["description"]
         assert all(one["description"] for one in tables[name]["columns"])
