@@ -97,12 +97,13 @@ def attributes_of(view: View, definition: Record, max_depth: int = 128) -> list[
     return sorted(rows, key=lambda row: (row["pointer"], row["origin"]))
 
 
-def endpoints_of(view: View, definition: Record) -> list[Record]:
-    """Return a message's rows of the view `endpoint_messages`, by endpoint and way."""
+def endpoints_of(view: View, definition: Record, carriers: list[Entity] | None = None) -> list[Record]:
+    """Return a message's rows of the view `endpoint_messages`, by endpoint and way; carriers: of `carrying`, where known."""
     registryid, group_xid = definition["registryid"], definition["group_xid"]
     own = view.entity(registryid, group_xid)
     group = own if own is not None and own.kind == "group" else None
-    rows = [carried(endpoint, definition, group) for endpoint in carrying(view, registryid, group_xid)]
+    endpoints = carrying(view, registryid, group_xid) if carriers is None else carriers
+    rows = [carried(endpoint, definition, group) for endpoint in endpoints]
     return sorted(rows, key=lambda row: (row["endpoint_xid"], row["via_xid"]))
 
 

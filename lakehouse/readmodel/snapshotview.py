@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
@@ -24,6 +24,8 @@ from lakehouse.text.xid import xid_of_group, xid_of_resource
 _COLUMNS = "registryid, kind, xid, epoch, createdat, modifiedat, body, raw, document_uris, content_hash, snapshot_id, id"
 __all__ = ["Entity", "Reference", "View"]
 _DEFINING = ("messages", "versions")
+_MOST_ENTITIES, _MOST_LISTS = 200, 20  # that are remembered
+T = TypeVar("T")
 
 
 class Timeline:
@@ -136,7 +138,12 @@ class Entity(NamedTuple):
 
 
 class Entities(Timeline):
-    """The entities that are there at the snapshot."""
+    """The entities that are there at the snapshot; those that were looked up last are remembered."""
+
+    def __init__(self, db: sqlite3.Connection, head: int, snapshot_id: int) -> None:
+        super().__init__(db, head, snapshot_id)
+        self._found: dict[tuple[RegistryId, Xid], Entity | None] = {}
+        self._found_versions: dict[tuple[RegistryId, Xid], list[Entity]] = {}
 
     def registries(self) -> list[RegistryId]:
         """List the registries that hold anything at the snapshot, sorted."""
@@ -170,8 +177,11 @@ class Entities(Timeline):
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Return an entity; None if there is none at the snapshot."""
-        rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", (registryid, xid))
-        return next(rows, None)
+        key = (registryid, xid)
+        if key not in self._found:
+            rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", key)
+            _remember(self._found, key, next(rows, None), _MOST_ENTITIES)
+        return self._found[key]
 
     def entities(self, xid: Xid, registryid: RegistryId | None = None) -> list[Entity]:
         """Return the entities of an XID in all registries, or in one; by registry."""
@@ -221,7 +231,11 @@ class Entities(Timeline):
 
     def versions(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List the Versions of a message or schema, by XID."""
-        return [entity for entity in self.below(registryid, xid) if entity.kind in ("version", "schemaversion")]
+        key = (registryid, xid)
+        if key not in self._found_versions:
+            of_kind = [entity for entity in self.below(*key) if entity.kind in ("version", "schemaversion")]
+            _remember(self._found_versions, key, of_kind, _MOST_LISTS)
+        return self._found_versions[key].copy()
 
     def by_version_uri(self, version_uri: str) -> list[Entity]:
         """Find the Versions that a URI names, by registry."""
@@ -271,6 +285,13 @@ class Entities(Timeline):
     def holds(self, table: str = "") -> str:
         """Return the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
         return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
+
+
+def _remember(found: dict[tuple[RegistryId, Xid], T], key: tuple[RegistryId, Xid], value: T, most: int) -> None:
+    """Keep what was looked up, in place of the first where there is no room."""
+    if len(found) >= most:
+        del found[next(iter(found))]
+    found[key] = value
 
 
 def _timestamp(micros: int | None) -> str | None:
@@ -482,10 +503,9 @@ class View(Entities):
 
     def is_stored(self) -> bool:
         """Return whether the file's definitions are those of the snapshot: no message changed between the two."""
-        defined = self.last_defining()
         if self.snapshot_id == self.head:
             return True  # lagging or not: there are no newer ones
-        reached = self._reached()
+        defined, reached = self.last_defining(), self._reached()
         return reached >= defined and self.last_defining(min(reached, self.head)) == defined
 
     def _reached(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
+from lakehouse.readmodel.flattened import carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
 from lakehouse.readmodel.snapshotview import Entity, View
@@ -164,6 +165,10 @@ class PageContext:
     def all_sent(self) -> SentTotals | None:
         """Return what was sent of all messages; None: nothing was matched yet, or a past snapshot is shown."""
         return None if self.style.at is not None else self.model.traffic.totals()
+
+    def carriers(self, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
+        """Return the endpoints that carry the messages of a group."""
+        return self.remember(("carrying", registryid, group_xid), lambda: carrying(self.view, registryid, group_xid), 200)
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
         """Return the facts of a snapshot."""

@@ -13,13 +13,14 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import distributions
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -46,7 +47,7 @@ _GROWING = ("epoch", "modifiedat")  # of a group, when what it holds changed; it
 State = dict[str, Any]
 MANIFEST = "site.json"
 _FORMAT = 2
-_WORTH_SHARING = 400  # members, from which on several processes are worth their start
+_WORTH_SHARING = 400  # members and other pages, from which on several processes are worth their start
 _AT_ONCE = 50
 Progress = Callable[[int, int], None]
 _MINE: dict[str, Any] = {}  # of a process of the pool
@@ -264,7 +265,7 @@ def write_site(
         writer = Writer(folder, digests)
         try:
             now = state_of(page_context)
-            is_whole = all((folder / path).exists() for path in digests)
+            is_whole = _are_there(folder, digests)
             if is_whole and now == before:
                 return Written(len(digests), 0, 0, len(digests), view.snapshot_id)
             members = [(key[0], xid) for key, xids in sorted(overview.members.items()) for xid in xids]
@@ -273,10 +274,8 @@ def write_site(
                 writer.keep({owning_path(key) for key in members if key not in wanted})
                 writer.keep_pages(pages_to_keep(page_context, before, now, wanted))
                 members = [key for key in members if key in wanted]
-            for path in all_paths(page_context):
-                if path not in writer.digests:
-                    writer.write(page_context, path)
-            _write_members(writer, page_context, model.settings, members, progress or (lambda done, total: None), processes)
+            paths = [path for path in all_paths(page_context) if path not in writer.digests]
+            _write_all(writer, page_context, paths, members, progress or (lambda done, total: None), processes)
         except OSError as error:
             raise SettingsError(f"{error.filename or folder}: cannot be written ({error.strerror}).") from error
         deleted = writer.finish(now)
@@ -291,6 +290,7 @@ class Writer:
         self.previous = digests
         self.digests: dict[str, str] = {}
         self.written = 0
+        self._folders: set[str] = set()  # that are there
 
     def keep(self, owners: set[str]) -> None:
         """Keep the pages of messages and schemas as they are.
@@ -316,11 +316,15 @@ class Writer:
 
     def _write(self, path: str, body: bytes) -> None:
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
-        target = self.folder / path
-        if self.previous.get(path) != digest or not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            new = target.with_name(target.name[:200] + ".~new")
-            new.write_bytes(body)
+        target = os.path.join(self.folder, path)  # a Path each for parent, new file and target takes as long as writing
+        if self.previous.get(path) != digest or not os.path.exists(target):
+            parent, name = os.path.split(target)
+            if parent not in self._folders:
+                os.makedirs(parent, exist_ok=True)
+                self._folders.add(parent)
+            new = os.path.join(parent, f"{name[:200]}.~new")
+            with open(new, "wb") as file:
+                file.write(body)
             os.replace(new, target)
             self.written += 1
         self.digests[path] = digest
@@ -374,49 +378,60 @@ def _read_manifest(folder: Path) -> tuple[dict[str, str], State]:
     return pages, details["state"] if details.get("format") == _FORMAT else {}
 
 
-def _write_members(
-    writer: Writer, page_context: PageContext, settings: Settings, members: list[Key], progress: Progress, processes: int
+def _are_there(folder: Path, paths: Iterable[str]) -> bool:
+    """Return whether all files are in a folder: each of its folders is listed once."""
+    wanted: dict[str, set[str]] = {}
+    for path in paths:
+        parent, _, name = path.rpartition("/")
+        wanted.setdefault(parent, set()).add(name)
+    try:
+        return all(names.issubset(os.listdir(folder / parent)) for parent, names in wanted.items())
+    except FileNotFoundError:
+        return False
+
+
+class _Part(NamedTuple):
+    """Pages that are made at once: of the catalog by their paths, and all of some messages and schemas."""
+
+    paths: list[str]
+    members: list[Key]
+
+
+def _write_all(
+    writer: Writer, page_context: PageContext, paths: list[str], members: list[Key], progress: Progress, processes: int
 ) -> None:
-    """Write the pages of messages and schemas: in several processes where there are many."""
-    total, done = len(members), 0
-    if total < _WORTH_SHARING or processes < 2:
-        for key in members:
-            for path in paths_of_member(page_context, *key):
-                writer.write(page_context, path)
-            done += 1
-            progress(done, total)
-        return
-    parts = [members[start : start + _AT_ONCE] for start in range(0, total, _AT_ONCE)]
-    begin = partial(
-        _begin, settings, page_context.view.snapshot_id, page_context.overview, page_context.style, writer.folder, writer.previous
-    )
-    with ProcessPoolExecutor(processes, get_context("spawn"), begin) as pool:
-        for part, (digests, written) in zip(parts, pool.map(_write_part, parts), strict=True):
+    """Write pages of the catalog, and those of messages and schemas: in several processes where there are many."""
+    parts = [_Part(paths[at : at + _AT_ONCE], []) for at in range(0, len(paths), _AT_ONCE)]
+    parts += [_Part([], members[at : at + _AT_ONCE]) for at in range(0, len(members), _AT_ONCE)]
+    with ExitStack() as stack:
+        results: Iterable[tuple[dict[str, str], int]] = map(partial(_write_part, page_context, writer), parts)
+        if processes > 1 and len(paths) + len(members) >= _WORTH_SHARING:
+            snapshot = (page_context.model.settings, page_context.view.snapshot_id, page_context.overview)
+            begin = partial(_begin, *snapshot, page_context.style, writer)
+            pool = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"), begin))
+            results = pool.map(_write_mine, parts)
+        done = 0
+        for part, (digests, written) in zip(parts, results, strict=True):
             writer.digests |= digests
             writer.written += written
-            done += len(part)
-            progress(done, total)
+            done += len(part.members)
+            progress(done, len(members))
 
 
-def _begin(
-    settings: Settings,
-    snapshot_id: int,
-    overview: Overview,
-    style: PageStyle,
-    folder: Path,
-    digests: dict[str, str],
-) -> None:
+def _write_part(page_context: PageContext, writer: Writer, part: _Part) -> tuple[dict[str, str], int]:
+    """Write some pages; return their digests, and how many are other ones than before."""
+    own = Writer(writer.folder, writer.previous)
+    for path in chain(part.paths, *(paths_of_member(page_context, *key) for key in part.members)):
+        own.write(page_context, path)
+    return own.digests, own.written
+
+
+def _begin(settings: Settings, snapshot_id: int, overview: Overview, style: PageStyle, writer: Writer) -> None:
     model = ReadModel(settings)
     opened = model.at(snapshot_id)
     view: View = opened.__enter__()  # open as long as the process lives
-    _MINE.update(
-        model=model, opened=opened, page_context=PageContext(model, view, overview, style), folder=folder, digests=digests
-    )
+    _MINE.update(opened=opened, page_context=PageContext(model, view, overview, style), writer=writer)
 
 
-def _write_part(members: list[Key]) -> tuple[dict[str, str], int]:
-    writer = Writer(_MINE["folder"], _MINE["digests"])
-    for key in members:
-        for path in paths_of_member(_MINE["page_context"], *key):
-            writer.write(_MINE["page_context"], path)
-    return writer.digests, writer.written
+def _write_mine(part: _Part) -> tuple[dict[str, str], int]:
+    return _write_part(_MINE["page_context"], _MINE["writer"], part)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FindPage = Callable[[str], str | None]  # the address of the page of an XID; None: there is none
 _XID = re.compile(r"/(?:messagegroups|endpoints|schemagroups)/[^\s<>()\[\]\"'`,;]*[^\s<>()\[\]\"'`,;.:!?]")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ,.()]*[A-Za-z0-9.)]\Z", re.ASCII)  # a line in which Markdown means nothing
 _OUTSIDE = re.compile(r"https?://[^\s]+\Z", re.IGNORECASE)
 _REL = "external nofollow noopener noreferrer"
 T = TypeVar("T")
@@ -61,6 +62,8 @@ _GAP = "…"
 
 def prose(text: str, find: FindPage) -> Markup:
     """Return a text in Markdown as HTML: paragraphs, lists, code, emphasis, links."""
+    if _PLAIN.match(text):
+        return Markup("<p>{}</p>\n").format(text)
     return Markup(_reader().render(text, {"find": find, "open": []}))  # noqa: S704 - HTML of the text is escaped
 
 
@@ -155,6 +158,16 @@ def render(template: str, /, **details: Any) -> bytes:
     return body
 
 
+def render_part(template: str, /, **details: Any) -> Markup:
+    """Render a part of a page that is being rendered."""
+    return Markup(environment().get_template(template).render(details))  # noqa: S704 - of a template that escapes
+
+
+def shown_share() -> float:
+    """Return which share of long texts and lists the page that is being rendered shows."""
+    return _scale.get()
+
+
 def moment(value: Any) -> str:
     """Write a moment for a person, in UTC: a datetime, RFC 3339 text, or microseconds since 1970."""
     if value is None or value == "":
@@ -196,17 +209,12 @@ def some(many: Iterable[T], most: int) -> list[T]:
     return list(islice(many, max(1, int(most * _scale.get()))))
 
 
-@lru_cache(maxsize=20_000)
 def folded(text: str) -> Markup:
     """Write an id so that a line may break where a person would break it."""
-    made = Markup("")
-    part = ""
-    for character in text:
-        part += character
-        if character in "./_-:":
-            made += escape(part) + Markup("<wbr>")
-            part = ""
-    return made + escape(part)
+    made = str(escape(text))
+    for character in "./_-:":
+        made = made.replace(character, f"{character}<wbr>")
+    return Markup(made)  # noqa: S704 - the text is escaped
 
 
 @lru_cache(maxsize=20_000)

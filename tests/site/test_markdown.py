@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
+import markupsafe
 import pytest
 from markdown_it import MarkdownIt
 from serve.served import serving
@@ -14,7 +15,7 @@ from sitecatalogs import opened, write_demo, write_strange
 from sitechecks import Page
 
 from lakehouse.site import write_site
-from lakehouse.site.markdown import _DROPPED, markdown_of
+from lakehouse.site.markdown import _DROPPED, markdown_of, unescaped
 
 KAFKA = "reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPlaced"
 HOSTILE = (
@@ -118,3 +119,24 @@ def test_a_server_answers_with_markdown(tmp_path):
         assert b"search.md?q=placed&kind=message" in server.ask("/ui/search.md?q=placed").body
         assert server.ask("/ui/llms.txt").headers["content-type"] == "text/plain; charset=utf-8"
         assert server.ask("/ui/nothing.md").status == 404
+
+
+@pytest.mark.parametrize("text", ['{"a": "b\'c"}', "&lt; &amp;lt; &#34; &amp;#34;", "<a&b>", "&", "&amp", "&copy;"])
+def test_a_text_is_read_as_it_was_before_it_was_escaped(text):
+    assert unescaped(str(markupsafe.escape(text))) == text
+    assert unescaped("a &mdash; b &lt;") == "a — b <"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("<p>a.<wbr>b/<wbr>c</p>", "a.b/c"),
+        ("<p>http:<wbr>/<wbr>/<wbr>www.<wbr>x</p>", "http://www\\.x"),
+        ("<p>a<em> b</em> <code>c.<wbr>d</code></p>", "a b `c.d`"),
+        ('<p>a <span class="unseen">b <span>c</span></span><bdi>d</bdi></p>', "a d"),
+        ('<p><a href="../a%20b.html?q#x">a</a> <a href="b/c.html">b</a></p>', "[a](../a%20b.md?q#x) [b](b/c.md)"),
+        ("<p>12. a</p><p>+ b</p><p>a + b</p>", "12\\. a\n\n\\+ b\n\na + b"),
+    ],
+)
+def test_what_is_passed_over_and_what_is_escaped(body, expected):
+    assert markdown_of(page_of(body)).partition("\n\nNames, texts")[0] == expected

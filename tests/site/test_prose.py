@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
+
 import pytest
 from sitecatalogs import Catalog, opened
 from sitechecks import Page, faults_of
 
 from lakehouse.site import Site
-from lakehouse.site.templating import outside, prose
+from lakehouse.site import templating
+from lakehouse.site.templating import folded, outside, prose
 
 XID = "/messagegroups/g/messages/m"
 REL = 'rel="external nofollow noopener noreferrer"'
@@ -37,6 +41,20 @@ def find(target: str) -> str | None:
 )
 def test_markdown_becomes_html(text, expected):
     assert prose(text, find) == expected
+
+
+def test_a_line_without_marks_is_what_the_reader_of_markdown_makes_of_it(monkeypatch):
+    characters = "ab.,() 19Z"
+    texts = ["".join(some) for length in range(1, 5) for some in product(characters, repeat=length)]
+    quick = [prose(text, find) for text in texts]
+    plain = [templating._PLAIN.match(text) is not None for text in texts]
+    monkeypatch.setattr(templating, "_PLAIN", re.compile(r"(?!)"))  # matches nothing
+    assert quick == [prose(text, find) for text in texts]
+    assert 500 < sum(plain) < len(texts)
+
+
+def test_an_id_may_break_behind_what_separates_its_parts():
+    assert folded("a.b/c_d-e:f<&") == "a.<wbr>b/<wbr>c_<wbr>d-<wbr>e:<wbr>f&lt;&amp;"
 
 
 def test_a_picture_is_not_loaded():

@@ -11,7 +11,8 @@ from matchresults import at, event, write_events
 from sitecatalogs import Catalog, opened
 
 from lakehouse.site import pagecontext, static, write_site
-from lakehouse.site.pages import contents, snapshotpages
+from lakehouse.site.overview import overview_of
+from lakehouse.site.pages import contents, messages, snapshotpages
 
 URI = "file:/catalog.json"
 SCHEMAS = "/schemagroups/s/schemas"
@@ -166,3 +167,32 @@ def test_nothing_new_makes_no_page_and_a_lost_file_makes_all(tmp_path, monkeypat
     paths.clear()
     write_site(model, str(tmp_path / "site"), base_url="https://example.com/")  # pages have other links then
     assert len(paths) > 20
+
+
+def test_an_entity_is_looked_up_once_for_all_pages_of_a_message(tmp_path):
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({URI: ("default", start())})
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+    with model.at() as view:
+        page_context = pagecontext.PageContext(model, view, overview_of(view, ()))
+        looked_up: list[str] = []
+        view.db.set_trace_callback(looked_up.append)
+        for path in contents.paths_of_member(page_context, "default", "/messagegroups/kafka/messages/m3"):
+            assert contents.find_page(page_context, path)
+        view.db.set_trace_callback(None)
+    entities = [text for text in looked_up if "xid = '" in text and "content_hash" in text]
+    assert len(entities) == len(set(entities)) > 3
+    assert len([text for text in looked_up if not text.startswith("--")]) < 25
+
+
+def test_a_row_of_attributes_is_made_once_for_all_messages_that_have_it_alike(tmp_path, monkeypatch):
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({URI: ("default", start())})
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+    made: list[str] = []
+    monkeypatch.setattr(messages, "render_part", lambda template, **row: made.append(row["row"].name) or row["row"].name)
+    messages._row_shown.cache_clear()
+    write_site(model, str(tmp_path / "site"))
+    messages._row_shown.cache_clear()
+    assert made.count("id") == 1  # what CloudEvents requires is the same everywhere
+    assert made.count("type") >= 18  # each message has its own

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lakehouse.match.definition.scope import endpoint_row
-from lakehouse.readmodel.flattened import carried, carrying
+from lakehouse.readmodel.flattened import carried
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import endpoint_of
 from lakehouse.site.addresses import path_of
@@ -135,8 +135,7 @@ def other_ends(page_context: PageContext, endpoint: Entity) -> list[tuple[Entity
             if other.attributes.get("channel") == channel:
                 results[other.xid] = (other, f"channel {channel}")
     for group in [endpoint.xid, *named_groups(endpoint)][:_MOST_NAMED]:
-        key = ("carrying", registryid, group)
-        for other in page_context.remember(key, partial(carrying, page_context.view, registryid, group), 200):
+        for other in page_context.carriers(registryid, group):
             results.setdefault(other.xid, (other, group))
     results.pop(endpoint.xid, None)
     return list(results.values())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
+from markupsafe import Markup
 
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places
@@ -17,7 +18,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.scope import endpoint_row, schema_version
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.readmodel.flattened import attributes_of, carrying, chain_of, endpoints_of
+from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
 from lakehouse.readmodel.queries import extending
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import Endpoint, endpoint_of
@@ -28,7 +29,7 @@ from lakehouse.site.pages.messageroute import route_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.pages.sentview import sent_of
 from lakehouse.site.schematext import Readable, readable
-from lakehouse.site.templating import Attributes, shown
+from lakehouse.site.templating import Attributes, render_part, shown, shown_share
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
@@ -38,6 +39,7 @@ _MOST_EXAMPLE = 3_000
 _MOST_EXAMPLES = 6
 _MOST_ENDPOINTS = 4  # to which the page writes a command
 _MOST_COMMAND = 6_000
+_MOST_ROWS = 5_000  # of tables of attributes that are kept as HTML
 
 
 def message_page(page_context: PageContext, entity: Entity) -> Page:
@@ -107,7 +109,9 @@ def _effective(page_context: PageContext, definition: dict[str, Any]) -> dict[st
         "chain": [link for link in chain if link["depth"]],
         "chain_status": definition["chain_status"],
         "bases": [base for base in dict.fromkeys([own, *bases]) if base != definition["xid"]],
-        "endpoints": endpoints_of(page_context.view, definition),
+        "endpoints": endpoints_of(
+            page_context.view, definition, page_context.carriers(definition["registryid"], definition["group_xid"])
+        ),
     }
 
 
@@ -164,9 +168,7 @@ def _through(page_context: PageContext, registryid: RegistryId, xid: Xid) -> lis
         seen.update(variants)
         left += variants
         for variant in variants:
-            group = xid_of_group(variant)
-            key = ("carrying", registryid, group)
-            for endpoint in page_context.remember(key, partial(carrying, page_context.view, registryid, group), 200):
+            for endpoint in page_context.carriers(registryid, xid_of_group(variant)):
                 results.setdefault(endpoint.xid, variant)
     return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(results.items())]
 
@@ -328,13 +330,16 @@ class DeclaredValue(NamedTuple):
     origin: str = ""
 
 
+_NOTHING = DeclaredValue()
+
+
 class AttributeRow(NamedTuple):
     """An attribute.
 
     Attributes:
         name: as shown.
         pointer: JSON Pointer of the declaration, or of the attribute.
-        parts: value, type, required, description, specurl: what is declared of it.
+        parts: value, type, required, description, specurl: what is declared of it, by name.
         origin: of what the definition itself says of it; `inferred` when it says nothing.
         declared_by: XID of the Version that says so; None: none does.
         depth: how many bases away that is.
@@ -349,7 +354,7 @@ class AttributeRow(NamedTuple):
 
     def part(self, name: str) -> DeclaredValue:
         """Return a part; an empty one where nothing is declared."""
-        return self.parts.get(name, DeclaredValue())
+        return self.parts.get(name, _NOTHING)
 
     @property
     def is_required(self) -> bool:
@@ -373,6 +378,25 @@ class Section(NamedTuple):
     def has_types(self) -> bool:
         """Return whether any of them is declared with a type, or as required or not."""
         return any("type" in row.parts or "required" in row.parts for row in self.rows)
+
+    def shown(self, row: AttributeRow, inherited_from: str) -> Markup:
+        """Return a row as HTML, made once for all messages that have it alike; inherited_from: a link to the base, or empty."""
+        parts = tuple(row.parts.items())
+        return _row_shown(row.name, row.pointer, parts, row.origin, self.has_types, inherited_from, shown_share())
+
+
+@lru_cache(_MOST_ROWS)
+def _row_shown(
+    name: str,
+    pointer: str,
+    parts: tuple[tuple[str, DeclaredValue], ...],
+    origin: str,
+    has_types: bool,
+    inherited_from: str,
+    _share: float,  # of long texts that are shown, which the template follows
+) -> Markup:
+    row = AttributeRow(name, pointer, dict(parts), origin, None, 0)
+    return render_part("attribute.html", row=row, has_types=has_types, inherited_from=inherited_from)
 
 
 def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
