@@ -7,7 +7,7 @@ the events.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -135,6 +135,25 @@ def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
     return dict(result)
 
 
+def definition_texts(
+    view: View, registryid: RegistryId, xids: Sequence[Xid], columns: Sequence[str]
+) -> Iterator[tuple[Xid, tuple[Any, ...]]]:
+    """Yield columns of the effective definitions of some messages, by XID; maps and lists as JSON text."""
+    if view.is_stored():
+        wanted = "registryid = ? AND xid IN (SELECT value FROM json_each(?))"
+        rows = view.db.execute(
+            f"SELECT xid, {', '.join(columns)} FROM effective WHERE {wanted}", (registryid, orjson.dumps(xids).decode())
+        )
+        yield from ((xid, tuple(row)) for xid, *row in rows)
+        return
+    for definition in view.definitions(registryid, xids=xids):
+        yield definition["xid"], tuple(_as_text(definition[name]) for name in columns)
+
+
+def _as_text(value: Any) -> Any:
+    return orjson.dumps(value).decode() if isinstance(value, dict | list) else value
+
+
 def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
     """Return the family of the protocol of each message, by registryid and XID; None: it names none."""
     if view.is_stored():
@@ -199,14 +218,22 @@ def with_schema(view: View, registryid: RegistryId, xid: Xid) -> list[Xid]:
     return [message_xid for (message_xid,) in rows]
 
 
-def mentioning(view: View, registryid: RegistryId, xid: Xid) -> set[tuple[RegistryId, Xid]]:
-    """Return the messages and schemas that hold an XID, or a Version of which does: as reference or in a description."""
-    rows = view.db.execute(
-        "SELECT DISTINCT xid FROM log WHERE registryid = ? AND kind IN ('message', 'version', 'schema', 'schemaversion')"
-        f" AND instr(body, ?) AND {view.holds()}",
-        (registryid, xid),
-    )
-    return {(registryid, xid_of_resource(source_xid)) for (source_xid,) in rows}
+def mentioning(view: View, members: Collection[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
+    """Return the messages and schemas that hold the XID of some others, or a Version of which does: in a reference or a text.
+
+    All texts are read once, however many members there are.
+    """
+    results = set()
+    for registryid in {registryid for registryid, _ in members}:
+        xids = [xid for registry, xid in members if registry == registryid]
+        collections = {xid.split("/")[3] for xid in xids}
+        rows = view.db.execute(
+            "SELECT xid, body FROM log WHERE registryid = ? AND kind IN ('message', 'version', 'schema', 'schemaversion')"
+            f" AND ({' OR '.join('instr(body, ?)' for _ in collections)}) AND {view.holds()}",
+            (registryid, *(f"/{name}/" for name in collections)),
+        )
+        results |= {(registryid, xid_of_resource(source)) for source, body in rows if any(xid in body for xid in xids)}
+    return results
 
 
 def deprecated_in(view: View) -> set[tuple[RegistryId, Xid]]:

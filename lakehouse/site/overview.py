@@ -65,6 +65,23 @@ class Overview:
         return result
 
     @cached_property
+    def findings_by_document(self) -> dict[tuple[RegistryId, str], list[dict[str, Any]]]:
+        """Return the findings of each document."""
+        result: dict[tuple[RegistryId, str], list[dict[str, Any]]] = defaultdict(list)
+        for finding in self.findings:
+            result[finding["registryid"], finding["document_uri"]].append(finding)
+        return result
+
+    @cached_property
+    def groups_by_document(self) -> dict[tuple[RegistryId, str], list[Xid]]:
+        """Return the groups and endpoints that each document holds."""
+        result: dict[tuple[RegistryId, str], list[Xid]] = defaultdict(list)
+        for (registryid, xid), group in self.groups.items():
+            for uri in group.document_uris:
+                result[registryid, uri].append(xid)
+        return result
+
+    @cached_property
     def refused(self) -> dict[Key, list[dict[str, Any]]]:
         """Return findings by which members were refused that are not in the catalog, by the group that would hold them."""
         result: dict[Key, list[dict[str, Any]]] = defaultdict(list)

@@ -30,10 +30,10 @@ from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.queries import extending, mentioning, with_schema
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.settings import Settings
-from lakehouse.site.addresses import path_of, path_of_snapshot, read_path
+from lakehouse.site.addresses import path_of, path_of_document, path_of_rule, path_of_snapshot, read_path
 from lakehouse.site.overview import Key, Overview, overview_of
 from lakehouse.site.pagecontext import PageContext, PageStyle
-from lakehouse.site.pages.contents import all_paths, beside, find_page, numbered, paths_of_group, paths_of_member
+from lakehouse.site.pages.contents import all_paths, beside, find_page, numbered, pages_of_group, paths_of_member
 from lakehouse.site.pages.map import all_neighbours
 from lakehouse.site.pages.snapshotpages import MOST_READY
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -46,7 +46,7 @@ _LINKED_RULES = ("MATCH-004",)  # by the page of any message, where they have fi
 _GROWING = ("epoch", "modifiedat")  # of a group, when what it holds changed; its members' pages do not show them
 State = dict[str, Any]
 MANIFEST = "site.json"
-_FORMAT = 2
+_FORMAT = 3
 _WORTH_SHARING = 400  # members and other pages, from which on several processes are worth their start
 _AT_ONCE = 50
 Progress = Callable[[int, int], None]
@@ -58,8 +58,8 @@ def state_of(page_context: PageContext) -> State:
 
     Returns:
         made_with (product, its libraries, settings and options), tables (of the read model), snapshot_id, lag, names (labels and
-        documents), rules that pages of messages link to; of each entity with findings a digest of them; of each XID that events
-        were sent of a digest of their counts; whether there are any.
+        documents), rules that pages of messages link to; of each entity with findings a digest of them, and one of those of no
+        entity; of each XID that events were sent of a digest of their counts; whether there are any.
     """
     overview, view = page_context.overview, page_context.view
     settings = (vars(page_context.style), page_context.model.settings.owner_names)
@@ -73,6 +73,7 @@ def state_of(page_context: PageContext) -> State:
         "names": _digest([repr(view.labels()), sorted(overview.documents)]),
         "rules": [rule for rule in _LINKED_RULES if rule in overview.findings_by_rule],
         "findings": findings,
+        "other_findings": _digest([finding for finding in overview.findings if not finding["xid"]]),
         "sent": sent,
         "are_counted": bool(sent),  # a page says that a message was never sent only where events are known
     }
@@ -111,8 +112,10 @@ def members_to_make(page_context: PageContext, before: State, now: State) -> set
         return None
     changed |= {_key_of(text) for text in _differing(before["findings"], now["findings"])}
     results: set[Key] = set(changed)
+    # What named one of them earlier and does not now has changed itself.
+    named = changed | mentioning(page_context.view, changed)
     for view in (earlier, page_context.view):
-        results |= _showing(view, changed)
+        results |= _showing(view, named)
     results |= {
         (registryid, Xid(xid))
         for registryid in page_context.overview.registries
@@ -123,7 +126,9 @@ def members_to_make(page_context: PageContext, before: State, now: State) -> set
 
 
 def pages_to_keep(page_context: PageContext, before: State, now: State, wanted: set[Key]) -> set[str]:
-    """Return the paths of pages about the catalog that are as they were: of groups, endpoints, and of what old snapshots changed.
+    """Return the paths of pages about the catalog that are as they were.
+
+    They are of groups, endpoints, rules, documents, and of what old snapshots changed.
 
     Args:
         page_context: of the snapshot that is written.
@@ -133,19 +138,32 @@ def pages_to_keep(page_context: PageContext, before: State, now: State, wanted: 
     """
     view, earlier, overview = page_context.view, page_context.view.at(before["snapshot_id"]), page_context.overview
     moved = ((view.entity(*key) is None) != (earlier.entity(*key) is None) for key in wanted)
-    if before["findings"] != now["findings"] or any(moved):  # lists get longer, links lead elsewhere
-        return set()
-    changed = {(registryid, xid) for registryid, kind, xid in view.may_differ(earlier) if kind in ("group", "endpoint")}
+    if any(before[name] != now[name] for name in ("findings", "other_findings")) or any(moved):
+        return set()  # lists get longer, links lead elsewhere
+    may_differ = view.may_differ(earlier)
+    changed = {(registryid, xid) for registryid, kind, xid in may_differ if kind in ("group", "endpoint")}
     neighbours = all_neighbours(page_context)
     results: set[str] = set()
     for key, group in overview.groups.items():
-        shown = ((key[0], xid) for group_key in (key, *neighbours.get(key, ())) for xid in overview.members.get(group_key, ()))
-        if key not in changed and wanted.isdisjoint(shown):
-            results.update(paths_of_group(overview, group))
+        near = ((key[0], xid) for group_key in (key, *neighbours.get(key, ())) for xid in overview.members.get(group_key, ()))
+        is_first_kept = key not in changed and wanted.isdisjoint(near)  # it shows what is around, too
+        for at, (path, listed) in enumerate(pages_of_group(overview, group) if key not in changed else ()):
+            if is_first_kept or (at > 0 and wanted.isdisjoint((key[0], xid) for xid in listed)):
+                results.add(path)
+    for rule_id, findings in overview.findings_by_rule.items():
+        results.update(numbered(path_of_rule(rule_id), len(findings)))
+    loaded = {(registryid, str(uri)) for registryid, kind, uri in may_differ if kind == "document"}
+    loaded |= {(key[0], uri) for key in changed for state in (view, earlier) for uri in _documents_of(state, key)}
+    results.update(path_of_document(*key) for key in overview.documents if key not in loaded)
     for number in range(1, before["snapshot_id"] + 1):
         if number == 1 or number <= before["snapshot_id"] - MOST_READY:
             results.update(islice(numbered(path_of_snapshot(number), sum(page_context.changes_of(number).values())), 1, None))
     return results
+
+
+def _documents_of(view: View, key: Key) -> list[str]:
+    entity = view.entity(*key)
+    return [] if entity is None else entity.document_uris
 
 
 def _differing(before: dict[str, str], now: dict[str, str]) -> set[str]:
@@ -177,11 +195,10 @@ def _attributes(view: View, registryid: RegistryId, xid: Xid) -> dict[str, Any] 
     return None if entity is None else {name: value for name, value in entity.attributes.items() if name not in _GROWING}
 
 
-def _showing(view: View, changed: Iterable[Key]) -> set[Key]:
-    """Return what may show one of some members: what names it or has its schema, what is merged from that, bases and siblings."""
-    named = {key for registryid, xid in changed for key in mentioning(view, registryid, xid)} | set(changed)
-    named |= {(registryid, message) for registryid, xid in named for message in with_schema(view, registryid, xid)}
-    merged = view.merged_from(named)
+def _showing(view: View, named: Iterable[Key]) -> set[Key]:
+    """Return what may show one of some members, and those: what has its schema, what is merged from that, bases and siblings."""
+    using = {(registryid, message) for registryid, xid in named for message in with_schema(view, registryid, xid)}
+    merged = view.merged_from(using.union(named))
     bases = set(_named_by(view, merged))
     return merged | bases | {(key[0], message) for key in bases for message in extending(view, *key, _MOST_EXTENDING)}
 

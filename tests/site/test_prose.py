@@ -9,8 +9,7 @@ import pytest
 from sitecatalogs import Catalog, opened
 from sitechecks import Page, faults_of
 
-from lakehouse.site import Site
-from lakehouse.site import templating
+from lakehouse.site import Site, templating
 from lakehouse.site.templating import folded, outside, prose
 
 XID = "/messagegroups/g/messages/m"

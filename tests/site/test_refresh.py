@@ -12,7 +12,7 @@ from sitecatalogs import Catalog, opened
 
 from lakehouse.site import pagecontext, static, write_site
 from lakehouse.site.overview import overview_of
-from lakehouse.site.pages import contents, messages, snapshotpages
+from lakehouse.site.pages import contents, messages, search, snapshotpages
 
 URI = "file:/catalog.json"
 SCHEMAS = "/schemagroups/s/schemas"
@@ -119,7 +119,7 @@ def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
     assert made.count(None) == 2  # of an owner and an endpoint: all
     assert 0 < min(one for one in made if one is not None) < 15
     assert set() in kept  # something came, or went
-    assert {path.partition("/")[0] for one in kept for path in one} == {"reg-default", "snapshots"}
+    assert {path.partition("/")[0] for one in kept for path in one} == {"reg-default", "snapshots", "findings", "documents"}
 
 
 def test_events_that_were_matched_meanwhile_are_on_the_pages_that_show_them(tmp_path, monkeypatch):
@@ -196,3 +196,76 @@ def test_a_row_of_attributes_is_made_once_for_all_messages_that_have_it_alike(tm
     messages._row_shown.cache_clear()
     assert made.count("id") == 1  # what CloudEvents requires is the same everywhere
     assert made.count("type") >= 18  # each message has its own
+
+
+def test_a_second_run_makes_what_shows_the_change_and_reads_all_texts_once(tmp_path, monkeypatch):
+    """Two documents, lists of several pages, findings with and without an entity: one text of a message changes."""
+    for module in (pagecontext, contents, snapshotpages):
+        monkeypatch.setattr(module, "PER_PAGE", 2)
+    monkeypatch.setattr(contents.numbered, "__defaults__", (2,))
+    document, other = start(), {"messagegroups": {"far": {"messages": {"f1": message("f1", protocol="nonsense/1")}}}}
+    document["messagegroups"]["aside"]["messages"]["z0"]["unknown attribute!"] = 1
+    catalog = Catalog(tmp_path / "warehouse")
+    documents = {URI: ("default", document), "file:/other.json": ("default", other)}
+    catalog.ingest(documents)
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+    write_site(model, str(tmp_path / "site"))
+    document["messagegroups"]["aside"]["messages"]["z3"]["description"] = "Another text"
+    catalog.ingest(deepcopy(documents))
+    model.refresh()
+    paths: list[str] = []
+    scans: list[int] = []
+    make, read = static.find_page, static.mentioning
+    monkeypatch.setattr(static, "find_page", lambda page_context, path: paths.append(path) or make(page_context, path))
+    monkeypatch.setattr(static, "mentioning", lambda view, members: scans.append(len(members)) or read(view, members))
+    write_site(model, str(tmp_path / "site"))
+    write_site(model, str(tmp_path / "new"))
+    assert files_of(tmp_path / "site") == files_of(tmp_path / "new")
+    again = paths[: paths.index("index.html", paths.index("index.html") + 1)]
+    assert scans == [1]
+    group = "reg-default/messagegroups/aside"
+    lists = [path for path in again if path.count("/") == 2 and path.endswith("html")]
+    assert lists == [f"{group}.html", f"{group}~p2.html"]  # not its third page
+    assert {path.split("~")[0].removesuffix(".html") for path in again if path.startswith(f"{group}/")} >= {f"{group}/z3"}
+    assert not [path for path in again if path.startswith(f"{group}/z0")]
+    assert not [path for path in again if path.startswith("findings/")]
+    assert [path for path in paths if path.startswith("findings/")]
+    assert len(paths) > 3 * len(again)
+
+
+def test_the_index_of_a_search_reads_the_definitions_of_a_group_at_once(tmp_path):
+    catalog = Catalog(tmp_path / "warehouse")
+    document = start()
+    catalog.ingest({URI: ("default", document)})
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+
+    def index(at: int) -> tuple[bytes, int]:
+        with model.at(at) as view:
+            page_context = pagecontext.PageContext(model, view, overview_of(view, ()))
+            search.traits_of(page_context)
+            looked_up: list[str] = []
+            view.db.set_trace_callback(looked_up.append)
+            page = search.search_index(page_context)
+            view.db.set_trace_callback(None)
+        return page.body, len([text for text in looked_up if " FROM effective " in text])
+
+    body, times = index(1)
+    assert times == 4  # as many groups with messages
+    document["messagegroups"]["base"]["messages"]["m0"]["description"] = "Another text"
+    catalog.ingest({URI: ("default", document)})
+    model.refresh()
+    assert index(1)[0] == body  # whose definitions are computed now
+    assert index(2)[0] != body
+
+
+def test_a_document_page_counts_the_findings_and_groups_of_its_document(tmp_path):
+    catalog = Catalog(tmp_path / "warehouse")
+    other = {"messagegroups": {"far": {"messages": {"f1": message("f1", basemessage="/messagegroups/none/messages/m")}}}}
+    catalog.ingest({URI: ("default", start()), "file:/other.json": ("default", other)})
+    model = opened(tmp_path / "warehouse", tmp_path / "readmodel")
+    with model.at() as view:
+        overview = overview_of(view, ())
+    assert overview.groups_by_document["default", "file:/other.json"] == ["/messagegroups/far"]
+    assert len(overview.groups_by_document["default", URI]) == 7
+    assert sum(map(len, overview.findings_by_document.values())) == len(overview.findings)
+    assert all(one["document_uri"] == uri for (_, uri), every in overview.findings_by_document.items() for one in every)

@@ -208,11 +208,18 @@ def declared_in(attributes: str) -> tuple[tuple[str, str, bool], ...]:
     Args:
         attributes: of its effective definition, as JSON text: JSON Pointer to JSON text.
     """
+    strings = dict(_strings_of(attributes[:_MOST]))
+    return _declared(tuple(strings), tuple(pointer for pointer, value in strings.items() if value == "true"))
+
+
+@lru_cache(1_000)
+def _declared(pointers: tuple[str, ...], true: tuple[str, ...]) -> tuple[tuple[str, str, bool], ...]:
+    """Return the declarations that pointers are of; true: those with that value. Many messages declare the same."""
     results: dict[tuple[str, str], bool] = {}
-    for pointer, value in _strings_of(attributes[:_MOST]):
+    for pointer in pointers:
         if (declaration := _declaration(pointer)) is not None:
             key, is_requirement = declaration
-            results[key] = results.get(key, False) or (is_requirement and value == "true")
+            results[key] = results.get(key, False) or (is_requirement and pointer in true)
     return tuple((section, name, is_required) for (section, name), is_required in results.items())
 
 

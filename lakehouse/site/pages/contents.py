@@ -255,15 +255,16 @@ def all_paths(page_context: PageContext) -> Iterator[str]:
         yield from numbered(path_of(registryid, REGISTRY), groups)
         yield path_of(registryid, REGISTRY, ending="json")
     for (registryid, xid), group in overview.groups.items():
-        yield from paths_of_group(overview, group)
+        yield from (path for path, _ in pages_of_group(overview, group))
         yield path_of(registryid, xid, ending="json")
 
 
-def paths_of_group(overview: Overview, group: Entity) -> Iterator[str]:
-    """Return the paths of the pages of a group or endpoint."""
+def pages_of_group(overview: Overview, group: Entity) -> Iterator[tuple[str, list[Xid]]]:
+    """Yield the paths of the pages of a group or endpoint, each with the messages or schemas that it lists."""
     key = (group.registryid, group.xid)
     members = endpointview.carried_xids(overview, group) if group.kind == "endpoint" else overview.members[key]
-    return numbered(path_of(*key), len(members))
+    for at, path in enumerate(numbered(path_of(*key), len(members))):
+        yield path, members[at * PER_PAGE : (at + 1) * PER_PAGE]
 
 
 def paths_of_member(page_context: PageContext, registryid: RegistryId, xid: Xid) -> Iterator[str]:

@@ -65,9 +65,10 @@ def _counted(page_context: PageContext) -> list[NameRow]:
         if past_entity is not None and key[1] == "message"
     ]
     counts: Counter[tuple[str, str]] = Counter()
-    for names, fields in present:
-        counts.update(("attr", name) for name in (names or "").split())
-        counts.update(("field", path) for path in (fields or "").partition("\n")[0].split())
+    for (names, fields), times in Counter(present).items():  # many messages declare the same
+        for key in (("attr", names or ""), ("field", (fields or "").partition("\n")[0])):
+            for name in key[1].split():
+                counts[key[0], name] += times
     most = sorted(counts.items(), key=lambda counted_name: (-counted_name[1], counted_name[0]))
     return [NameRow(_KINDS[kind], name, count, Wanted(f"{kind}:{name}", kind="message").query()) for (kind, name), count in most]
 
@@ -125,16 +126,8 @@ def documents_page(page_context: PageContext, number: int) -> Page | None:
 def document_page(page_context: PageContext, registryid: RegistryId, uri: str) -> Page:
     """Make the page of a document: what came of it."""
     snapshot_id, facts = page_context.overview.documents[registryid, uri]
-    findings = [
-        finding
-        for finding in page_context.overview.findings
-        if (finding["registryid"], finding["document_uri"]) == (registryid, uri)
-    ]
-    group_xids = [
-        group.xid
-        for (registry, _), group in page_context.overview.groups.items()
-        if registry == registryid and uri in group.document_uris
-    ]
+    findings = page_context.overview.findings_by_document.get((registryid, uri), [])
+    group_xids = page_context.overview.groups_by_document.get((registryid, uri), [])
     details = [
         (name, facts[name] if isinstance(facts[name], str) else orjson.dumps(facts[name]).decode())
         for name in ("status", "reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings")

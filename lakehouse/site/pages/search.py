@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -28,7 +29,7 @@ from lakehouse.readmodel.file.words import (
     words_of_body,
     words_of_message,
 )
-from lakehouse.readmodel.queries import deprecated_in, formats_in, labelled_messages, last_changes, with_schema
+from lakehouse.readmodel.queries import definition_texts, deprecated_in, formats_in, labelled_messages, last_changes, with_schema
 from lakehouse.readmodel.wordsearch import (
     Hit,
     Key,
@@ -333,7 +334,8 @@ def _past_entity(page_context: PageContext, key: Key) -> PastEntity | None:
     if kind in ("group", "endpoint"):
         details = entity.attributes | {"words": words_of_body(xid, kind, entity.attributes)}
     else:
-        details = (_schema if kind == "schema" else _message)(page_context, registryid, xid)
+        message = None if kind == "schema" else next(_messages(page_context, registryid, [xid]))
+        details = message[1] if message else _schema(page_context, registryid, xid)
     return PastEntity(_text(details.get("name")) or None, details["words"])
 
 
@@ -384,6 +386,10 @@ def search_index(page_context: PageContext) -> Page:
     def number(table: str, name: str) -> int:
         return tables[table].setdefault(name, len(tables[table]))
 
+    @lru_cache(1_000)
+    def numbers_of_names(names: tuple[tuple[str, str, bool], ...]) -> list[int]:
+        return [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in names]
+
     traits = traits_of(page_context)
     rows: list[list[Any]] = []
     for entity in _indexed(page_context):
@@ -397,7 +403,7 @@ def search_index(page_context: PageContext) -> Page:
             KINDS.index(entity["kind"]), number("registries", entity["registryid"]), entity["path"], entity["id"], entity["name"],
             entity["description"], number("protocols", entity["protocol"]), number("groups", entity["group"]),
             entity["labels"], numbers, [number("fields", path) for path in entity["fields"]],
-            [number("names", f"{declared[1]}\t{declaration(*declared)}") for declared in entity["names"]],
+            numbers_of_names(tuple(entity["names"])),
             number("addresses", entity["words"].address or ""),
             number("owners", "".join(owners)), [STATES.index(state) for state in states],
             [number("formats", format_) for format_ in formats], traits.changed(key),
@@ -453,10 +459,10 @@ def _entities(page_context: PageContext) -> Iterator[tuple[RegistryId, Xid, str,
         family = protocol.partition("/")[0].upper() if isinstance(protocol, str) else ""
         yield registryid, xid, group.kind, details | {"protocol_family": family, "words": words_of_body(xid, group.kind, details)}
     for (registryid, group_xid), members in sorted(page_context.overview.members.items()):
-        is_schema = group_xid.startswith("/schemagroups/")
-        for xid in members:
-            details = _schema(page_context, registryid, xid) if is_schema else _message(page_context, registryid, xid)
-            yield registryid, xid, "schema" if is_schema else "message", details
+        if group_xid.startswith("/schemagroups/"):
+            yield from ((registryid, xid, "schema", _schema(page_context, registryid, xid)) for xid in members)
+        elif members:
+            yield from ((registryid, xid, "message", details) for xid, details in _messages(page_context, registryid, members))
 
 
 def _schema(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
@@ -468,16 +474,23 @@ def _schema(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict
     return shown | {"words": words_of_body(xid, "schema", details | own)}
 
 
-def _message(page_context: PageContext, registryid: RegistryId, xid: Xid) -> dict[str, Any]:
-    result = page_context.definition(registryid, xid)
-    if result is None:
-        entity = page_context.entity(registryid, xid)
-        return ({} if entity is None else entity.attributes) | {"words": words_of_message(xid, None)}
-    row = [orjson.dumps(result[name]).decode() if isinstance(result[name], dict) else result[name] for name in EFFECTIVE]
-    fields = _payload_fields(page_context, registryid, result)
-    declared = declared_in(row[EFFECTIVE.index("attributes")])
-    words = words_of_message(xid, row, fields, tuple(result["attributes"]))
-    return result | {"words": words, "payload_fields": fields, "declared": declared}
+def _messages(page_context: PageContext, registryid: RegistryId, xids: list[Xid]) -> Iterator[tuple[Xid, dict[str, Any]]]:
+    """Yield what is searched of some messages, whose definitions are read at once."""
+    columns = (*EFFECTIVE, "protocol_family")
+    definitions = dict(definition_texts(page_context.view, registryid, xids, columns))
+    for xid in xids:
+        row = definitions.get(xid)
+        if row is None:
+            entity = page_context.entity(registryid, xid)
+            yield xid, ({} if entity is None else entity.attributes) | {"words": words_of_message(xid, None)}
+            continue
+        result = dict(zip(columns, row, strict=True))
+        attributes = orjson.loads(result["attributes"])
+        labels = None if result["labels"] is None else orjson.loads(result["labels"])
+        fields = _payload_fields(page_context, registryid, result | {"attributes": attributes})
+        words = words_of_message(xid, row[: len(EFFECTIVE)], fields, tuple(attributes))
+        declared = declared_in(result["attributes"])
+        yield xid, result | {"labels": labels, "words": words, "payload_fields": fields, "declared": declared}
 
 
 def _payload_fields(page_context: PageContext, registryid: RegistryId, definition: dict[str, Any]) -> list[str]:
