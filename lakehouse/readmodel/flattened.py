@@ -54,9 +54,9 @@ def steps_of(view: View, definition: Record, max_depth: int = 128) -> list[Step]
     return results
 
 
-def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
-    """Return a message's rows of the view `message_chains`, by depth: registryid, xid, depth, basemessage, base_xid ..."""
-    steps, status = steps_of(view, definition, max_depth), definition["chain_status"]
+def chain_of(view: View, definition: Record, max_depth: int = 128, steps: list[Step] | None = None) -> list[Record]:
+    """Return a message's rows of the view `message_chains`, by depth; steps: of `steps_of`, where they are at hand."""
+    steps, status = steps_of(view, definition, max_depth) if steps is None else steps, definition["chain_status"]
     key = {name: definition[name] for name in ("registryid", "xid", "version_xid")}
     if not steps:
         return [key | {"depth": 0, "basemessage": None, "base_xid": None, "base_version_xid": None, "status": status}]
@@ -80,9 +80,9 @@ def chain_of(view: View, definition: Record, max_depth: int = 128) -> list[Recor
     return rows
 
 
-def attributes_of(view: View, definition: Record, max_depth: int = 128) -> list[Record]:
-    """Return a message's rows of `flat_attributes`, by pointer: registryid, xid, pointer, value, value_type, origin ..."""
-    steps = steps_of(view, definition, max_depth)
+def attributes_of(view: View, definition: Record, max_depth: int = 128, steps: list[Step] | None = None) -> list[Record]:
+    """Return a message's rows of `flat_attributes`, by pointer; steps: of `steps_of`, where they are at hand."""
+    steps = steps_of(view, definition, max_depth) if steps is None else steps
     declared = [(step.version_xid, {pointer for pointer, _ in flat_attributes_of_body(step.body)}) for step in steps]
     key = {name: definition[name] for name in ("registryid", "xid")}
     rows = []

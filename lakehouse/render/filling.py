@@ -91,7 +91,7 @@ def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: 
     needs = needs_of(binding, render_input)
     if needs:
         raise MissingValues(binding.definition.xid, needs)
-    filled = ResolvedDefinition(variables={name: as_text(render_input.values[name]) for name in placeholders_of(binding)})
+    filled = ResolvedDefinition(variables={name: as_text(render_input.values[name]) for name in binding.placeholders})
     refusals: list[Refusal] = []
     for attribute in binding.definition.attributes:
         try:
@@ -111,18 +111,9 @@ def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: 
     return filled
 
 
-def placeholders_of(binding: ProtocolBinding) -> dict[str, DeclaredAttribute]:
-    """Return the placeholders of a definition, each with the attribute that asks for it first."""
-    results: dict[str, DeclaredAttribute] = {}
-    for attribute in binding.definition.attributes:
-        for name in attribute.template.names if attribute.template else ():
-            results.setdefault(name, attribute)
-    return results
-
-
 def needs_of(binding: ProtocolBinding, render_input: RenderInput) -> list[Need]:
     """Return what is missing: placeholders, attributes that must be there, and the address."""
-    holes = placeholders_of(binding)
+    holes = binding.placeholders
     needs = [
         Need(name, attribute.pointer, attribute.kind, attribute.template.text if attribute.template else None)
         for name, attribute in holes.items()
@@ -153,7 +144,7 @@ def needs_of(binding: ProtocolBinding, render_input: RenderInput) -> list[Need]:
 def value_for(binding: ProtocolBinding, attribute: DeclaredAttribute, render_input: RenderInput) -> Any:
     """Find what was given for an attribute: by its pointer, or by its name, unless that means something else."""
     result = render_input.values.get(attribute.pointer)
-    if result is not None or _is_shared(binding, attribute, placeholders_of(binding)):
+    if result is not None or _is_shared(binding, attribute, binding.placeholders):
         return result
     return render_input.values.get(attribute.key)
 
@@ -212,7 +203,7 @@ def names_of(binding: ProtocolBinding) -> set[str]:
     """Return all names that values may have."""
     declared = [attribute for attribute in binding.definition.attributes if attribute.section != "message"]
     names = {
-        *placeholders_of(binding),
+        *binding.placeholders,
         *(attribute.pointer for attribute in declared),
         *(attribute.key for attribute in declared),
     }
@@ -282,7 +273,7 @@ def _inferred(binding: ProtocolBinding, now: str) -> dict[str, Any]:
 def _undeclared(binding: ProtocolBinding, render_input: RenderInput) -> Iterator[tuple[Pointer, Any]]:
     """Return what was given for attributes that the definition does not declare, by pointer."""
     declared = {attribute.pointer for attribute in binding.definition.attributes}
-    holes = placeholders_of(binding)
+    holes = binding.placeholders
     for name, value in render_input.values.items():
         if name in holes or value is None:
             continue

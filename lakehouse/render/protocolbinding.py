@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS, shared_options, shorthands
-from lakehouse.match.definition.compiled import CONTENT_TYPE, OWN_PROTOCOL, Definition, definition_of, escape
+from lakehouse.match.definition.compiled import CONTENT_TYPE, OWN_PROTOCOL, DeclaredAttribute, Definition, definition_of, escape
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.render.unrenderable import Refusal, RenderRefused
@@ -131,10 +132,19 @@ class ProtocolBinding:
     protocol: str | None = None
     endpoint: Endpoint | None = None
 
-    @property
+    @cached_property
     def family(self) -> str:
         """Return the name of the protocol; CLOUDEVENTS for none."""
         return self.protocol.partition("/")[0].upper() if self.protocol else CLOUDEVENTS
+
+    @cached_property
+    def placeholders(self) -> dict[str, DeclaredAttribute]:
+        """Return the placeholders of the definition, each with the attribute that asks for it first."""
+        results: dict[str, DeclaredAttribute] = {}
+        for attribute in self.definition.attributes:
+            for name in attribute.template.names if attribute.template else ():
+                results.setdefault(name, attribute)
+        return results
 
     @property
     def only_structured(self) -> bool:
@@ -224,7 +234,8 @@ def _binding(row: Mapping[str, Any], bare: Definition, family: str, endpoint: En
             bare.xid, [Refusal("/protocol", f"{family}: of this protocol it is not known what a message looks like")]
         )
     protocol = _protocol(bare, family, endpoint)
-    alone = definition_of(_with(row, protocol, {}), rule)
+    version = protocol.partition("/")[2] or None
+    alone = replace(bare, version=version) if family == bare.family else definition_of(_with(row, protocol, {}), rule)
     added = _added(alone, endpoint.flat_attributes() if endpoint else {}, family)
     return ProtocolBinding(
         row, definition_of(_with(row, protocol, added), rule) if added else alone, inferred, protocol, endpoint

@@ -25,7 +25,7 @@ from lakehouse.match.payload.payloads import INVALID, UNDECODABLE, Payloads
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.render.encode import Bound, bind
 from lakehouse.render.example.payload import Examples
-from lakehouse.render.filling import RenderInput, ResolvedDefinition, fill, placeholders_of
+from lakehouse.render.filling import RenderInput, ResolvedDefinition, fill
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Refusal, RenderRefused, refusals_of
 from lakehouse.text.names import NO_XID, RegistryId, Xid
@@ -252,7 +252,7 @@ def _unmatched(
     """Return why a message would not match back with the values that it was made of."""
     if event.problem:
         return [Refusal("", event.problem)]
-    placeholders = placeholders_of(binding)
+    placeholders = binding.placeholders
     refusals = [_refusal(reason) for reason in (*outcome.reasons, *(outcome.deviations if strict else ()))]
     refusals += [
         Refusal(

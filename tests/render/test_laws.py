@@ -24,7 +24,7 @@ from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.render import MissingValues, Renderer, RenderInput, RenderRefused, RenderStyle, bindings_of
-from lakehouse.render.filling import needs_of, placeholders_of
+from lakehouse.render.filling import needs_of
 from lakehouse.render.protocolbinding import FAMILIES, is_enveloped
 from render.definitions import NOW, cloudevent, row
 
@@ -205,7 +205,7 @@ def test_rendered_from_the_arguments_of_the_senders_is_what_they_sent():
             continue  # sent over another protocol than it is declared for
         [way] = bindings_of(one, (), [family])
         arguments = {squashed(name): value for name, value in line["arguments"].items() if value is not None}
-        values = {name: arguments[squashed(name)] for name in placeholders_of(way) if squashed(name) in arguments}
+        values = {name: arguments[squashed(name)] for name in way.placeholders if squashed(name) in arguments}
         captured = line["captured"]
         for need in needs_of(way, RenderInput(values)):
             if need.template is None:
@@ -263,7 +263,7 @@ def test_a_message_is_refused_or_comes_back_with_its_values(source, other, value
         values.pop("/protocoloptions/subject", None)
     message, error = attempted(way, RenderInput(values), RenderStyle(mode, now=NOW, seed=1))
     if isinstance(error, MissingValues):
-        assert {need.name for need in error.needs} == set(placeholders_of(way)) - set(values)
+        assert {need.name for need in error.needs} == set(way.placeholders) - set(values)
     elif isinstance(error, RenderRefused):
         assert all(one.pointer.startswith(("/envelopemetadata", "/protocoloptions")) for one in error.refusals)
     if error:
@@ -271,7 +271,7 @@ def test_a_message_is_refused_or_comes_back_with_its_values(source, other, value
     [landed] = landed_of_text(message.line())
     result = Matcher(Index.of([row(declared)]), Payloads(Schemas([])), MatchRequest()).row(next(iter(events_of(landed))))
     assert result["status"] == "matched"
-    assert result["variables"] == {name: values[name] for name in placeholders_of(way)}
+    assert result["variables"] == {name: values[name] for name in way.placeholders}
 
 
 def test_the_same_seed_makes_the_same_example():

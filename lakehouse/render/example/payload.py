@@ -25,7 +25,7 @@ from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, is_json, make_validator
 from lakehouse.render.encode import declared_content_type
 from lakehouse.render.example.plausible import Impossible, Plausible
-from lakehouse.render.filling import RenderInput, kind_of, needs_of, placeholders_of
+from lakehouse.render.filling import RenderInput, kind_of, needs_of
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Need, Refusal, RenderRefused
 
@@ -284,22 +284,22 @@ def _value_of(
     binding: ProtocolBinding, need: Need, values: Mapping[str, Any], members: Mapping[str, str], made: Plausible
 ) -> str:
     """Make up a value: the payload's member of the name, else what the name suggests, else what the type asks for."""
-    moment = made.moment()
+    moment = f"{made.moment():%Y-%m-%dT%H:%M:%SZ}"
     word = made.text(need.name if not need.name.startswith("/") else need.name.rpartition("/")[2])
     kinds = {
-        "timestamp": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "datetime": f"{moment:%Y-%m-%dT%H:%M:%SZ}", "duration": "PT5M",
+        "timestamp": moment, "datetime": moment, "duration": "PT5M",
         "boolean": "true", "integer": str(made.integer()), "number": str(made.number()), "binary": made.base64(),
         "uri": f"https://example.com/{word}", "symbol": re.sub(r"[^A-Za-z0-9_]", "_", word),
     }  # fmt: skip
-    holes = placeholders_of(binding)
+    holes = binding.placeholders
     if need.template is None or need.name not in holes:
         return _attribute_value(binding, need, kinds, word)
     suggested = [members[_squashed(need.name)]] if _squashed(need.name) in members else []
     lowered = need.name.lower()
     suggested += [kinds["uri"]] if "url" in lowered or "uri" in lowered else []
     suggested += [kinds["timestamp"]] if "time" in lowered else []
-    suggested += [f"{moment:%Y-%m-%d}"] if "date" in lowered or "day" in lowered else []
-    candidates = [*suggested, word, f"{moment:%Y-%m-%d}", *kinds.values()]
+    suggested += [moment[:10]] if "date" in lowered or "day" in lowered else []
+    candidates = [*suggested, word, moment[:10], *kinds.values()]
     return next((text for text in candidates if _fits(binding, need.name, text, values)), word)
 
 

@@ -18,7 +18,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.scope import endpoint_row, schema_version
 from lakehouse.match.payload.schemas import SchemaVersion
-from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
+from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, steps_of
 from lakehouse.readmodel.queries import extending
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import Endpoint, endpoint_of
@@ -101,11 +101,12 @@ def _default_version(page_context: PageContext, entity: Entity, versions: list[E
 
 def _effective(page_context: PageContext, definition: dict[str, Any]) -> dict[str, Any]:
     depth = page_context.style.max_chain_depth
-    chain = chain_of(page_context.view, definition, depth)
+    steps = steps_of(page_context.view, definition, depth)
+    chain = chain_of(page_context.view, definition, depth, steps)
     bases = [xid_of_resource(link["base_version_xid"]) for link in chain if link["base_version_xid"]]
     own = xid_of_resource(definition["version_xid"]) if definition["version_xid"] else definition["xid"]
     return {
-        "sections": sections_of(attributes_of(page_context.view, definition, depth)),
+        "sections": sections_of(attributes_of(page_context.view, definition, depth, steps)),
         "chain": [link for link in chain if link["depth"]],
         "chain_status": definition["chain_status"],
         "bases": [base for base in dict.fromkeys([own, *bases]) if base != definition["xid"]],
@@ -308,6 +309,7 @@ def _curl(page_context: PageContext, registryid: RegistryId, xid: Xid, path: str
 
 _DECLARATION = re.compile(r"\A/(envelopemetadata|protocoloptions)/(.+)/(type|value|required|description|specurl)\Z")
 _PARTS = ("value", "type", "required", "description", "specurl")
+_TYPING = ("type", "required")
 _INFERRED = "inferred"
 _TITLES = {
     "envelopemetadata": "Envelope attributes",
@@ -368,16 +370,12 @@ class AttributeRow(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Attributes of one kind, under a heading; has_types: they are declarations, with type and required."""
+    """Attributes of one kind, under a heading; has_types: any of them is declared with a type, or as required or not."""
 
     name: str
     title: str
     rows: list[AttributeRow]
-
-    @property
-    def has_types(self) -> bool:
-        """Return whether any of them is declared with a type, or as required or not."""
-        return any("type" in row.parts or "required" in row.parts for row in self.rows)
+    has_types: bool
 
     def shown(self, row: AttributeRow, inherited_from: str) -> Markup:
         """Return a row as HTML, made once for all messages that have it alike; inherited_from: a link to the base, or empty."""
@@ -420,7 +418,11 @@ def sections_of(attributes: Iterable[dict[str, Any]]) -> list[Section]:
     sections: dict[str, list[AttributeRow]] = {"envelopemetadata": [], "protocoloptions": [], "data": [], "": []}
     for (section, name, pointer), parts in parts_by_key.items():
         sections[section].append(_row(name, pointer, parts))
-    return [Section(name, _TITLES[name], sorted(rows, key=_place)) for name, rows in sections.items() if rows]
+    return [
+        Section(name, _TITLES[name], sorted(rows, key=_place), any(not row.parts.keys().isdisjoint(_TYPING) for row in rows))
+        for name, rows in sections.items()
+        if rows
+    ]
 
 
 def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> AttributeRow:
