@@ -407,7 +407,7 @@ def _are_there(folder: Path, paths: Iterable[str]) -> bool:
         return False
 
 
-class _Part(NamedTuple):
+class _Share(NamedTuple):
     """Pages that are made at once: of the catalog by their paths, and all of some messages and schemas."""
 
     paths: list[str]
@@ -418,8 +418,8 @@ def _write_all(
     writer: Writer, page_context: PageContext, paths: list[str], members: list[Key], progress: Progress, processes: int
 ) -> None:
     """Write pages of the catalog, and those of messages and schemas: in several processes where there are many."""
-    parts = [_Part(paths[at : at + _AT_ONCE], []) for at in range(0, len(paths), _AT_ONCE)]
-    parts += [_Part([], members[at : at + _AT_ONCE]) for at in range(0, len(members), _AT_ONCE)]
+    parts = [_Share(paths[at : at + _AT_ONCE], []) for at in range(0, len(paths), _AT_ONCE)]
+    parts += [_Share([], members[at : at + _AT_ONCE]) for at in range(0, len(members), _AT_ONCE)]
     with ExitStack() as stack:
         results: Iterable[tuple[dict[str, str], int]] = map(partial(_write_part, page_context, writer), parts)
         if processes > 1 and len(paths) + len(members) >= _WORTH_SHARING:
@@ -435,7 +435,7 @@ def _write_all(
             progress(done, len(members))
 
 
-def _write_part(page_context: PageContext, writer: Writer, part: _Part) -> tuple[dict[str, str], int]:
+def _write_part(page_context: PageContext, writer: Writer, part: _Share) -> tuple[dict[str, str], int]:
     """Write some pages; return their digests, and how many are other ones than before."""
     own = Writer(writer.folder, writer.previous)
     for path in chain(part.paths, *(paths_of_member(page_context, *key) for key in part.members)):
@@ -450,5 +450,5 @@ def _begin(settings: Settings, snapshot_id: int, overview: Overview, style: Page
     _MINE.update(opened=opened, page_context=PageContext(model, view, overview, style), writer=writer)
 
 
-def _write_mine(part: _Part) -> tuple[dict[str, str], int]:
+def _write_mine(part: _Share) -> tuple[dict[str, str], int]:
     return _write_part(_MINE["page_context"], _MINE["writer"], part)

@@ -10,7 +10,7 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Endpoint, MissingValues, RenderRefused, RenderStyle, bindings_of
+from lakehouse.render import Endpoint, MissingValues, RenderRefused, RenderStyle, bindings_of, protocolbinding
 from lakehouse.render.filling import check_names
 from render.definitions import NOW, cloudevent, pairs, rendered, row
 
@@ -268,3 +268,18 @@ def test_both_modes_carry_the_same_attributes(over):
         assert event.mode == mode
         reported.append({name: str(value) for name, value in event.ce.items()})
     assert reported[0] == reported[1]
+
+
+@pytest.mark.parametrize("protocol", ["KAFKA", "kafka/3.5", "MQTT/5.0", "MQTT", "NATS", None])
+def test_a_definition_is_read_once_for_the_protocol_that_it_names(protocol, monkeypatch):
+    made: list[str | None] = []
+    read = protocolbinding.definition_of
+    monkeypatch.setattr(protocolbinding, "definition_of", lambda row, rule: made.append(row["protocol"]) or read(row, rule))
+    message = row(cloudevent(protocol, {"topic": {"value": "{a}/{b}"}}))
+    bindings = bindings_of(message, (), ["ALL"])
+    assert len(made) == 1 if protocol else len(made) == len(bindings)
+    for binding in bindings:
+        if binding.protocol is not None:  # as if the row named it
+            named = message["attributes"] | {"/protocol": json.dumps(binding.protocol)}
+            assert repr(binding.definition) == repr(read(message | {"protocol": binding.protocol, "attributes": named}))
+        assert list(binding.placeholders) == ([] if binding.protocol is None else ["a", "b"])
