@@ -332,7 +332,7 @@ class DeclaredValue(NamedTuple):
     origin: str = ""
 
 
-_NOTHING = DeclaredValue()
+_UNDECLARED = DeclaredValue()
 
 
 class AttributeRow(NamedTuple):
@@ -356,7 +356,7 @@ class AttributeRow(NamedTuple):
 
     def part(self, name: str) -> DeclaredValue:
         """Return a part; an empty one where nothing is declared."""
-        return self.parts.get(name, _NOTHING)
+        return self.parts.get(name, _UNDECLARED)
 
     @property
     def is_required(self) -> bool:
