@@ -27,7 +27,7 @@ def test_a_warehouse_of_an_earlier_release_works(bare_catalog, archive):
     with tarfile.open(archive) as packed:
         packed.extractall(bare_catalog.documents.parent, **DATA_ONLY)
     create_tables(bare_catalog.spark, bare_catalog.settings)
-    assert [one.told for one in diagnose(bare_catalog.spark, bare_catalog.settings, deep=True) if one.state != "ok"] == []
+    assert [one.found for one in diagnose(bare_catalog.spark, bare_catalog.settings, deep=True) if one.state != "ok"] == []
     rows = json.loads(archive.with_name(archive.name.replace(".tar.gz", ".json")).read_text())
     for snapshot_id, counts in rows.items():
         schema = open_snapshot(bare_catalog.spark, bare_catalog.settings, int(snapshot_id))

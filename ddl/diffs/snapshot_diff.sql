@@ -13,7 +13,7 @@ CREATE OR REPLACE VIEW snapshot_diff (
   for_producers COMMENT 'What it is for those who send the messages',
   for_consumers COMMENT 'What it is for those who receive the messages',
   rule COMMENT 'Rule of compatibility_rules that holds',
-  told COMMENT 'What it means'
+  meaning COMMENT 'What it means'
 )
 COMMENT 'What differs between two states of the catalog, and what it means for producers and consumers.'
 AS
@@ -95,7 +95,7 @@ ruled AS (
     p.value_before,
     p.value_after,
     min_by(
-      named_struct('rule', r.rule, 'for_producers', r.for_producers, 'for_consumers', r.for_consumers, 'told', r.told),
+      named_struct('rule', r.rule, 'for_producers', r.for_producers, 'for_consumers', r.for_consumers, 'meaning', r.meaning),
       r.ordinal
     ) AS first_rule
   FROM placed AS p
@@ -125,5 +125,5 @@ SELECT
   first_rule.for_producers AS for_producers,
   first_rule.for_consumers AS for_consumers,
   first_rule.rule AS rule,
-  first_rule.told AS told
+  first_rule.meaning AS meaning
 FROM ruled;

@@ -10,7 +10,7 @@ CREATE OR REPLACE VIEW compatibility_rules (
   value COMMENT 'Regular expression for the value that came, or of what was removed for the one that went; empty: each',
   for_producers COMMENT 'breaking, unknown, compatible or cosmetic for those who send',
   for_consumers COMMENT 'breaking, unknown, compatible or cosmetic for those who receive',
-  told COMMENT 'What it means'
+  meaning COMMENT 'What it means'
 )
 COMMENT 'What a difference between two definitions means for producers and consumers.'
 AS
@@ -24,7 +24,7 @@ SELECT
   value,
   for_producers,
   for_consumers,
-  told
+  meaning
 FROM VALUES
   (10, 'message-added', 'message', 'added', '', r'^$', '', 'compatible', 'compatible', 'A message came'),
   (11, 'message-removed', 'message', 'removed', '', r'^$', '', 'breaking', 'breaking', 'A message went'),
@@ -71,4 +71,4 @@ FROM VALUES
   (95, 'default-schema', 'schema', 'changed', '', r'^/defaultversionid$', '', 'unknown', 'unknown', 'Whoever asks for the schema without naming a Version gets another one; `lakehouse diff` compares what is in both'),
   (96, 'schema-source', 'schemaversion', '', '', r'^/(format|schema|schemauri|contenttype)$', '', 'breaking', 'breaking', 'The document, format, address or media type of a schema changed'),
   (99, 'other', '', '', '', '', '', 'compatible', 'compatible', 'An attribute that the specification gives no meaning')
-AS rules (ordinal, rule, kind, change, place, pointer, value, for_producers, for_consumers, told);
+AS rules (ordinal, rule, kind, change, place, pointer, value, for_producers, for_consumers, meaning);

@@ -251,7 +251,7 @@ FROM VALUES
   ('compatibility_rules', 'view', 7, 'value', 'string', 'Regular expression for the value that came, or of what was removed for the one that went; empty: each'),
   ('compatibility_rules', 'view', 8, 'for_producers', 'string', 'breaking, unknown, compatible or cosmetic for those who send'),
   ('compatibility_rules', 'view', 9, 'for_consumers', 'string', 'breaking, unknown, compatible or cosmetic for those who receive'),
-  ('compatibility_rules', 'view', 10, 'told', 'string', 'What it means'),
+  ('compatibility_rules', 'view', 10, 'meaning', 'string', 'What it means'),
   ('computed_messages', 'view', 1, 'registryid', 'string', 'Registry that the message belongs to'),
   ('computed_messages', 'view', 2, 'xid', 'string', 'XID of the message'),
   ('computed_messages', 'view', 3, 'group_xid', 'string', 'XID of the message group, or the endpoint, that holds the message'),

@@ -107,10 +107,10 @@ class CatalogQuestions:
             results = diff_snapshots(self._model, before, after, _MOST_ENTITIES)
         results = [difference for difference in results if self._registry in (None, difference.registryid)]
         broken = self._model.answer(lambda view: broken_endpoints(self._site.page_context(view), results))
-        rows = [{name: value for name, value in difference.as_json().items() if name != "rule"} for difference in results]
+        rows = [{name: value for name, value in difference.as_row().items() if name != "rule"} for difference in results]
         whom = [
             {"endpoint": endpoint.endpoint.xid, "usage": endpoint.endpoint.attributes.get("usage"), "owner": endpoint.owner}
-            | {"messages": endpoint.messages, "reason": f"{endpoint.first.pointer}: {endpoint.first.told}"}
+            | {"messages": endpoint.messages, "reason": f"{endpoint.first.pointer}: {endpoint.first.meaning}"}
             for endpoint in broken
         ]
         counts = dict(Counter(difference.class_ for difference in results))

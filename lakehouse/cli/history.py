@@ -199,7 +199,7 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
         show_table(columns, (_cells(difference, columns) for difference in shown))
         for difference in shown:
             if difference.is_about_schema:
-                click.echo(printable(f"{difference.xid}{difference.pointer}: {difference.told}"))
+                click.echo(printable(f"{difference.xid}{difference.pointer}: {difference.meaning}"))
     return BREAKING if breaking and breaks else 0
 
 
@@ -339,7 +339,7 @@ def _markdown_rows(rows: Iterable[Difference], *, with_registry: bool) -> Iterat
             for who, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
             if effect == "breaking"
         )
-        meaning = difference.told + (f" (breaks {hurt})" if hurt else "")
+        meaning = difference.meaning + (f" (breaks {hurt})" if hurt else "")
         registry = [f"`{difference.registryid}`"] if with_registry else []
         cells = [
             *registry,

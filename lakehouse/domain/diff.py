@@ -53,7 +53,7 @@ class CompatibilityRule(NamedTuple):
     value: str
     for_producers: str
     for_consumers: str
-    told: str
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,21 @@ class Difference:
     for_producers: str
     for_consumers: str
     rule: str
-    told: str
+    meaning: str
     within: tuple[SchemaDifference, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def is_about_schema(self) -> bool:
-        """Return whether it is about the document of a schema, so that `told` says what is in it."""
+        """Return whether it is about the document of a schema, so that `meaning` says what is in it."""
         return self.rule in OF_OTHER_SCHEMA or (self.rule, self.pointer) in _FORMATS
 
-    def as_json(self) -> dict[str, str | None]:
-        """Return an item of `lakehouse diff --json`."""
+    def as_row(self) -> dict[str, str | None]:
+        """Return the columns of the view."""
         return {name.rstrip("_"): value for name, value in asdict(replace(self, within=())).items() if name != "within"}
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return an item of `lakehouse diff --json`; `told` is the name before 0.2 of `meaning`."""
+        return self.as_row() | {"told": self.meaning}
 
 
 def compatibility_rules() -> list[CompatibilityRule]:
@@ -238,7 +242,7 @@ def _ruled(key: Key, change: str, place: str, pointer: Pointer, was: str | None,
     )
     effects = (rule.for_producers, rule.for_consumers)
     class_ = next(name for name in CLASSES if name in effects)
-    return Difference(*key, change, pointer, was, now, class_, *effects, rule.rule, rule.told)
+    return Difference(*key, change, pointer, was, now, class_, *effects, rule.rule, rule.meaning)
 
 
 def _judged(difference: Difference, was: tuple[str, str | None], now: tuple[str, str | None]) -> Difference:
@@ -254,15 +258,17 @@ def _judged(difference: Difference, was: tuple[str, str | None], now: tuple[str,
     judgement = judge(orjson.loads(was[0]), orjson.loads(now[0]), orjson.loads(now[1]) if now[1] else "")
     if not judgement.differences:
         text = "The document is written differently, and means the same"
-        return replace(difference, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", told=text)
+        return replace(difference, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", meaning=text)
     readers, writers = (_CLASS_OF[answer] for answer in judgement.breaks)
     reasons = judgement.reasons()
     others = [each for each in judgement.differences if each not in reasons]
     details = [each.sentence for each in reasons] + [each.summary for each in others]
     more = f" ({len(details) - _MOST_DETAILS} more)" if len(details) > _MOST_DETAILS else ""
     class_ = next(name for name in CLASSES if name in (readers, writers))
-    told = " ".join(details[:_MOST_DETAILS]) + more
-    return replace(difference, class_=class_, for_producers=writers, for_consumers=readers, told=told, within=(*reasons, *others))
+    meaning = " ".join(details[:_MOST_DETAILS]) + more
+    return replace(
+        difference, class_=class_, for_producers=writers, for_consumers=readers, meaning=meaning, within=(*reasons, *others)
+    )
 
 
 def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:

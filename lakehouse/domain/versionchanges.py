@@ -162,7 +162,7 @@ def _as_schema_difference(difference: Difference) -> SchemaDifference:
             if difference.change == "changed"
             else f"{difference.change}: {difference.after or difference.before}"
         )
-    return SchemaDifference(difference.pointer, difference.rule, what, breaks, f"{difference.told.rstrip('.')}.", breaks)
+    return SchemaDifference(difference.pointer, difference.rule, what, breaks, f"{difference.meaning.rstrip('.')}.", breaks)
 
 
 def earlier_versions(versionid: str, ancestors: Mapping[str, str], *, compatibility: str) -> list[str]:

@@ -75,29 +75,19 @@ class Diagnosis:
         check: what was looked at.
         table: the table, or empty.
         state: ok, warning or error.
-        told: what was found.
+        found: what was found.
         fix: the command or the step that fixs it; empty when nothing is wrong.
     """
 
     check: str
     table: str
     state: str
-    told: str
-    mend: str = ""
-
-    @property
-    def found(self) -> str:
-        """Return what was found."""
-        return self.told
-
-    @property
-    def fix(self) -> str:
-        """Return the command or the step that fixes it; empty when nothing is wrong."""
-        return self.mend
+    found: str
+    fix: str = ""
 
     def as_json(self) -> dict[str, str]:
         """Return the contract of `lakehouse doctor --json`; `told` and `mend` are the names before 0.2 of `found` and `fix`."""
-        return asdict(self) | {"found": self.found, "fix": self.fix}
+        return asdict(self) | {"told": self.found, "mend": self.fix}
 
 
 def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> list[Diagnosis]:
@@ -164,9 +154,9 @@ def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
 def _with_log_first(results: list[Diagnosis]) -> list[Diagnosis]:
     """Where the log itself is broken, tables made again from it would be too: only a backup helps."""
     is_broken = any(
-        diagnosis.state == "error" and (diagnosis.table == "changes" or diagnosis.mend == _RESTORE) for diagnosis in results
+        diagnosis.state == "error" and (diagnosis.table == "changes" or diagnosis.fix == _RESTORE) for diagnosis in results
     )
-    return [replace(diagnosis, mend=_RESTORE) if is_broken and diagnosis.mend == _REBUILD else diagnosis for diagnosis in results]
+    return [replace(diagnosis, fix=_RESTORE) if is_broken and diagnosis.fix == _REBUILD else diagnosis for diagnosis in results]
 
 
 def _check_environment(spark: SparkSession, settings: Settings) -> list[Diagnosis]:
@@ -186,7 +176,7 @@ def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Di
     problems = {name: _problem_of_opening(spark, settings, name) for name in TABLES}
     if all(problems.values()):
         raise WarehouseError(f"{settings.warehouse} holds no table that can be read: {problems['changes']}")
-    results = [Diagnosis("readable", name, "error", details, _mend(name)) for name, details in problems.items() if details]
+    results = [Diagnosis("readable", name, "error", details, _fix_for(name)) for name, details in problems.items() if details]
     return [name for name, details in problems.items() if not details], results
 
 
@@ -197,7 +187,7 @@ def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
     checked = [int(match.group(1)) for file in files if (match := _CHECKSUM.match(file))]
     points = [int(match.group(1)) for file in files if (match := _CHECKPOINT.match(file))]
     if not commits and not points:
-        return [Diagnosis("Delta log", name, "error", "there is none", _mend(name))]
+        return [Diagnosis("Delta log", name, "error", "there is none", _fix_for(name))]
     last = max([*commits, *points])
     problems = [f"commit {number} is empty" for number, size in commits.items() if size == 0]
     gaps = [number for number in range(min(commits, default=last), last + 1) if number not in commits]
@@ -205,7 +195,7 @@ def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
     if checked and max(checked) > last:
         problems.append(f"commits after {last} are missing: there was a commit {max(checked)}")
     if problems:
-        return [Diagnosis("Delta log", name, "error", "; ".join(problems[:5]), _mend(name))]
+        return [Diagnosis("Delta log", name, "error", "; ".join(problems[:5]), _fix_for(name))]
     return [Diagnosis("Delta log", name, "ok", f"up to Delta version {last}")]
 
 
@@ -343,8 +333,8 @@ def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
                 problems.append(f"column {column.name} has another comment")
     if not problems:
         return Diagnosis("definition", name, "ok", "as in ddl/tables")
-    mend = f"ALTER TABLE {table_name(name)} in `lakehouse sql`, to what ddl/tables/{name}.sql says"
-    return Diagnosis("definition", name, "warning", "; ".join(problems[:5]), mend)
+    fix = f"ALTER TABLE {table_name(name)} in `lakehouse sql`, to what ddl/tables/{name}.sql says"
+    return Diagnosis("definition", name, "warning", "; ".join(problems[:5]), fix)
 
 
 def _check_stages(spark: SparkSession, settings: Settings) -> Diagnosis:
@@ -370,7 +360,7 @@ def _problem_of_opening(spark: SparkSession, settings: Settings, name: str) -> s
     return None
 
 
-def _mend(name: str) -> str:
+def _fix_for(name: str) -> str:
     return _RESTORE if name in ("changes", "violations") else _REBUILD
 
 

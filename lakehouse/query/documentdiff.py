@@ -61,7 +61,7 @@ def diff_documents(spark: SparkSession, settings: Settings, before: list[str], a
         SourceNotFound: one of them names nothing.
     """
     sides = (_read_by_spark(spark, settings, sources) for sources in (before, after))
-    rows = [tuple(difference.as_json().values()) for difference in _differences(settings, *sides)]
+    rows = [tuple(difference.as_row().values()) for difference in _differences(settings, *sides)]
     return spark.createDataFrame(rows, ", ".join(f"{name} string" for name in COLUMNS))
 
 

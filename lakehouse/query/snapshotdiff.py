@@ -89,7 +89,7 @@ def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     is_other = F.col("rule").isin(*OF_OTHER_SCHEMA)
     judged = _with_other_schemas(read_differences(result.filter(is_other)), sides)
     if judged:
-        rows = [tuple(difference.as_json().values()) for difference in judged]
+        rows = [tuple(difference.as_row().values()) for difference in judged]
         result = result.filter(~is_other).unionByName(before.sparkSession.createDataFrame(rows, _TYPES))
     return result.orderBy(rank, "registryid", "xid", "pointer")
 
@@ -122,7 +122,7 @@ def _batches_of_differences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
             for registryid, kind, xid, was, now in rows
             for difference in differences_of((registryid, kind, xid), _flat_attributes(was), _flat_attributes(now))
         ]
-        yield pa.RecordBatch.from_pylist([difference.as_json() for difference in results], schema)
+        yield pa.RecordBatch.from_pylist([difference.as_row() for difference in results], schema)
 
 
 def _flat_attributes(entries: list[dict[str, Any]] | None) -> FlatAttributes | None:

@@ -421,7 +421,7 @@ def with_endpoints(references: EntityReferences, difference: Difference) -> Diff
     for who, xids in endpoints_broken_by(references, difference.registryid, difference.xid, broken).items():
         more = f" and {len(xids) - _MOST_SHOWN} more" if len(xids) > _MOST_SHOWN else ""
         sentences.append(f"It breaks {who} at {', '.join(xids[:_MOST_SHOWN])}{more}.")
-    return replace(difference, told=" ".join([difference.told, *sentences]))
+    return replace(difference, meaning=" ".join([difference.meaning, *sentences]))
 
 
 def endpoints_broken_by(

@@ -74,9 +74,9 @@ def test_spark_and_the_view_find_the_same(spark):
     sides = [spark.createDataFrame([(*key, leaves) for key, leaves in state.items()], schema) for state in states]
     expected = differences(*states)
     assert read_differences(compare(*sides)) == expected
-    ruled = {rule.rule: rule.told for rule in reversed(compatibility_rules())}  # SQL does not look into schemas
+    ruled = {rule.rule: rule.meaning for rule in reversed(compatibility_rules())}  # SQL does not look into schemas
     unknown = dict.fromkeys(("class_", "for_producers", "for_consumers"), "unknown")
-    expected = [replace(one, told=ruled[one.rule], **unknown) if one.is_about_schema else one for one in expected]
+    expected = [replace(one, meaning=ruled[one.rule], **unknown) if one.is_about_schema else one for one in expected]
     named = dict(zip(("before_definitions", "after_definitions"), sides, strict=True))
     session = session_with_views(spark, None, "default", named, ["compatibility_rules"])
     text = (data_folder("ddl") / "diffs" / "snapshot_diff.sql").read_text(encoding="utf-8").rstrip().removesuffix(";")
@@ -116,7 +116,7 @@ def test_another_schema_is_looked_into():
         ("other-schema", "breaking", "breaking", "compatible"),
         ("default-schema", "breaking", "breaking", "compatible"),
     ]
-    assert all(one.told.startswith("/b: came: int without a default. A producer with the old schema") for one in found)
+    assert all(one.meaning.startswith("/b: came: int without a default. A producer with the old schema") for one in found)
     back = differences(other_schema("2"), other_schema("1"))
     assert [(one.class_, one.for_consumers) for one in back] == [("breaking", "breaking")] * 2
 
@@ -138,13 +138,17 @@ def changed(before: str, after: str, format_: str = "Avro/1.11") -> Difference:
 def test_a_changed_schema_is_looked_into():
     required = changed(AVRO % "", AVRO % ',{"name":"b","type":"int"}')
     assert (required.class_, required.for_producers, required.for_consumers) == ("breaking", "breaking", "compatible")
-    assert required.told.startswith("/b: came: int without a default. A producer with the old schema does not write it")
+    assert required.meaning.startswith("/b: came: int without a default. A producer with the old schema does not write it")
+    assert required.as_json()["meaning"] == required.as_json()["told"] == required.meaning
     optional = changed(AVRO % "", AVRO % ',{"name":"b","type":"int","default":0}')
-    assert (optional.class_, optional.told) == ("compatible", "/b: came: int with a default.")
+    assert (optional.class_, optional.meaning) == ("compatible", "/b: came: int with a default.")
     words = changed(AVRO % "", AVRO.replace('"name":"O"', '"name":"O","doc":"x"') % "")
-    assert (words.class_, words.told) == ("cosmetic", "The document is written differently, and means the same")
+    assert (words.class_, words.meaning) == ("cosmetic", "The document is written differently, and means the same")
 
 
 def test_a_schema_that_is_not_compared_is_unknown():
     found = changed('"a"', '"b"', "Thrift")
-    assert (found.class_, found.told) == ("unknown", "the whole: cannot be compared. Schemas of format Thrift are not compared.")
+    assert (found.class_, found.meaning) == (
+        "unknown",
+        "the whole: cannot be compared. Schemas of format Thrift are not compared.",
+    )

@@ -20,7 +20,7 @@ from lakehouse.store.deltatables import TABLES, create_tables, forget_table
 def problems(catalog, *, deep=False):
     """Return what the doctor finds: check, table and the command."""
     found = diagnose(catalog.spark, catalog.settings, deep=deep)
-    return {(one.check, one.table): one.mend for one in found if one.state != "ok"}
+    return {(one.check, one.table): one.fix for one in found if one.state != "ok"}
 
 
 def folder(catalog, table):
@@ -76,7 +76,7 @@ def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
 def test_rows_of_a_table_that_are_lost_are_an_error_that_a_rebuild_fixes(history):
     create_tables(history.spark, history.settings)
     history.spark.sql("DELETE FROM messages")
-    rows = [(one.state, one.mend) for one in diagnose(history.spark, history.settings) if one.table == "messages"]
+    rows = [(one.state, one.fix) for one in diagnose(history.spark, history.settings) if one.table == "messages"]
     assert ("error", "`lakehouse rebuild`") in rows
     assert {state for state, _ in rows} == {"ok", "error"}
     rebuild(history.spark, history.settings)
@@ -89,7 +89,7 @@ def test_rows_of_the_log_that_are_lost_altered_or_added_are_found(history):
     history.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
     history.spark.sql("UPDATE changes SET body = '{}' WHERE kind = 'label'")
     history.spark.sql("DELETE FROM changes WHERE snapshot_id = 2 AND kind = 'version'")
-    found = [one.told for one in diagnose(history.spark, history.settings) if one.check == "digests"]
+    found = [one.found for one in diagnose(history.spark, history.settings) if one.check == "digests"]
     assert [one for one in found if "facts or labels of snapshot 1" in one]
     assert [one for one in found if "snapshot 2 has" in one]
     assert ("definition", "changes") in problems(history)

@@ -47,7 +47,7 @@ def reported(versionid: str, before: str, after: str) -> str:
     """Return what is said of a Version whose document changed."""
     key = ("r", "schemaversion", f"{SCHEMA}/versions/{versionid}")
     (one,) = differences(*({key: {"/format": '"Avro/1.11"', "/schema": AVRO % fields}} for fields in (before, after)))
-    return with_endpoints(Catalog(), one).told
+    return with_endpoints(Catalog(), one).meaning
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_differences_of_documents_name_the_endpoints_of_the_later_ones(tmp_path)
         (tmp_path / f"{name}.json").write_text(document(*fields), encoding="utf-8")
     found = diff_files(read_settings(), str(tmp_path / "old.json"), str(tmp_path / "new.json"))
     (one,) = [one for one in found if one.kind == "schemaversion"]
-    assert one.told.endswith("as it has no default. It breaks producers at /endpoints/in.")
+    assert one.meaning.endswith("as it has no default. It breaks producers at /endpoints/in.")

@@ -139,7 +139,7 @@ def test_a_comparison_says_what_the_diff_says(demo):
     page = demo.text("compare/2~to~3.html")
     assert {one.class_ for one in reported} == {"breaking", "compatible", "cosmetic"}
     for one in reported:
-        assert one.told in page
+        assert one.meaning in page
         assert one.pointer in page
     single = demo.text(f"{KAFKA}~compare1~to~3.html")
     assert "As in effect" in single

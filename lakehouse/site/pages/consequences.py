@@ -122,7 +122,7 @@ def _entry(snapshot: Snapshot, compare: Callable[[int, int], list[Difference] | 
     breaking = [
         difference for difference in (compare(number - 1, number) or [] if number > 1 else []) if difference.class_ == _BREAKING
     ]
-    reasons = [f"{difference.xid} {difference.pointer}: {difference.told}" for difference in breaking[:5]]
+    reasons = [f"{difference.xid} {difference.pointer}: {difference.meaning}" for difference in breaking[:5]]
     return FeedEntry(snapshot, _urn("snapshot", [snapshot]), len(breaking), reasons)
 
 

@@ -122,7 +122,7 @@ def _breaking(registryid: RegistryId, row: dict[str, Any], before: JsonText | No
         return []
     results = declared_differences(registryid, row["kind"], row["xid"], before, after)
     return list(
-        dict.fromkeys(f"{difference.pointer}: {difference.told}" for difference in results if difference.class_ == "breaking")
+        dict.fromkeys(f"{difference.pointer}: {difference.meaning}" for difference in results if difference.class_ == "breaking")
     )[:3]
 
 
@@ -229,7 +229,7 @@ def comparison_page(page_context: PageContext, entity: Entity, before: str, afte
 
 
 class _Sides(NamedTuple):
-    """Two states: their leaves, and whether these are in effect."""
+    """Two states: their flat attributes, and whether these are in effect."""
 
     before: FlatAttributes | None
     after: FlatAttributes | None
