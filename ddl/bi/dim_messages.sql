@@ -21,7 +21,7 @@ CREATE OR REPLACE VIEW dim_messages (
   createdat COMMENT 'When the message was created (UTC)',
   modifiedat COMMENT 'When the message last changed (UTC)',
   labels COMMENT 'JSON object: labels',
-  attributes COMMENT 'JSON object: the effective definition as leaves, JSON Pointer to JSON text',
+  attributes COMMENT 'JSON object: the effective definition as flat attributes, JSON Pointer to JSON text',
   snapshot_id COMMENT 'Snapshot that last changed the message'
 )
 COMMENT 'Dimension of messages: the effective definition in columns that every BI tool reads.'

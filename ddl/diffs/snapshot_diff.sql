@@ -22,8 +22,8 @@ WITH both AS (
     coalesce(b.registryid, a.registryid) AS registryid,
     coalesce(b.kind, a.kind) AS kind,
     coalesce(b.xid, a.xid) AS xid,
-    b.leaves AS before,
-    a.leaves AS after
+    b.attributes AS before,
+    a.attributes AS after
   FROM before_definitions AS b
   FULL OUTER JOIN after_definitions AS a ON a.registryid = b.registryid AND a.kind = b.kind AND a.xid = b.xid
 ),

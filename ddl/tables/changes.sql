@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS changes (
 USING DELTA
 COMMENT 'The log: every change of every entity, document and label, append-only. All other entity tables follow it.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

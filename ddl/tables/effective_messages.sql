@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS effective_messages (
   dataschemauri STRING COMMENT 'URI-reference to the payload\'s schema',
   datacontenttype STRING COMMENT 'Media type of the payload; inferred from the schema format when not declared',
   document_uris ARRAY<STRING> COMMENT 'URIs of the documents that hold the message now, sorted',
-  attributes MAP<STRING, STRING> COMMENT 'The effective definition as leaves: JSON Pointer to JSON text of the value',
+  attributes MAP<STRING, STRING> COMMENT 'The effective definition as flat attributes: JSON Pointer to JSON text of the value',
   inferred MAP<STRING, STRING> COMMENT 'What the specifications infer in addition: JSON Pointer to JSON text of the value',
   depends_on ARRAY<STRING> COMMENT 'XIDs of all messages that this definition was sought in, found or not',
   snapshot_id BIGINT COMMENT 'Snapshot at which this row was computed last'
@@ -40,7 +40,7 @@ USING DELTA
 CLUSTER BY (registryid, xid)
 COMMENT 'Effective messages: what computed_messages computes, stored; flat_messages shows it; follows the log like the other tables.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

@@ -33,7 +33,7 @@ USING DELTA
 CLUSTER BY (registryid, xid)
 COMMENT 'Endpoints: where messages are produced, consumed or subscribed to.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

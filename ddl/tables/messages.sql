@@ -25,7 +25,7 @@ USING DELTA
 CLUSTER BY (registryid, xid)
 COMMENT 'Messages: what belongs to a message and not to one of its Versions.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

@@ -29,7 +29,7 @@ USING DELTA
 CLUSTER BY (registryid, xid)
 COMMENT 'Versions of schemas: the schema documents.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

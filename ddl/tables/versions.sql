@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS versions (
   dataschemaxid STRING COMMENT 'XID of the schema that dataschemauri leads to',
   datacontenttype STRING COMMENT 'Media type of the payload',
   version_uri STRING COMMENT 'URI that names this Version across catalogs',
-  attributes MAP<STRING, STRING> COMMENT 'The definition as leaves: JSON Pointer to JSON text of the value, in normal form',
+  attributes MAP<STRING, STRING> COMMENT 'The definition as flat attributes: JSON Pointer to JSON text of the value, in normal form',
   extensions STRING COMMENT 'JSON object: attributes that the specification does not know, as written',
   document_uris ARRAY<STRING> COMMENT 'URIs of the documents that hold this entity now, sorted',
   content_hash STRING COMMENT 'SHA-256 of the normal form in hexadecimal digits: differs when the content differs',
@@ -39,7 +39,7 @@ USING DELTA
 CLUSTER BY (registryid, xid)
 COMMENT 'Versions of messages: the message definitions, not yet flattened.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

@@ -20,7 +20,7 @@ USING DELTA
 CLUSTER BY (document_uri)
 COMMENT 'Findings: what was refused, warned of or noted while documents were loaded. Append-only.'
 TBLPROPERTIES (
-  'xregistry.schema_version' = '1',
+  'xregistry.schema_version' = '2',
   'delta.checkpointPolicy' = 'classic',
   'delta.enableDeletionVectors' = 'false',
   'delta.deletedFileRetentionDuration' = 'interval 30 days',

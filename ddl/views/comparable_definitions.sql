@@ -1,4 +1,4 @@
--- comparable_definitions: What `lakehouse diff` compares: each entity with its effective definition as leaves.
+-- comparable_definitions: What `lakehouse diff` compares: each entity with its effective definition as flat attributes.
 -- Grain: one row per message, group, endpoint, schema and Version of a schema.  Reads: flat_messages, messages, groups, endpoints, schemas, schemaversions.  Read by: snapshot_diff.
 -- Messages come flattened, so that an edit of a base is seen in every message that extends it, and with what the specifications
 -- infer, so that saying a default is no difference.
@@ -6,9 +6,9 @@ CREATE OR REPLACE VIEW comparable_definitions (
   registryid COMMENT 'Registry that the entity belongs to',
   kind COMMENT 'message, group, endpoint, schema or schemaversion',
   xid COMMENT 'XID of the entity',
-  leaves COMMENT 'The definition: JSON Pointer to JSON text of the value; each role and message group of an endpoint is a separate leaf'
+  attributes COMMENT 'The definition: JSON Pointer to JSON text of the value; each role and message group of an endpoint is a separate one'
 )
-COMMENT 'What lakehouse diff compares: each entity with its effective definition as leaves.'
+COMMENT 'What lakehouse diff compares: each entity with its effective definition as flat attributes.'
 AS
 WITH message_definitions AS (
   SELECT
@@ -18,8 +18,8 @@ WITH message_definitions AS (
     map_zip_with(
       map_zip_with(f.attributes, f.inferred, (pointer, declared, inferred) -> coalesce(declared, inferred)),
       map('/deprecated', m.deprecated),
-      (pointer, leaf, other) -> coalesce(leaf, other)
-    ) AS leaves
+      (pointer, value, other) -> coalesce(value, other)
+    ) AS attributes
   FROM flat_messages AS f
   INNER JOIN messages AS m ON m.registryid = f.registryid AND m.xid = f.xid
 ),
@@ -37,7 +37,7 @@ group_definitions AS (
       '/deprecated', deprecated,
       '/envelope', to_json(named_struct('v', envelope)),
       '/protocol', to_json(named_struct('v', protocol))
-    ) AS leaves
+    ) AS attributes
   FROM groups
 ),
 
@@ -73,7 +73,7 @@ endpoint_definitions AS (
           option -> struct(concat('/protocoloptions/', replace(replace(option.key, '~', '~0'), '/', '~1')) AS key, option.value AS value)
         )
       )
-    ) AS leaves
+    ) AS attributes
   FROM endpoints
 ),
 
@@ -86,7 +86,7 @@ schema_definitions AS (
       '/deprecated', deprecated,
       '/defaultversionid', to_json(named_struct('v', defaultversionid)),
       '/compatibility', to_json(named_struct('v', compatibility))
-    ) AS leaves
+    ) AS attributes
   FROM schemas
 ),
 
@@ -104,20 +104,20 @@ schemaversion_definitions AS (
       '/schema', schema,
       '/schemauri', to_json(named_struct('v', schemauri)),
       '/contenttype', to_json(named_struct('v', contenttype))
-    ) AS leaves
+    ) AS attributes
   FROM schemaversions
 ),
 
 every AS (
-  SELECT registryid, kind, xid, leaves FROM message_definitions
+  SELECT registryid, kind, xid, attributes FROM message_definitions
   UNION ALL
-  SELECT registryid, kind, xid, leaves FROM group_definitions
+  SELECT registryid, kind, xid, attributes FROM group_definitions
   UNION ALL
-  SELECT registryid, kind, xid, leaves FROM endpoint_definitions
+  SELECT registryid, kind, xid, attributes FROM endpoint_definitions
   UNION ALL
-  SELECT registryid, kind, xid, leaves FROM schema_definitions
+  SELECT registryid, kind, xid, attributes FROM schema_definitions
   UNION ALL
-  SELECT registryid, kind, xid, leaves FROM schemaversion_definitions
+  SELECT registryid, kind, xid, attributes FROM schemaversion_definitions
 )
 
 SELECT
@@ -126,7 +126,7 @@ SELECT
   xid,
   -- A struct of one member quotes a text as JSON does; the wrapping goes.
   transform_values(
-    map_filter(leaves, (pointer, value) -> value IS NOT NULL AND value <> '{}'),
+    map_filter(attributes, (pointer, value) -> value IS NOT NULL AND value <> '{}'),
     (pointer, value) -> CASE WHEN startswith(value, '{"v":') THEN substring(value, 6, length(value) - 6) ELSE value END
-  ) AS leaves
+  ) AS attributes
 FROM every;

@@ -1,4 +1,4 @@
--- flat_attributes: Attributes: each leaf of each message's effective definition, and where it comes from.
+-- flat_attributes: Attributes: each flat attribute of each message's effective definition, and where it comes from.
 -- Grain: one row per message of scope and JSON Pointer.  Reads: merged_definitions, flat_messages.  Read by: users.
 CREATE OR REPLACE VIEW flat_attributes (
   registryid COMMENT 'Registry that the message belongs to',
@@ -10,7 +10,7 @@ CREATE OR REPLACE VIEW flat_attributes (
   declared_by COMMENT 'XID of the Version that declares it; NULL when inferred',
   depth COMMENT '0: the message itself; 1: its base; 2: the base of the base ...; NULL when inferred'
 )
-COMMENT 'Each leaf of each message\'s effective definition, and where it comes from.'
+COMMENT 'Each flat attribute of each message\'s effective definition, and where it comes from.'
 AS
 WITH declared AS (
   SELECT

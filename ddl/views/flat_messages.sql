@@ -32,7 +32,7 @@ CREATE OR REPLACE VIEW flat_messages (
   dataschemauri COMMENT 'URI-reference to the payload\'s schema',
   datacontenttype COMMENT 'Media type of the payload; inferred from the schema format when not declared',
   document_uris COMMENT 'URIs of the documents that hold the message now, sorted',
-  attributes COMMENT 'The effective definition as leaves: JSON Pointer to JSON text of the value',
+  attributes COMMENT 'The effective definition as flat attributes: JSON Pointer to JSON text of the value',
   inferred COMMENT 'What the specifications infer in addition: JSON Pointer to JSON text of the value',
   depends_on COMMENT 'XIDs of all messages that this definition was sought in, found or not'
 )

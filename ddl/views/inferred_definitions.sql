@@ -11,7 +11,7 @@ CREATE OR REPLACE VIEW inferred_definitions (
   chain_status COMMENT 'none: no base; resolved; dangling: a base or what xref names is missing; cycle: own attributes only; external; too_deep',
   chain_depth COMMENT 'How many bases were merged',
   document_uris COMMENT 'URIs of the documents that hold the message now, sorted',
-  attributes COMMENT 'The effective definition as leaves: JSON Pointer to JSON text of the value',
+  attributes COMMENT 'The effective definition as flat attributes: JSON Pointer to JSON text of the value',
   depends_on COMMENT 'XIDs of all messages that this definition was sought in, found or not',
   texts COMMENT 'Attributes that have a column as text: JSON Pointer to a text without its quotes, or to JSON text; labels among them',
   protocol_family COMMENT 'Name part of protocol in upper case: AMQP, HTTP, KAFKA, MQTT, NATS or another',

@@ -1,4 +1,4 @@
--- merged_definitions: Merged definitions: the definition of each message over those of its bases, as leaves.
+-- merged_definitions: Merged definitions: the definition of each message over those of its bases, as flat attributes.
 -- Grain: one row per message of scope.  Reads: scope, messages, versions, merged_versions.  Read by: message_chains, message_texts, flat_attributes.
 -- A message without a base and without xref shows the row of its default Version as it is.
 CREATE OR REPLACE VIEW merged_definitions (
@@ -11,11 +11,11 @@ CREATE OR REPLACE VIEW merged_definitions (
   chain_status COMMENT 'none: no base; resolved; dangling: a base, or what xref names, is not in the catalog; cycle; external: a base on another host; too_deep',
   chain_depth COMMENT 'How many bases were merged',
   definitions COMMENT 'The definitions that were found, nearest first: the own one and its bases',
-  attributes COMMENT 'The merged definition as leaves: JSON Pointer to JSON text of the value',
+  attributes COMMENT 'The merged definition as flat attributes: JSON Pointer to JSON text of the value',
   document_uris COMMENT 'URIs of the documents that hold the message now, sorted',
   depends_on COMMENT 'XIDs of all messages that this definition was sought in, found or not'
 )
-COMMENT 'The definition of each message over those of its bases, as leaves.'
+COMMENT 'The definition of each message over those of its bases, as flat attributes.'
 AS
 WITH shown_versions AS (
   SELECT

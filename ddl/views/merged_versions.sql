@@ -1,6 +1,6 @@
--- merged_versions: Merged Versions: the definition of each Version that has a base over those of its bases, as leaves.
+-- merged_versions: Merged Versions: the definition of each Version that has a base over those of its bases, as flat attributes.
 -- Grain: one row per Version that has a basemessage.  Reads: definition_chains.  Read by: merged_definitions.
--- The leaf rule: a leaf of a base survives unless a nearer definition has a leaf at the same pointer; or at a pointer above
+-- What survives: a flat attribute of a base, unless a nearer definition has one at the same pointer; or at a pointer above
 -- it that is not {}; or at one below it, while it is not {} itself. Then {} with survivors below goes. Exclusive attributes
 -- are one slot, and another protocol or envelope drops what the bases say of theirs. docs/flattening.md shows it.
 CREATE OR REPLACE VIEW merged_versions (
@@ -9,10 +9,10 @@ CREATE OR REPLACE VIEW merged_versions (
   chain_status COMMENT 'resolved; dangling: a base is not in the catalog; cycle; external: a base on another host; too_deep: not all were followed',
   chain_depth COMMENT 'How many bases were merged',
   definitions COMMENT 'The definitions that were found, nearest first: the own one and its bases',
-  attributes COMMENT 'The merged definition as leaves: JSON Pointer to JSON text of the value',
+  attributes COMMENT 'The merged definition as flat attributes: JSON Pointer to JSON text of the value',
   sought COMMENT 'XIDs of all messages that this definition was sought in, found or not'
 )
-COMMENT 'The definition of each Version that has a base over those of its bases, as leaves.'
+COMMENT 'The definition of each Version that has a base over those of its bases, as flat attributes.'
 AS
 -- Layers: the bases from the root on, then the own definition; NULL when there is nothing to merge.
 WITH layer_lists AS (

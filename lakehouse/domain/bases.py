@@ -119,20 +119,20 @@ def merged(definitions: Iterable[FlatAttributes]) -> dict[Pointer, JsonText]:
 
 
 def text_at(attributes: FlatAttributes, pointer: str) -> str | None:
-    """Return a leaf that is a text; None: there is none."""
+    """Return a flat attribute that is a text; None: there is none."""
     result = read_canonical(attributes[Pointer(pointer)]) if Pointer(pointer) in attributes else None
     return result if isinstance(result, str) else None
 
 
 def has_below(attributes: Iterable[str], pointer: str) -> bool:
-    """Return whether there is a leaf below a place."""
+    """Return whether there is a flat attribute below a place."""
     return any(at.startswith(f"{pointer}/") for at in attributes)
 
 
 def _laid_over(base: FlatAttributes, own: FlatAttributes, envelope: str | None) -> dict[Pointer, JsonText]:
     """Return a definition overlaid on what its bases have.
 
-    A leaf survives unless the nearer one has a leaf there, or above that is not {}, or below while it is not {} itself.
+    A flat attribute survives unless the nearer one has one there, or above that is not {}, or below while it is not {} itself.
     """
     if not base:
         return dict(own)

@@ -182,7 +182,7 @@ def flat_attributes_of_message(
         attributes: its effective definition.
         deprecated: of the message itself, since no Version has it.
     """
-    return _without_nothing(_text_leaf("deprecated", deprecated) | inferred | attributes)
+    return _without_nothing(_text_attribute("deprecated", deprecated) | inferred | attributes)
 
 
 def flat_attributes_of_entity(kind: str, body: JsonText) -> FlatAttributes:
@@ -193,8 +193,8 @@ def flat_attributes_of_entity(kind: str, body: JsonText) -> FlatAttributes:
         body: its normal form.
     """
     attributes = orjson.loads(body)
-    texts, dated = _json_attributes(attributes, *_TEXTS), _text_leaf("deprecated", attributes.get("deprecated"))
-    labels = _text_leaf("labels", attributes.get("labels"))
+    texts, dated = _json_attributes(attributes, *_TEXTS), _text_attribute("deprecated", attributes.get("deprecated"))
+    labels = _text_attribute("labels", attributes.get("labels"))
     if kind == "group":
         return _without_nothing(texts | labels | dated | _json_attributes(attributes, "envelope", "protocol"))
     if kind == "endpoint":
@@ -212,7 +212,7 @@ def _attributes_of_endpoint(endpoint: dict[str, Any]) -> dict[Pointer, str | Non
     """Return the flat attributes that only endpoints have: each role, message group and option is one."""
     options = endpoint.get("protocoloptions") or {}
     return (
-        _text_leaf("envelopeoptions", endpoint.get("envelopeoptions"))
+        _text_attribute("envelopeoptions", endpoint.get("envelopeoptions"))
         | {pointer_of("usage", role): "true" for role in endpoint.get("usage") or []}
         | {pointer_of("messagegroups", xid): "true" for xid in endpoint.get("messagegroups") or []}
         | {pointer_of("protocoloptions", name): as_column_text(value) for name, value in options.items()}
@@ -271,7 +271,7 @@ def _judged(difference: Difference, was: tuple[str, str | None], now: tuple[str,
     )
 
 
-def _text_leaf(name: str, value: Any) -> dict[Pointer, str | None]:
+def _text_attribute(name: str, value: Any) -> dict[Pointer, str | None]:
     return {pointer_of(name): as_column_text(value)}
 
 

@@ -164,7 +164,7 @@ def _option(attributes: FlatAttributes, *names: str) -> str | None:
 
 
 def _text(attributes: FlatAttributes, pointer: str) -> str | None:
-    """Return a leaf as a column has it: a text without its quotes, anything else as JSON text; None: it is not there, or null."""
+    """Return a flat attribute as a column has it: a text without its quotes, else JSON text; None: it is absent or null."""
     leaf = attributes.get(Pointer(pointer))
     if leaf is None or leaf == "null":
         return None

@@ -11,7 +11,7 @@ from lakehouse.text.names import JsonText, Pointer
 
 # Attributes of a Version that are no part of the definition, so that nothing inherits them (requirements.md 3).
 _NOT_INHERITED = frozenset(("isdefault", "ancestor", "basemessage", "deprecated", "version_uri", "extensions"))
-_OPAQUE = ("dataschema", "schema")  # one leaf, whatever they hold
+_OPAQUE = ("dataschema", "schema")  # one flat attribute, whatever they hold
 FlatAttribute = tuple[Pointer, JsonText]
 _Pairs = list[Any]  # of flat attributes: there are so many that the call of a NewType would be felt
 

@@ -279,7 +279,7 @@ class Text(NamedTuple):
     Attributes:
         body: JSON text of the normal form.
         raw: as written; None: equal to body.
-        attributes: leaves of the definition of a Version.
+        attributes: the definition of a Version, flat.
         content_hash: of the body.
     """
 

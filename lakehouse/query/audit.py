@@ -188,7 +188,7 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
 
 
 def flat_attributes(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
-    """Yield the leaves of an object with their JSON Pointers: scalars, arrays, empty objects."""
+    """Yield an object as flat attributes: scalars, arrays, empty objects."""
     for key, member in value.items():
         place = below(pointer, key)
         if isinstance(member, dict) and member:

@@ -37,7 +37,7 @@ from lakehouse.store.xids import message_of
 _COMPARABLE = "comparable_definitions"
 DIFF = "snapshot_diff"
 _SIDES = ("before_definitions", "after_definitions")
-_SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, leaves FROM $source")
+_SIDE = Template("CREATE OR REPLACE VIEW $schema.$name AS SELECT registryid, kind, xid, attributes FROM $source")
 _KEY = ["registryid", "kind", "xid"]
 COLUMNS = [field.name.rstrip("_") for field in fields(Difference) if field.compare]  # `within` is no column
 _TYPES = ", ".join(f"{name} string" for name in COLUMNS)
@@ -81,7 +81,7 @@ def compare(before: DataFrame, after: DataFrame) -> DataFrame:
     with ThreadPoolExecutor(2) as pool:
         sides = list(pool.map(lambda side: side.localCheckpoint(), (before, after)))
     # Maps cannot be compared, their sorted entries can.
-    flat_attributes = F.sort_array(F.map_entries("leaves"))
+    flat_attributes = F.sort_array(F.map_entries("attributes"))
     left, right = (side.select(*_KEY, flat_attributes.alias(name)) for side, name in zip(sides, ("before", "after"), strict=True))
     changed = left.join(right, on=_KEY, how="full_outer").filter(~F.col("before").eqNullSafe(F.col("after")))
     rank = F.array_position(F.array(*map(F.lit, CLASSES)), F.col("class"))
@@ -106,7 +106,7 @@ def _with_other_schemas(results: list[Difference], sides: list[DataFrame]) -> li
         return results
     of_schema = F.col("kind").isin("schema", "schemaversion") & message_of("xid").isin(*named)
     states: list[Definitions] = [
-        {(row["registryid"], row["kind"], row["xid"]): row["leaves"] for row in side.filter(of_schema).collect()}
+        {(row["registryid"], row["kind"], row["xid"]): row["attributes"] for row in side.filter(of_schema).collect()}
         for side in sides
     ]
     return [with_other_schema(difference, states[0].get, states[1].get) for difference in results]

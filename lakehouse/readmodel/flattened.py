@@ -90,10 +90,10 @@ def attributes_of(view: View, definition: Record, max_depth: int = 128, steps: l
         depth = next((at for at, (_, pointers) in enumerate(declared) if pointer in pointers), None)
         if depth is None:
             # The definitions are of another snapshot than the entities: where this one came from is not there any more.
-            rows.append(key | _leaf(pointer, value, "inherited", None, None))
+            rows.append(key | _flat_attribute(pointer, value, "inherited", None, None))
         else:
-            rows.append(key | _leaf(pointer, value, "inherited" if depth else "declared", declared[depth][0], depth))
-    rows += [key | _leaf(pointer, value, "inferred", None, None) for pointer, value in definition["inferred"].items()]
+            rows.append(key | _flat_attribute(pointer, value, "inherited" if depth else "declared", declared[depth][0], depth))
+    rows += [key | _flat_attribute(pointer, value, "inferred", None, None) for pointer, value in definition["inferred"].items()]
     return sorted(rows, key=lambda row: (row["pointer"], row["origin"]))
 
 
@@ -177,7 +177,7 @@ def _attributes(view: View, registryid: RegistryId, xid: Xid) -> Record | None:
     return None if row is None else row.attributes
 
 
-def _leaf(pointer: Pointer, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
+def _flat_attribute(pointer: Pointer, value: JsonText, origin: str, declared_by: str | None, depth: int | None) -> Record:
     value_type = _TYPES.get(value[:1], "number")
     row = {"pointer": pointer, "value": value, "value_type": value_type}
     return row | {"origin": origin, "declared_by": declared_by, "depth": depth}

@@ -70,7 +70,7 @@ class Endpoint:
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)
 
     def flat_attributes(self) -> dict[Pointer, JsonText]:
-        """Return its options as leaves of a message, JSON Pointer → JSON text; credentials are of the connection, and none."""
+        """Return its options as flat attributes of a message; credentials are of the connection, and none."""
         results: dict[Pointer, Any] = {}
         is_producer = not self.usage or "producer" in self.usage
         for name, pointer, _ in shared_options(self.family):

@@ -47,7 +47,7 @@ _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
 _DONE_ALREADY = ("FIELD_ALREADY_EXISTS", "COLUMN_ALREADY_EXISTS")
 PROPERTY = "xregistry.schema_version"
 TABLES = tuple(DECLARATIONS)
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _THREADS = 4

@@ -171,7 +171,7 @@ VERSIONS = _entity(
         ("dataschemaxid", _STRING, "XID of the schema that dataschemauri leads to"),
         ("datacontenttype", _STRING, "Media type of the payload"),
         ("version_uri", _STRING, "URI that names this Version across catalogs"),
-        ("attributes", _MAP, "The definition as leaves: JSON Pointer to JSON text of the value, in normal form"),
+        ("attributes", _MAP, "The definition as flat attributes: JSON Pointer to JSON text of the value, in normal form"),
     ),
     derived=("message_xid", "versionid", "base_xid", "dataschema", "attributes"),
 )
@@ -234,7 +234,7 @@ EFFECTIVE_MESSAGES = _columns(
     ("dataschemauri", _STRING, "URI-reference to the payload's schema"),
     ("datacontenttype", _STRING, "Media type of the payload; inferred from the schema format when not declared"),
     ("document_uris", _STRINGS, "URIs of the documents that hold the message now, sorted"),
-    ("attributes", _MAP, "The effective definition as leaves: JSON Pointer to JSON text of the value"),
+    ("attributes", _MAP, "The effective definition as flat attributes: JSON Pointer to JSON text of the value"),
     ("inferred", _MAP, "What the specifications infer in addition: JSON Pointer to JSON text of the value"),
     ("depends_on", _STRINGS, "XIDs of all messages that this definition was sought in, found or not"),
     ("snapshot_id", _LONG, "Snapshot at which this row was computed last"),

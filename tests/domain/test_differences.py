@@ -69,9 +69,9 @@ def test_each_difference_is_what_the_rules_say():
 
 
 def test_spark_and_the_view_find_the_same(spark):
-    schema = "registryid string, kind string, xid string, leaves map<string,string>"
+    schema = "registryid string, kind string, xid string, attributes map<string,string>"
     states = [definitions(1) | other_schema("1"), definitions(2) | other_schema("2")]
-    sides = [spark.createDataFrame([(*key, leaves) for key, leaves in state.items()], schema) for state in states]
+    sides = [spark.createDataFrame([(*key, attributes) for key, attributes in state.items()], schema) for state in states]
     expected = differences(*states)
     assert read_differences(compare(*sides)) == expected
     ruled = {rule.rule: rule.meaning for rule in reversed(compatibility_rules())}  # SQL does not look into schemas

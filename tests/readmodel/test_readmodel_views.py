@@ -226,7 +226,7 @@ def test_references(loaded):
 def test_compared_definitions_and_differences(loaded):
     before, after = (loaded.model.answer(definitions_of, at) for at in (1, 2))
     rows = [(*key, sorted(leaves.items())) for key, leaves in after.items()]
-    stored = loaded.spark.table(f"{loaded.schema}.comparable_definitions").select("registryid", "kind", "xid", "leaves")
+    stored = loaded.spark.table(f"{loaded.schema}.comparable_definitions").select("registryid", "kind", "xid", "attributes")
     assert sorted(rows) == sorted((*row[:3], sorted(row[3].items())) for row in stored.collect())
     found = differences(before, after)
     assert {one.class_ for one in found} == {"breaking", "unknown", "compatible", "cosmetic"}

@@ -20,23 +20,24 @@ from lakehouse.store.deltatables import (
 
 STEPS = [
     Migration(
-        2,
+        SCHEMA_VERSION + 1,
         "note",
         ("ALTER TABLE groups ADD COLUMNS (note STRING COMMENT 'A note')", "COMMENT ON TABLE groups IS 'Groups, with notes'"),
     ),
-    Migration(3, "more", ("ALTER TABLE groups ADD COLUMNS (more STRING COMMENT 'More')",)),
+    Migration(SCHEMA_VERSION + 2, "more", ("ALTER TABLE groups ADD COLUMNS (more STRING COMMENT 'More')",)),
 ]
+NEWEST = SCHEMA_VERSION + 2
 
 
 def test_a_process_that_died_in_a_migration_is_taken_the_rest_of_the_way(catalog, monkeypatch):
     create_tables(catalog.spark, catalog.settings)
-    monkeypatch.setenv("LAKEHOUSE_CRASH_AT", "in_migration_2")
+    monkeypatch.setenv("LAKEHOUSE_CRASH_AT", f"in_migration_{SCHEMA_VERSION + 1}")
     with pytest.raises(CrashRequested):
-        migrate(catalog.spark, 3, TABLES, STEPS)
+        migrate(catalog.spark, NEWEST, TABLES, STEPS)
     monkeypatch.delenv("LAKEHOUSE_CRASH_AT")
     assert stored_version(catalog.spark) == SCHEMA_VERSION
-    assert migrate(catalog.spark, 3, TABLES, STEPS) == ["0002_note", "0003_more"]
-    assert (migrate(catalog.spark, 3, TABLES, STEPS), stored_version(catalog.spark)) == ([], 3)
+    assert migrate(catalog.spark, NEWEST, TABLES, STEPS) == [f"{NEWEST - 1:04}_note", f"{NEWEST:04}_more"]
+    assert (migrate(catalog.spark, NEWEST, TABLES, STEPS), stored_version(catalog.spark)) == ([], NEWEST)
     assert {"note", "more"} <= set(catalog.spark.table("groups").columns)
     assert catalog.rows("SELECT count(*) FROM groups") == [0]
     with pytest.raises(WarehouseTooNew, match="Install a newer release"):

@@ -14,7 +14,7 @@ from lakehouse.errors import WarehouseError
 from lakehouse.query.sql import run_query
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store import deltatables
-from lakehouse.store.deltatables import TABLES, create_tables, tables_named_in
+from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, create_tables, tables_named_in
 from lakehouse.store.schema import DECLARATIONS
 
 
@@ -40,7 +40,7 @@ def test_tables_have_a_comment_and_retention_and_need_no_new_reader(catalog):
         assert detail["description"]
         assert detail["minReaderVersion"] == 1
         assert detail["properties"]["delta.deletedFileRetentionDuration"] == "interval 30 days"
-        assert detail["properties"]["xregistry.schema_version"] == "1"
+        assert detail["properties"]["xregistry.schema_version"] == str(SCHEMA_VERSION)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_warehouse_without_a_catalog_says_so(bare_catalog):
 
 def test_a_warehouse_of_a_newer_product_is_refused(catalog):
     create_tables(catalog.spark, catalog.settings)
-    catalog.spark.sql("ALTER TABLE changes SET TBLPROPERTIES ('xregistry.schema_version' = '2')")
+    catalog.spark.sql(f"ALTER TABLE changes SET TBLPROPERTIES ('xregistry.schema_version' = '{SCHEMA_VERSION + 1}')")
     with pytest.raises(WarehouseError, match="newer"):
         create_tables(catalog.spark, catalog.settings)
 

@@ -1,7 +1,7 @@
 """Definitions as predicates: what a flattened message asks of an event, attribute by attribute.
 
-A definition is made from one row of `flat_messages` (or `effective_messages`), whose leaves are JSON Pointer → JSON text. What
-the specifications only infer is never enforced but for `required` (MSG-249 to MSG-253); a declared value is (MSG-224).
+A definition is made from one row of `flat_messages` (or `effective_messages`) and its flat attributes. What the specifications
+only infer is never enforced but for `required` (MSG-249 to MSG-253); a declared value is (MSG-224).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
 
 READ = ("changes", "effective_messages", "violations")
-SCHEMA_VERSION = 1  # of the tables that are read here
+SCHEMA_VERSION = 2  # of the tables that are read here
 _BATCH_ROWS = 2048
 _RUN = re.compile(b"\x01+")
 _MOST_RUNS = 40  # of a batch, that are cut out of it one by one

@@ -21,7 +21,7 @@ Key = tuple[RegistryId, Xid]  # registryid, xid
 class OverlayRow(NamedTuple):
     """An entity as it is now, or as a request leaves it; dates in microseconds since 1970 (UTC).
 
-    attributes: leaves of a Version's definition, of what was written only.
+    attributes: flat, of a Version's definition, of what was written only.
     """
 
     kind: str
