@@ -378,9 +378,14 @@ class CatalogState(CatalogReads):
             watcher: receives the stages.
         """
         warm_up()
-        check, others = partial(check_all, settings=self.settings), {"match_runs": partial(all_runs, settings=self.settings)}
+        check, extra_tables = (
+            partial(check_all, settings=self.settings),
+            {"match_runs": partial(all_runs, settings=self.settings)},
+        )
         spark = self._opened.classic("validate")
-        return validate(spark, self.settings, check, RULES, suites=suites, at=self.snapshot, others=others, watcher=watcher)
+        return validate(
+            spark, self.settings, check, RULES, suites=suites, at=self.snapshot, extra_tables=extra_tables, watcher=watcher
+        )
 
     @as_method
     def match(self, rows: DataFrame, *, scope: Scope | None = None, request: MatchRequest | None = None) -> DataFrame:

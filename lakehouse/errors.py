@@ -282,11 +282,11 @@ class MessageNotFound(EntityAbsent):
 
     Args:
         xid: as given.
-        others: XIDs of what else has that id.
+        same_id: XIDs of what else has that id.
     """
 
-    def __init__(self, xid: str, others: list[Xid] | None = None) -> None:
-        also = f" The id is also that of {', '.join(others)}: name that by its XID." if others else ""
+    def __init__(self, xid: str, same_id: list[Xid] | None = None) -> None:
+        also = f" The id is also that of {', '.join(same_id)}: name that by its XID." if same_id else ""
         message = f"{xid}: the catalog holds no such message.{also}"
         super().__init__(xid, message, "`lakehouse search --kind message` finds messages by their words.")
 

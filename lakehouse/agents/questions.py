@@ -74,9 +74,9 @@ class CatalogQuestions:
             with with_reasons(view, self._registry):
                 results = show(view, xid, self._registry)
             first = results[0].as_json()
-            others = {"other_registries": [_registry_of(entity) for entity in results[1:]]} if len(results) > 1 else {}
+            more = {"other_registries": [_registry_of(entity) for entity in results[1:]]} if len(results) > 1 else {}
             owner = self._site.page_context(view).overview.owner(_registry_of(results[0]), Xid(str(first.get("xid", "/"))))
-            return first | {"owner": owner} | others
+            return first | {"owner": owner} | more
 
         return self._answered(read, at)
 
@@ -136,8 +136,8 @@ class CatalogQuestions:
         def read(view: View) -> Answer:
             with with_reasons(view, self._registry):
                 wanted = Xid(full_xid(view, xid, self._registry))
-                there = view.entities(wanted, self._registry)
-                definition = view.definition(there[0].registryid, wanted) if there else None
+                entities = view.entities(wanted, self._registry)
+                definition = view.definition(entities[0].registryid, wanted) if entities else None
                 if definition is None:
                     raise MessageNotFound(wanted)
             selected = selected_at(view, definition)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakehouse.asyncapi.following import Following, Spot, patched
+from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch
 from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of_key, normal_protocol, wire_of, with_symbols
 from lakehouse.asyncapi.texts import NAMES, Texts
@@ -124,7 +124,7 @@ class Application:
         own = {name: value for name, value in spot.value.items() if name != "traits"}
         merged: Any = {}
         for trait in (own, *traits) if self.is_old else (*traits, own):
-            merged = patched(merged, trait)
+            merged = apply_merge_patch(merged, trait)
         return spot._replace(value=merged)
 
     def _absolute(self, trait: Spot) -> Any:

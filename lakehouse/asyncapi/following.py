@@ -194,7 +194,7 @@ def _unescaped(token: str) -> str:
     return unquote(token).replace("~1", "/").replace("~0", "~")
 
 
-def patched(value: Any, patch: Any) -> Any:
+def apply_merge_patch(value: Any, patch: Any) -> Any:
     """Apply a JSON Merge Patch (RFC 7386); neither value is changed."""
     if not isinstance(patch, dict):
         return patch
@@ -203,7 +203,7 @@ def patched(value: Any, patch: Any) -> Any:
         if member is None:
             merged.pop(name, None)
         else:
-            merged[name] = patched(merged.get(name), member)
+            merged[name] = apply_merge_patch(merged.get(name), member)
     return merged
 
 
@@ -274,13 +274,13 @@ class Bundle:
         return f"#/definitions/{escaped(self._names[target.place])}"
 
 
-def placed(schema: Any, pointer: Pointer) -> Any:
+def with_placed_references(schema: Any, pointer: Pointer) -> Any:
     """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`."""
     if isinstance(schema, list):
-        return [placed(item, pointer) for item in schema]
+        return [with_placed_references(item, pointer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    moved = {name: member if name in _DATA else placed(member, pointer) for name, member in schema.items()}
+    moved = {name: member if name in _DATA else with_placed_references(member, pointer) for name, member in schema.items()}
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         moved["$ref"] = f"#{pointer}{reference[1:]}"

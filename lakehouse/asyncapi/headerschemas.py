@@ -191,8 +191,8 @@ def from_headers(declared: dict[str, dict[str, Any]], family: str | None) -> Env
         is_event = {"type", "source"} <= result or {"specversion", "type"} <= result
         if is_event and (prefix or set(_REQUIRED) <= result):
             taken = names if prefix else {name: attribute for name, attribute in names.items() if attribute in _ATTRIBUTES}
-            others = {name: declaration for name, declaration in declared.items() if name not in taken}
-            return Envelope(_read({attribute: declared[name] for name, attribute in taken.items()}), others)
+            headers = {name: declaration for name, declaration in declared.items() if name not in taken}
+            return Envelope(_read({attribute: declared[name] for name, attribute in taken.items()}), headers)
     return None
 
 

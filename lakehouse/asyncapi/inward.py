@@ -200,10 +200,10 @@ class MessageMaker:
     def _message(self, part: MessagePart, meant: Meant, here: Pointer) -> dict[str, Any]:
         value, family = part.spot.value, family_of(meant.protocol)
         hints = hint_of(part.spot)
-        message = self._texts.of(part.spot)
+        message = self._texts.read(part.spot)
         content_type = value.get("contentType") or self._content_type
         message |= {"datacontenttype": content_type} if isinstance(content_type, str) else {}
-        uninterpreted = self._texts.rest(part.spot, _OF_MESSAGE) | self._texts.bindings(
+        uninterpreted = self._texts.other_members(part.spot, _OF_MESSAGE) | self._texts.bindings(
             part.spot, meant.protocol, "message", but=("headers",) if family == "HTTP" else ()
         )
         options, envelope, unsaid = self._headers(part, family, meant)
@@ -377,9 +377,9 @@ class _ApplicationReading:
         """Return the attributes of the application's group."""
         following, root = self.following, self.application.root
         info = following.member(root, "info")
-        about = self.texts.of(info) if info is not None and isinstance(info.value, dict) else {}
+        about = self.texts.read(info) if info is not None and isinstance(info.value, dict) else {}
         outside = {name: root.value[name] for name in ("tags", "externalDocs") if name in root.value}  # as 2.x has them
-        about = self.texts.of(root._replace(value=outside)) | about
+        about = self.texts.read(root._replace(value=outside)) | about
         uninterpreted: dict[str, Any] = {"info": {name: value for name, value in self.info.items() if name not in _OF_INFO}}
         uninterpreted |= {name: root.value[name] for name in ("id", "defaultContentType") if name in root.value}
         uninterpreted |= {name: value for name, value in root.value.items() if name.startswith("x-") and name != HINT}
@@ -401,7 +401,7 @@ class _ApplicationReading:
         """Return a server as 3.x writes it."""
         members: dict[str, Any] = {"host": server.host, "pathname": server.pathname, "protocol": server.protocol}
         members |= {"protocolVersion": server.version, "security": list(schemes_of(self.application, server.spot))}
-        rest = self.texts.rest(server.spot, (*_OF_SERVER, "bindings")) | self.texts.bindings(server.spot, None, "server")
+        rest = self.texts.other_members(server.spot, (*_OF_SERVER, "bindings")) | self.texts.bindings(server.spot, None, "server")
         return {name: member for name, member in members.items() if member} | rest
 
     def _report(self) -> None:
@@ -450,9 +450,9 @@ class EndpointMaker:
         endpoint |= {"protocol": protocol} if protocol else {}
         endpoint |= {"protocoloptions": options} if options or protocol else {}
         endpoint |= self._carried(operation, group, meant, hints)
-        texts = self.texts.of(operation.spot)
+        texts = self.texts.read(operation.spot)
         if not any(name in texts for name in ("name", "description")) and "endpointid" not in hints:
-            about = self.texts.of(channel.spot)
+            about = self.texts.read(channel.spot)
             texts = {name: about[name] for name in ("name", "description") if name in about} | texts
         endpoint |= texts
         endpoint["asyncapi"] = self._uninterpreted(operation, server, meant, own_schemes, schemes)
@@ -531,7 +531,7 @@ class EndpointMaker:
     def described(self, channel: ChannelPart, meant: Meant) -> dict[str, Any]:
         """Return the key of a channel, and what is said of it that no attribute holds."""
         key = channel.key if not self.application.is_old else re.sub(r"[^\w.\-]+", ".", channel.key).strip(".")
-        uninterpreted = self.texts.rest(channel.spot, (*_OF_CHANNEL, "bindings"))
+        uninterpreted = self.texts.other_members(channel.spot, (*_OF_CHANNEL, "bindings"))
         uninterpreted |= self.texts.bindings(channel.spot, meant.protocol, "channel")
         if channel.address is not None and with_symbols(channel.address) != meant.address:
             uninterpreted["address"] = channel.address  # another than that of the binding, which is used
@@ -549,14 +549,16 @@ class EndpointMaker:
     ) -> dict[str, Any]:
         """Return what an endpoint has no attribute for, as it is written."""
         own: dict[str, Any] = {"key": re.sub(r"[^\w.\-]+", ".", operation.key).strip(".")}
-        own |= self.texts.rest(operation.spot, _OF_OPERATION) | self.texts.bindings(operation.spot, meant.protocol, "operation")
+        own |= self.texts.other_members(operation.spot, _OF_OPERATION) | self.texts.bindings(
+            operation.spot, meant.protocol, "operation"
+        )
         own |= {"security": own_schemes} if own_schemes else {}
         reply = self.following.member(operation.spot, "reply")
         if reply is not None and isinstance(reply.value, dict):
             own["reply"] = self._reply(reply, server)
         uninterpreted: dict[str, Any] = {"operation": own, "channel": self.described(operation.channel, meant)}
         if server is not None:
-            at = self.texts.rest(server.spot, (*_OF_SERVER, "bindings"))
+            at = self.texts.other_members(server.spot, (*_OF_SERVER, "bindings"))
             at |= self.texts.bindings(server.spot, meant.protocol, "server")
             is_usual = server.host and "{" not in server.host + server.pathname and "," not in server.host
             at |= {} if is_usual else {"host": server.host}
@@ -569,7 +571,7 @@ class EndpointMaker:
     def _reply(self, reply: Spot, server: ServerPart | None) -> dict[str, Any]:
         """Return a reply, whose channel is named by its group, at the same server if it is there."""
         self.texts.note_uninterpreted(REPLIES, reply)
-        uninterpreted = self.texts.rest(reply, ("channel", "messages"))
+        uninterpreted = self.texts.other_members(reply, ("channel", "messages"))
         channel = self.application.channel_of(reply)
         if channel is None:
             return uninterpreted

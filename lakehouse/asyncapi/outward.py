@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from lakehouse.asyncapi.following import placed
+from lakehouse.asyncapi.following import with_placed_references
 from lakehouse.asyncapi.headerschemas import (
     COMPUTED,
     HINT,
@@ -93,7 +93,7 @@ class MessageWriter:
         self._written: dict[Xid, MessageOut] = {}
         self._identical: dict[tuple[str, str], MessageOut] = {}  # messages of groups by what they say, and their ids
 
-    def of(self, parent: Xid, entity: dict[str, Any]) -> list[MessageOut]:
+    def messages_of(self, parent: Xid, entity: dict[str, Any]) -> list[MessageOut]:
         """Return the messages of a group or endpoint, each written once."""
         members = objects_at(entity, "messages").items()
         return [
@@ -174,7 +174,9 @@ class MessageWriter:
         hints |= {"structured": True} if is_structured else {}
         headers = self._headers(message, options, family, is_binary=is_event and not is_structured)
         if own.get("headers") and declares_the_same(own["headers"], headers, family):
-            written["headers"] = placed(own["headers"], pointer_of("components", "messages", made.component, "headers"))
+            written["headers"] = with_placed_references(
+                own["headers"], pointer_of("components", "messages", made.component, "headers")
+            )
         elif headers:
             written["headers"] = headers_schema(headers)
         written |= bindings_with(own, bindings_of(made.protocol or parent.get("protocol"), "message"), options)
@@ -252,8 +254,8 @@ def identity_of(message: dict[str, Any]) -> str:
 def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
     """Write a schema at a place: a JSON Schema as it is, any other with its format."""
     if is_json_schema(schema_format):
-        return placed(schema, at)
-    inner = placed(schema, below(at, "schema")) if has_references(schema_format) else schema
+        return with_placed_references(schema, at)
+    inner = with_placed_references(schema, below(at, "schema")) if has_references(schema_format) else schema
     return {"schemaFormat": media_type_of(schema_format) or schema_format, "schema": inner}
 
 
@@ -336,7 +338,7 @@ class _Writing:
 
     def write(self) -> AsyncApi:
         for name, group in self.groups.items():
-            self.messages.of(xid_of("messagegroups", name), group)
+            self.messages.messages_of(xid_of("messagegroups", name), group)
         for name, endpoint in objects_at(self.registry, "endpoints").items():
             self._endpoint(name, endpoint)
         for name, group in self.groups.items():
@@ -374,12 +376,12 @@ class _Writing:
 
     def _carried(self, xid: Xid, endpoint: dict[str, Any]) -> tuple[list[MessageOut], list[Xid], list[str]]:
         """Return the messages of an endpoint; which of them are those of a group; and its groups."""
-        carried = self.messages.of(xid, endpoint)
+        carried = self.messages.messages_of(xid, endpoint)
         bases = [message.xid for message in carried if message.group]
         groups = [group for group in endpoint.get("messagegroups") or [] if isinstance(group, str)]
         for group in groups:
             name = group.rpartition("/")[2]
-            carried += self.messages.of(xid_of("messagegroups", name), self.groups.get(name, {}))
+            carried += self.messages.messages_of(xid_of("messagegroups", name), self.groups.get(name, {}))
         return carried, bases, groups
 
     def _servers(self, xid: Xid, endpoint: dict[str, Any], options: dict[str, Any]) -> list[str]:
@@ -412,7 +414,7 @@ class _Writing:
         sends = (usage == "producer") == (self.perspective == "client")
         operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}
         operation |= written | texts_of(endpoint, own)
-        if set(keys) != set(channel.messages) or len(self.messages.of(xid_of("endpoints", name), endpoint)):
+        if set(keys) != set(channel.messages) or len(self.messages.messages_of(xid_of("endpoints", name), endpoint)):
             operation["messages"] = [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]
         operation |= bindings_with(own, bindings_of(channel.protocol, "operation"), object_at(endpoint, "protocoloptions"))
         security = [self.servers.scheme(scheme) for scheme in own.get("security") or () if isinstance(scheme, dict)]
@@ -424,7 +426,7 @@ class _Writing:
     def _group(self, name: str, group: dict[str, Any]) -> None:
         """Write the messages of a group that no endpoint carries, and what the group says itself."""
         own = {attribute: value for attribute, value in group.items() if attribute not in COMPUTED}
-        messages = self.messages.of(xid_of("messagegroups", name), group)
+        messages = self.messages.messages_of(xid_of("messagegroups", name), group)
         shown = [channel for channel in self.channels.values() if name in channel.groups]
         is_application = name in self.applications
         carried = {message.xid for channel in self.channels.values() for message in channel.messages.values()}

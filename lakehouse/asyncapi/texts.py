@@ -39,7 +39,7 @@ class Texts:
         self._uninterpreted: dict[str, Spot] = {}
         self._lost: dict[str, Spot] = {}
 
-    def of(self, spot: Spot) -> dict[str, Any]:
+    def read(self, spot: Spot) -> dict[str, Any]:
         """Return `name`, `description`, `documentation` and `labels`."""
         value = spot.value
         results: dict[str, Any] = {}
@@ -59,8 +59,8 @@ class Texts:
                     self._lost.setdefault(TAG_DOCS, tag)
         return results | ({"labels": labels} if labels else {})
 
-    def unsaid(self, spot: Spot) -> dict[str, Any]:
-        """Return the texts that `of` leaves out, or calls otherwise: a name next to a title, a summary."""
+    def unread(self, spot: Spot) -> dict[str, Any]:
+        """Return the texts that `read` leaves out, or calls otherwise: a name next to a title, a summary."""
         value = spot.value
         result = {"name": value["name"]} if value.get("title") and isinstance(value.get("name"), str) else {}
         result |= {"summary": value["summary"]} if isinstance(value.get("summary"), str) else {}
@@ -69,11 +69,11 @@ class Texts:
             result["externalDocs"] = docs.value
         return result
 
-    def rest(self, spot: Spot, without: tuple[str, ...]) -> dict[str, Any]:
+    def other_members(self, spot: Spot, without: tuple[str, ...]) -> dict[str, Any]:
         """Return the other members of an object, each with all that it refers to."""
-        others = [name for name in spot.value if name not in without]
-        results = {name: self._following.plain(self._following.child(spot, name)) for name in others}
-        return {name: value for name, value in results.items() if value is not None} | self.unsaid(spot)
+        names = [name for name in spot.value if name not in without]
+        results = {name: self._following.plain(self._following.child(spot, name)) for name in names}
+        return {name: value for name, value in results.items() if value is not None} | self.unread(spot)
 
     def bindings(self, spot: Spot, protocol: str | None, level: str, but: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return the bindings without the members that have an option, or are in `but`: `{"bindings": ...}`, or nothing."""

@@ -335,8 +335,8 @@ def as_markdown(differences: Iterable[Difference], before: str, after: str, *, w
 def _markdown_rows(rows: Iterable[Difference], *, with_registry: bool) -> Iterator[str]:
     for difference in rows:
         hurt = " and ".join(
-            who
-            for who, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
+            side
+            for side, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
             if effect == "breaking"
         )
         meaning = difference.meaning + (f" (breaks {hurt})" if hurt else "")

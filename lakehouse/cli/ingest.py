@@ -201,8 +201,8 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
     check_snapshots(context, at)
     warm_up()
     with session(context) as (spark, settings, watcher):
-        check, others = partial(check_all, settings=settings), {"match_runs": partial(all_runs, settings=settings)}
-        validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, others=others, watcher=watcher)
+        check, extra_tables = partial(check_all, settings=settings), {"match_runs": partial(all_runs, settings=settings)}
+        validation = run_validate(spark, settings, check, RULES, suites=suites, at=at, extra_tables=extra_tables, watcher=watcher)
     context.run.result = validation.as_json()
     if context.as_json:
         click.echo(json.dumps(validation.as_json()))

@@ -183,8 +183,8 @@ def _show_change(change: dict[str, Any]) -> None:
         )
     if change.get("more"):
         click.echo(f"  and {change['more']} more")
-    for who, xids in change["endpoints"].items():
-        click.echo(printable(f"  It breaks {who} at {', '.join(xids)}."))
+    for side, xids in change["endpoints"].items():
+        click.echo(printable(f"  It breaks {side} at {', '.join(xids)}."))
 
 
 def _show_attributes(attributes: list[dict[str, Any]]) -> None:

@@ -100,9 +100,9 @@ _Gauge = tuple[str, str, _Rows]  # name, description, rows
 def figures(run: CommandRun, exit_code: int, seconds: float) -> str:
     """Return the figures of a run as OpenMetrics text."""
     registry = CollectorRegistry()
-    who = {"command": run.command, "version": VERSION, "warehouse": run.warehouse}
+    run_labels = {"command": run.command, "version": VERSION, "warehouse": run.warehouse}
     gauges: list[_Gauge] = [
-        ("run_info", "Command that ran.", [(who, 1)]),
+        ("run_info", "Command that ran.", [(run_labels, 1)]),
         ("run_exit_code", "Exit code: 0 done, 3 done but something was refused, 1 and 2 failed.", [({}, exit_code)]),
         ("run_end_timestamp_seconds", "When the run ended, in seconds since 1970.", [({}, time.time())]),
         ("run_duration_seconds", "Time that the run took.", [({}, seconds)]),

@@ -3,7 +3,7 @@
 | module | decides |
 |---|---|
 | `comparison` | which format two schemas have, and their judgement, kept by the hashes of both |
-| `judgement` | whom a difference breaks, in which words |
+| `schemadifferences` | whom a difference breaks, in which words |
 | `limits` | when comparing takes too much work: then the answer is `unknown` |
 | `formatchecks` | whether a schema keeps the rules of its format |
 | `avroschemas` | Avro: its rules, and schema resolution |
@@ -17,6 +17,6 @@ What cannot be decided is `unknown` and never guessed.
 
 from lakehouse.compatibility.comparison import compare, judge
 from lakehouse.compatibility.formatchecks import FormatCheck, check_format
-from lakehouse.compatibility.judgement import Answer, Breaks, Judgement, SchemaDifference
+from lakehouse.compatibility.schemadifferences import Answer, Breaks, Judgement, SchemaDifference
 
 __all__ = ["Answer", "Breaks", "FormatCheck", "Judgement", "SchemaDifference", "check_format", "compare", "judge"]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
 from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
+from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ_AS = {

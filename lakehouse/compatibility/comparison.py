@@ -15,9 +15,9 @@ from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
-from lakehouse.compatibility.judgement import DirectionResult, Judgement, SchemaDifference, joined, undecided
 from lakehouse.compatibility.limits import MOST_DIFFERENCES, MOST_STEPS, MOST_TEXT, StepBudget, TooMuchWork, Unreadable, text_of
 from lakehouse.compatibility.protoschemas import ProtoComparison, ProtoFile
+from lakehouse.compatibility.schemadifferences import DirectionResult, Judgement, SchemaDifference, incomparable, join_directions
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
 
@@ -40,25 +40,25 @@ def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> 
     family = family_of_format(format, after)
     compare_both = _COMPARISONS.get(family)
     if compare_both is None:
-        return [] if before == after else list(undecided(f"schemas of format {format or 'unknown'} are not compared"))
+        return [] if before == after else list(incomparable(f"schemas of format {format or 'unknown'} are not compared"))
     try:
         backward, forward = compare_both(before, after, format, most)
         if len(backward) + len(forward) > 2 * MOST_DIFFERENCES:
             raise TooMuchWork(f"there are more than {MOST_DIFFERENCES} differences")
     except (TooMuchWork, Unreadable) as error:
-        return list(undecided(str(error)))
+        return list(incomparable(str(error)))
     except RecursionError:
-        return list(undecided("the schemas are too deep"))
+        return list(incomparable("the schemas are too deep"))
     except (TypeError, ValueError, AttributeError, KeyError, LookupError) as error:
-        return list(undecided(f"a schema is not valid: {type(error).__name__}: {error}"[:200]))
-    return list(joined(backward, forward))
+        return list(incomparable(f"a schema is not valid: {type(error).__name__}: {error}"[:200]))
+    return list(join_directions(backward, forward))
 
 
 def judge(before: Any, after: Any, format: str) -> Judgement:
     """Compare two schemas, once for each pair: judgements are kept by the texts."""
     texts = [text_of(schema) for schema in (before, after)]
     if max(map(len, texts)) > MOST_TEXT:
-        return Judgement(undecided(f"a schema is longer than {MOST_TEXT} letters"))
+        return Judgement(incomparable(f"a schema is longer than {MOST_TEXT} letters"))
     return _judged(texts[0], texts[1], isinstance(before, str), isinstance(after, str), format)
 
 

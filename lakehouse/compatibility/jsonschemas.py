@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from lakehouse.compatibility.jsonshapes import DEPENDENT, JsonDocument, Parts, Shape, as_key, satisfies, texts, type_of
-from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
 from lakehouse.compatibility.limits import StepBudget
+from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
 
 _CHECKED_FORMATS = frozenset(
     {"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
@@ -113,15 +113,15 @@ class KeywordComparison:
             most: members that are declared, where no others are written by the lenient reading.
         """
         low, high, what = _SIZES[kind]
-        ours = (writer.lengths.get(low, 0), writer.lengths.get(high))
-        theirs = (reader.lengths.get(low, 0), reader.lengths.get(high))
-        if ours == theirs:
+        writer_lengths = (writer.lengths.get(low, 0), writer.lengths.get(high))
+        reader_lengths = (reader.lengths.get(low, 0), reader.lengths.get(high))
+        if writer_lengths == reader_lengths:
             return
         answers = []
-        for limit in (ours[1] if ours[1] is not None else most, ours[1]):
-            is_long = theirs[1] is not None and (limit is None or limit > theirs[1])
-            answers.append(Answer.YES if max(ours[0], least) < theirs[0] or is_long else Answer.NO)
-        sizes = [_size_text(*lengths, what) for lengths in (ours, theirs)]
+        for limit in (writer_lengths[1] if writer_lengths[1] is not None else most, writer_lengths[1]):
+            is_long = reader_lengths[1] is not None and (limit is None or limit > reader_lengths[1])
+            answers.append(Answer.YES if max(writer_lengths[0], least) < reader_lengths[0] or is_long else Answer.NO)
+        sizes = [_size_text(*lengths, what) for lengths in (writer_lengths, reader_lengths)]
         old, new = self._old_and_new(*sizes)
         because = f"{{writer}} may write {sizes[0]}, and {{reader}} takes {sizes[1]}"
         yield DirectionResult(path, "size-changed", f"was {old}, is {new}", answers[0], answers[1], because)
@@ -208,7 +208,7 @@ class MemberComparison(KeywordComparison):
         for name in writer.properties:
             if name not in reader.properties:
                 yield from self._undeclared(name, writer, reader, path)
-        yield from self._others(writer, reader, path)
+        yield from self._undeclared_members(writer, reader, path)
 
     def _required(self, name: str, writer: Shape, reader: Shape, path: Path) -> DirectionResult:
         """Describe a member that the reader requires and the writer does not."""
@@ -274,10 +274,10 @@ class MemberComparison(KeywordComparison):
             here, kind, what, strict, "{writer} may write it, and {reader} refuses members that it does not know"
         )
 
-    def _others(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
+    def _undeclared_members(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         """Compare members that neither side names: those of a map, or those that match a pattern."""
-        ours = writer.rest()
-        is_closed = False in ours or (writer.closed and not ours)
+        writer_rest = writer.rest()
+        is_closed = False in writer_rest or (writer.closed and not writer_rest)
         for schema in reader.rest():
             if schema is False:
                 if not is_closed:
@@ -455,9 +455,9 @@ class JsonComparison(MemberComparison):
             yield self._result(path, "size-changed", f"`uniqueItems` {word}", True, because)
         count = max(len(writer.prefix), len(reader.prefix))
         for at in range(count if most is None else min(count, most)):
-            ours = writer.prefix[at] if at < len(writer.prefix) else writer.items or _ANY
+            writer_schema = writer.prefix[at] if at < len(writer.prefix) else writer.items or _ANY
             for schema in reader.prefix[at] if at < len(reader.prefix) else reader.items:
-                yield from self._read(ours, schema, (*path, str(at)))
+                yield from self._read(writer_schema, schema, (*path, str(at)))
         if most is None or most > count:
             for schema in reader.items:
                 yield from self._read(writer.items or _ANY, schema, (*path, "*"))
@@ -514,10 +514,13 @@ class JsonComparison(MemberComparison):
         if writer.types & reader.types != {"object"} or depth > 2:
             return False
         for name in writer.required | reader.required:
-            ours, theirs = writer.properties.get(name), reader.properties.get(name)
-            if ours and theirs:
-                ours_shape, theirs_shape = self._writer.shape(ours, self._steps), self._reader.shape(theirs, self._steps)
-                if self._is_disjoint(ours_shape, theirs_shape, depth + 1):
+            writer_schema, reader_schema = writer.properties.get(name), reader.properties.get(name)
+            if writer_schema and reader_schema:
+                writer_shape, reader_shape = (
+                    self._writer.shape(writer_schema, self._steps),
+                    self._reader.shape(reader_schema, self._steps),
+                )
+                if self._is_disjoint(writer_shape, reader_shape, depth + 1):
                     return True
         return False
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
 from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
+from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
 
 _WIDER = {
     "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
@@ -67,13 +67,13 @@ class StructureComparison:
             return
         self._seen.add(key)
         self._steps.spend(len(path))
-        ours, theirs = _types(writer), _types(reader)
-        lost = {kind for kind in ours if not self._takes(kind, theirs)}
-        if ours != theirs:
-            old, new = self._old_and_new(" or ".join(sorted(ours)), " or ".join(sorted(theirs)))
+        writer_types, reader_types = _types(writer), _types(reader)
+        lost = {kind for kind in writer_types if not self._takes(kind, reader_types)}
+        if writer_types != reader_types:
+            old, new = self._old_and_new(" or ".join(sorted(writer_types)), " or ".join(sorted(reader_types)))
             because = f"{{writer}} may write {' or '.join(sorted(lost))}, which {{reader}} does not take"
             yield self._result(path, "type-changed", f"was {old}, is {new}", Answer.YES if lost else Answer.NO, because)
-        common = ours & theirs
+        common = writer_types & reader_types
         if "object" in common:
             yield from self._members(writer, reader, path)
         for kind, name in (("array", "items"), ("set", "items"), ("map", "values")):
@@ -90,7 +90,7 @@ class StructureComparison:
         return kind in types or "any" in types or any(wider in types for wider in _WIDER.get(kind, ()))
 
     def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
-        ours, theirs = writer.get("properties") or {}, reader.get("properties") or {}
+        writer_properties, reader_properties = writer.get("properties") or {}, reader.get("properties") or {}
         wanted, always = _required(reader), _required(writer)
         if wanted is None or always is None:
             if writer.get("required") != reader.get("required"):
@@ -98,20 +98,20 @@ class StructureComparison:
                 yield self._result(path, "condition-changed", "`required` differs", Answer.UNKNOWN, because)
             wanted = always = frozenset()
         for name in sorted(wanted - always):
-            if name in ours and name in theirs:
+            if name in writer_properties and name in reader_properties:
                 kind = "became-required" if self._is_backward else "became-optional"
                 because = "{writer} may leave it out, and {reader} requires it"
                 yield self._result((*path, name), kind, kind.replace("-", " "), Answer.YES, because)
-        for name, member in theirs.items():
-            if name in ours:
-                yield from self._read(ours[name], member, (*path, name))
+        for name, member in reader_properties.items():
+            if name in writer_properties:
+                yield from self._read(writer_properties[name], member, (*path, name))
             else:
                 because = "{writer} does not know it, and {reader} requires it"
                 answer = Answer.YES if name in wanted else Answer.NO
                 yield self._one_sided((*path, name), member, answer, answer, because, is_reader=True, is_needed=name in wanted)
         is_closed = reader.get("additionalProperties") is False
-        for name, member in ours.items():
-            if name not in theirs:
+        for name, member in writer_properties.items():
+            if name not in reader_properties:
                 because = "{writer} may write it, and {reader} refuses members that it does not know"
                 strict = Answer.YES if is_closed else Answer.NO
                 yield self._one_sided(
@@ -133,19 +133,19 @@ class StructureComparison:
         return DirectionResult(path, "field-added" if came else "field-removed", what, lenient, strict, because)
 
     def _values(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
-        ours, theirs = (
+        writer_values, reader_values = (
             [schema["const"]] if "const" in schema else schema.get("enum") if isinstance(schema.get("enum"), list) else None
             for schema in (writer, reader)
         )
-        if theirs is None:
+        if reader_values is None:
             return
-        if ours is None:
+        if writer_values is None:
             yield self._result(
                 path, "values-changed", "values are limited", Answer.YES, "{writer} may write values that {reader} does not take"
             )
             return
-        read = set(map(_value_text, theirs))
-        unread = (text[:40] for text in map(_value_text, ours) if text not in read)
+        read = set(map(_value_text, reader_values))
+        unread = (text[:40] for text in map(_value_text, writer_values) if text not in read)
         yield from unread_values(path, unread, is_backward=self._is_backward)
 
     def _old_and_new(self, of_writer: Any, of_reader: Any) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ from functools import lru_cache
 from string import ascii_letters, digits
 from typing import NamedTuple, TypeVar
 
-from lakehouse.compatibility.judgement import Answer, DirectionResult, Path
 from lakehouse.compatibility.limits import MOST_DEPTH, Malformed, StepBudget, Unreadable
+from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path
 
 SCALARS = frozenset(
     {"double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64",
@@ -308,8 +308,8 @@ class _Parser:
 
 def json_name_of(name: str) -> str:
     """Return the name in JSON of a field that does not name one itself."""
-    first, *others = name.split("_")
-    return first + "".join([word[:1].upper() + word[1:] for word in others])
+    first, *reader_names = name.split("_")
+    return first + "".join([word[:1].upper() + word[1:] for word in reader_names])
 
 
 class ProtoComparison:
@@ -456,14 +456,14 @@ class ProtoComparison:
         """Compare numbers: an open enum keeps one that it does not know, a closed one puts it among unknown fields."""
         for number, names in writer.items():
             self._steps.spend()
-            others = reader.get(number)
-            if others is None:
+            reader_names = reader.get(number)
+            if reader_names is None:
                 kind, word = ("value-removed", "went") if self._is_backward else ("value-added", "came")
                 because = f"{{writer}} may write {names[0]}, which {{reader}} does not know"
                 lenient = Answer.YES if is_closed else Answer.NO
                 yield DirectionResult(path, kind, f"value {names[0]} = {number} {word}", lenient, Answer.YES, because)
-            elif not set(names) <= set(others):
-                old, new = self._old_and_new(names[0], others[0])
+            elif not set(names) <= set(reader_names):
+                old, new = self._old_and_new(names[0], reader_names[0])
                 because = "as JSON {writer} writes the name, which {reader} does not know"
                 yield DirectionResult(path, "value-renamed", f"{number} was {old}, is {new}", Answer.NO, Answer.YES, because)
 

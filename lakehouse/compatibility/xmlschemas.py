@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from lakehouse.compatibility.judgement import Answer, DirectionResult, Path, unread_values
 from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
+from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
 _PASSED_OVER = frozenset({"annotation", "import", "include", "notation"})
@@ -222,12 +222,12 @@ class XmlComparison:
                 yield self._result((name,), kind, f"{word}: element", Answer.YES, because)
             else:
                 yield from self._types(node, other, (name,))
-        for what, ours, theirs in (
+        for what, writer_value, reader_value in (
             ("imports or includes", self._writer.rest, self._reader.rest),
             ("groups", _texts(self._writer.groups), _texts(self._reader.groups)),
             ("target namespace", self._writer.root.get("targetNamespace", ""), self._reader.root.get("targetNamespace", "")),
         ):
-            if ours != theirs:
+            if writer_value != reader_value:
                 answer = Answer.YES if what == "target namespace" else Answer.UNKNOWN
                 because = (
                     f"{what} of both differ"
@@ -237,34 +237,38 @@ class XmlComparison:
                 yield self._result((), "content-changed", f"{what} differ", answer, because)
 
     def _types(self, node: Any, other: Any, path: Path) -> Iterator[DirectionResult]:
-        ours, theirs = self._writer.type_of(node), self._reader.type_of(other)
-        if not isinstance(ours, str | None) and not isinstance(theirs, str | None):
-            key = (id(ours), id(theirs))
+        writer_type, reader_type = self._writer.type_of(node), self._reader.type_of(other)
+        if not isinstance(writer_type, str | None) and not isinstance(reader_type, str | None):
+            key = (id(writer_type), id(reader_type))
             if key not in self._seen:
                 self._seen.add(key)
                 self._steps.spend(len(path))
-                yield from self._declared(ours, theirs, path)
+                yield from self._declared(writer_type, reader_type, path)
             return
-        if ours == theirs:
+        if writer_type == reader_type:
             return
         names = [
             type_ if isinstance(type_, str) else type_.get("name", "an unnamed type") if type_ is not None else "any"
-            for type_ in (ours, theirs)
+            for type_ in (writer_type, reader_type)
         ]
         old, new = self._old_and_new(*names)
-        if theirs is None or theirs == "anyType" or (isinstance(ours, str) and theirs in _WIDER.get(ours, ())):
+        if (
+            reader_type is None
+            or reader_type == "anyType"
+            or (isinstance(writer_type, str) and reader_type in _WIDER.get(writer_type, ()))
+        ):
             answer = Answer.NO
         else:
-            answer = Answer.YES if ours in _SEPARATE and theirs in _SEPARATE else Answer.UNKNOWN
+            answer = Answer.YES if writer_type in _SEPARATE and reader_type in _SEPARATE else Answer.UNKNOWN
         because = f"{{writer}} may write {names[0]}, and {{reader}} takes {names[1]}"
         yield self._result(path, "type-changed", f"was {old}, is {new}", answer, because)
 
-    def _declared(self, ours: Any, theirs: Any, path: Path) -> Iterator[DirectionResult]:
-        if _kind(ours) != _kind(theirs) or _kind(ours) == "simpleType":
-            if _text(ours) != _text(theirs):
-                yield from self._simple(ours, theirs, path)
+    def _declared(self, writer_type: Any, reader_type: Any, path: Path) -> Iterator[DirectionResult]:
+        if _kind(writer_type) != _kind(reader_type) or _kind(writer_type) == "simpleType":
+            if _text(writer_type) != _text(reader_type):
+                yield from self._simple(writer_type, reader_type, path)
             return
-        writer, reader = _content(ours, self._writer), _content(theirs, self._reader)
+        writer, reader = _content(writer_type, self._writer), _content(reader_type, self._reader)
         if writer.rest != reader.rest:
             yield self._result(
                 path, "content-changed", "content differs", Answer.UNKNOWN, "groups and extensions are not compared"
@@ -305,9 +309,9 @@ class XmlComparison:
             path, kind, f"was there {times[0]}, is there {times[1]}", Answer.YES if is_lost else Answer.NO, because
         )
 
-    def _simple(self, ours: Any, theirs: Any, path: Path) -> Iterator[DirectionResult]:
+    def _simple(self, writer_type: Any, reader_type: Any, path: Path) -> Iterator[DirectionResult]:
         """Compare two simple types that are not the same: by the values that they list, else it is unknown."""
-        values = [_listed(type_) for type_ in (ours, theirs)]
+        values = [_listed(type_) for type_ in (writer_type, reader_type)]
         if values[0] is None or values[1] is None:
             because = "simple types are compared by the values that they list alone"
             yield self._result(path, "type-changed", "the type differs", Answer.UNKNOWN, because)

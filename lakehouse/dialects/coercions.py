@@ -101,10 +101,10 @@ def _url(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str
 def _labels(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:
     if not isinstance(value, dict):
         return reporter.leave_out(attribute, value, where, "a map of strings")
-    others = {key: member for key, member in value.items() if not isinstance(member, str)}
-    for key, member in others.items():
+    wrong_members = {key: member for key, member in value.items() if not isinstance(member, str)}
+    for key, member in wrong_members.items():
         reporter.leave_out(attribute._replace(name=f"{attribute.name}.{key}"), member, where + pointer_of(key), "a string")
-    return None if others else value
+    return None if wrong_members else value
 
 
 def _strings(reporter: ProblemReporter, attribute: Attribute, value: Any, where: str, path: str) -> Any:

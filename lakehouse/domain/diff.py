@@ -261,13 +261,13 @@ def _judged(difference: Difference, was: tuple[str, str | None], now: tuple[str,
         return replace(difference, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", meaning=text)
     readers, writers = (_CLASS_OF[answer] for answer in judgement.breaks)
     reasons = judgement.reasons()
-    others = [each for each in judgement.differences if each not in reasons]
-    details = [each.sentence for each in reasons] + [each.summary for each in others]
+    lesser = [each for each in judgement.differences if each not in reasons]
+    details = [each.sentence for each in reasons] + [each.summary for each in lesser]
     more = f" ({len(details) - _MOST_DETAILS} more)" if len(details) > _MOST_DETAILS else ""
     class_ = next(name for name in CLASSES if name in (readers, writers))
     meaning = " ".join(details[:_MOST_DETAILS]) + more
     return replace(
-        difference, class_=class_, for_producers=writers, for_consumers=readers, meaning=meaning, within=(*reasons, *others)
+        difference, class_=class_, for_producers=writers, for_consumers=readers, meaning=meaning, within=(*reasons, *lesser)
     )
 
 

@@ -119,7 +119,7 @@ def _with_standing(existing: ExistingDispute, facts: Facts | None, refused: Refu
     return existing._replace(dispute=existing.dispute._replace(holds=holds), is_read=True)
 
 
-def dropped(
+def find_dropped(
     owned: Mapping[Key, Collection[str]], left: Collection[Uri], present: Collection[ClaimKey], refused: Refused
 ) -> dict[Key, set[str]]:
     """Find entities that a document held at its last load and holds no more.
@@ -144,7 +144,7 @@ def dropped(
     return result
 
 
-def completed(facts: Facts, ids: Iterable[str], refused: Iterable[tuple[str, str | None]]) -> Facts:
+def complete_facts(facts: Facts, ids: Iterable[str], refused: Iterable[tuple[str, str | None]]) -> Facts:
     """Complete the facts of a parsed document with what was found after parsing.
 
     Args:

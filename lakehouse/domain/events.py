@@ -119,7 +119,7 @@ class ChangeEvent(NamedTuple):
     def broken(self) -> list[str]:
         """Return who breaks by it, `producers` and `consumers`: then the event names endpoints."""
         breaks = {} if self.compatibility is None else orjson.loads(self.compatibility)["breaks"]
-        return [who for who, side in (("producers", "writers"), ("consumers", "readers")) if breaks.get(side) == "yes"]
+        return [party for party, side in (("producers", "writers"), ("consumers", "readers")) if breaks.get(side) == "yes"]
 
 
 class Commit(NamedTuple):

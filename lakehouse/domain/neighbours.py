@@ -91,24 +91,24 @@ def violations_of(entity: EntityState, before: EntityState | None, context: Regi
     """
     other = context.alike(entity.xid) if entity.kind in VARYING else None
     if other is not None:
-        yield from relations.of_variant(kind=entity.kind, other=other)
+        yield from relations.check_variant(kind=entity.kind, other=other)
     if before is not None and entity.dialect and any(has_rule(entity.dialect, rule_id) for rule_id in ABOUT_CHANGE):
-        yield from _of_change(entity, before)
+        yield from _check_change(entity, before)
     if entity.kind in ("version", "schemaversion", "message", "schema"):
-        yield from _of_promises(entity, before, context, limits)
+        yield from _check_promises(entity, before, context, limits)
     if entity.kind == "version":
         yield from _Version(entity, context, limits).violations()
     elif entity.kind in ("message", "schema"):
-        yield from _of_alias(entity, context, limits)
+        yield from _check_alias(entity, context, limits)
         if entity.kind == "message" and entity.is_written:
-            yield from _of_shown_cycle(entity, context)
+            yield from _check_shown_cycle(entity, context)
     elif entity.kind == "endpoint":
         yield from _Endpoint(entity, context, limits).violations()
 
 
-def _of_change(entity: EntityState, before: EntityState) -> Violations:
+def _check_change(entity: EntityState, before: EntityState) -> Violations:
     was, now = before.attributes, entity.attributes
-    yield from relations.of_change(
+    yield from relations.check_change(
         kind=entity.kind,
         is_declared=entity.is_declared,
         format=now.get("envelope") or now.get("protocol"),
@@ -118,7 +118,7 @@ def _of_change(entity: EntityState, before: EntityState) -> Violations:
     )
 
 
-def _of_promises(entity: EntityState, before: EntityState | None, context: RegistryContext, limits: RuleLimits) -> Violations:
+def _check_promises(entity: EntityState, before: EntityState | None, context: RegistryContext, limits: RuleLimits) -> Violations:
     """Compare Versions with those before them, by what `compatibility` promises.
 
     A finding is about the later Version, if that was written, else about the earlier one; about the message or schema if neither
@@ -140,7 +140,7 @@ def _of_promises(entity: EntityState, before: EntityState | None, context: Regis
         pair = versions[later], versions[earlier]
         subject = pair[0] if limits.with_published else next((version for version in pair if version.is_written), parent)
         if subject.xid == entity.xid:
-            yield from relations.of_promise(
+            yield from relations.check_promise(
                 kind=pair[0].kind,
                 compatibility=compatibility,
                 version=comparable_version(pair[0].kind, pair[0].attributes),
@@ -151,7 +151,7 @@ def _of_promises(entity: EntityState, before: EntityState | None, context: Regis
             )
 
 
-def _of_alias(entity: EntityState, context: RegistryContext, limits: RuleLimits) -> Violations:
+def _check_alias(entity: EntityState, context: RegistryContext, limits: RuleLimits) -> Violations:
     xref = entity.attributes.get("xref")
     if not isinstance(xref, str):
         return
@@ -159,25 +159,25 @@ def _of_alias(entity: EntityState, context: RegistryContext, limits: RuleLimits)
     if limits.with_warnings:
         is_there = target is not None and target.kind == entity.kind
         further = target.attributes.get("xref") if target is not None and is_there else None
-        yield from relations.of_alias(xid=entity.xid, xref=xref, is_there=is_there, further=further)
+        yield from relations.check_alias(xid=entity.xid, xref=xref, is_there=is_there, further=further)
     shown = _shown(entity.xid, context)
     if entity.kind == "message" and shown is not None:
-        yield from _of_parent(entity.xid, shown.attributes, context, is_based=False)
+        yield from _check_parent(entity.xid, shown.attributes, context, is_based=False)
 
 
-def _of_shown_cycle(message: EntityState, context: RegistryContext) -> Violations:
+def _check_shown_cycle(message: EntityState, context: RegistryContext) -> Violations:
     """Check the messages that would refer to an existing Version: they may close a cycle (MSG-146)."""
     if message.attributes.get("xref") is not None or message.attributes.get("defaultversionid") is None:
         return
     version = context.entity(xid_of_version(message.xid, message.attributes["defaultversionid"]))
     if version is not None and not version.is_written and version.xid in bases_of(version.xid, _finder(context)):
-        yield from relations.of_cycle(basemessage=version.attributes["basemessage"], by_default=True)
+        yield from relations.check_cycle(basemessage=version.attributes["basemessage"], by_default=True)
 
 
-def _of_parent(message: Xid, attributes: Attributes, context: RegistryContext, *, is_based: bool) -> Violations:
+def _check_parent(message: Xid, attributes: Attributes, context: RegistryContext, *, is_based: bool) -> Violations:
     parent = context.entity(xid_of_group(message))
     if parent is not None:
-        yield from relations.of_parent(
+        yield from relations.check_parent(
             in_group=parent.kind == "group",
             is_based=is_based,
             envelope=attributes.get("envelope"),
@@ -199,16 +199,16 @@ class _Version:
 
     def violations(self) -> Violations:
         if self.isdefault:
-            yield from _of_parent(self.message, self.attributes, self.context, is_based=self.is_based)
-            yield from self._of_siblings()
+            yield from _check_parent(self.message, self.attributes, self.context, is_based=self.is_based)
+            yield from self._check_siblings()
         for attribute, target in self._targets():
-            if not _is_there(self.context, target, "message", "version", "schema"):
-                has_group = _is_there(self.context, xid_of_group(target), "group")
-                yield from relations.of_absent_target(attribute=attribute, target=target, has_group=has_group)
+            if not _exists(self.context, target, "message", "version", "schema"):
+                has_group = _exists(self.context, xid_of_group(target), "group")
+                yield from relations.check_absent_target(attribute=attribute, target=target, has_group=has_group)
         if self.limits.with_warnings:
-            yield from self._of_schema_uri()
+            yield from self._check_schema_uri()
         if self.is_based:
-            yield from self._of_chain()
+            yield from self._check_chain()
 
     def _targets(self) -> Iterator[tuple[str, Xid]]:
         for name in ("basemessage", "dataschemaxid"):
@@ -219,7 +219,7 @@ class _Version:
         if ancestor is not None and xid_of_version(self.message, ancestor) != self.entity.xid:
             yield "ancestor", xid_of_version(self.message, ancestor)
 
-    def _of_schema_uri(self) -> Violations:
+    def _check_schema_uri(self) -> Violations:
         uri = self.attributes.get("dataschemauri")
         if not isinstance(uri, str):
             return
@@ -227,16 +227,16 @@ class _Version:
         if read.whole is None or not read.whole.lower().startswith("/schemagroups"):
             return
         named = (_cut_off(xid) for xid in (read.whole, read.without_suffix) if xid is not None)
-        if not any(_is_there(self.context, xid, "schema", "schemaversion") for xid in named):
-            has_group = _is_there(self.context, xid_of_group(read.whole), "group")
+        if not any(_exists(self.context, xid, "schema", "schemaversion") for xid in named):
+            has_group = _exists(self.context, xid_of_group(read.whole), "group")
             is_fragment = uri.lstrip().startswith("#")
-            yield from relations.of_absent_schema(path=read.whole, is_fragment=is_fragment, has_group=has_group)
+            yield from relations.check_absent_schema(path=read.whole, is_fragment=is_fragment, has_group=has_group)
 
-    def _of_chain(self) -> Violations:
+    def _check_chain(self) -> Violations:
         find = _finder(self.context)
         if self.entity.xid in bases_of(self.entity.xid, find):
             if self.entity.is_written or not self.isdefault or not self._is_shown_anew():
-                yield from relations.of_cycle(basemessage=self.attributes["basemessage"])
+                yield from relations.check_cycle(basemessage=self.attributes["basemessage"])
             return
         parent = self.context.entity(xid_of_group(self.message))
         envelope = parent.attributes.get("envelope") if parent is not None and parent.kind == "group" else None
@@ -245,26 +245,26 @@ class _Version:
         if is_judged and (needs_envelope or relations.lacks_something(self.attributes)):
             status, flat = _flattened(self.entity.xid, find, self.limits)
             if status == "resolved":  # where a base may come later nothing is judged
-                yield from relations.of_flattened(attributes=flat, parent_envelope=envelope)
+                yield from relations.check_flattened(attributes=flat, parent_envelope=envelope)
 
     def _is_shown_anew(self) -> bool:
         """Return whether the message was changed, so that the finding is about that."""
         message = self.context.entity(self.message)
         return message is not None and message.is_written
 
-    def _of_siblings(self) -> Violations:
+    def _check_siblings(self) -> Violations:
         """Compare with the other Versions and, where the dialect asks for it, with other messages of the same `type`."""
         if self.limits.with_warnings:
             versions = [version.attributes for version in self.context.siblings(self.entity)]
             metadata = {canonical_text([attributes.get(name) for name in _METADATA]) for attributes in versions}
             if len(metadata) > 1 and all(attributes.get("basemessage") is None for attributes in versions):
-                yield from relations.of_versions()
+                yield from relations.check_versions()
         if self.limits.first_of_type is None or self.is_based or not has_rule(self.entity.dialect or "", UNIQUE_TYPE):
             return
         ce_type = text_at(_flat_attributes(self.attributes), "/envelopemetadata/type/value")
         other = None if ce_type is None else self.limits.first_of_type(ce_type)
         if ce_type is not None and other not in (None, self.message):
-            yield from relations.of_same_type(ce_type=ce_type, other=str(other))
+            yield from relations.check_same_type(ce_type=ce_type, other=str(other))
 
 
 class _Endpoint:
@@ -278,32 +278,34 @@ class _Endpoint:
         self.containers = list(dict.fromkeys([*(self.groups or ()), entity.xid]))
 
     def violations(self) -> Violations:
-        yield from self._of_will()
+        yield from self._check_will()
         if self.groups is not None and (self.limits.with_warnings or self.limits.duplicate_messageids == "error"):
-            yield from self._of_messageids()
+            yield from self._check_messageids()
         if self.limits.with_warnings:
             for group in self.groups or ():
-                if group.startswith("/") and not _is_there(self.context, group, "group", "endpoint"):
-                    yield from relations.of_absent_group(group=group)
+                if group.startswith("/") and not _exists(self.context, group, "group", "endpoint"):
+                    yield from relations.check_absent_group(group=group)
             if self.groups is not None:
-                yield from self._of_listed()
-            yield from self._of_options()
+                yield from self._check_listed()
+            yield from self._check_options()
 
-    def _of_will(self) -> Violations:
+    def _check_will(self) -> Violations:
         will = (self.attributes.get("protocoloptions") or {}).get("willmessage")
         if not isinstance(will, str) or not will.startswith("/"):
             return
         target = split_version(will)[0]
-        if not _is_there(self.context, target, "message", "version", "schema"):
-            yield from relations.of_absent_target(attribute="willmessage", target=target)
+        if not _exists(self.context, target, "message", "version", "schema"):
+            yield from relations.check_absent_target(attribute="willmessage", target=target)
             return
         message = self.context.entity(target)
         shown = None if message is None or message.attributes.get("xref") is not None else _shown(target, self.context)
         if shown is not None:
             attributes = shown.attributes
-            yield from relations.of_will(target=target, envelope=attributes.get("envelope"), protocol=attributes.get("protocol"))
+            yield from relations.check_will(
+                target=target, envelope=attributes.get("envelope"), protocol=attributes.get("protocol")
+            )
 
-    def _of_messageids(self) -> Violations:
+    def _check_messageids(self) -> Violations:
         message_by_id: dict[str, Xid] = {}
         twice = set()
         for container in self.containers:
@@ -312,9 +314,9 @@ class _Endpoint:
                 if message_by_id.setdefault(messageid, message) != message:
                     twice.add(messageid)
         if twice:
-            yield from relations.of_messageids(messageid=min(twice), severity=self.limits.duplicate_messageids)
+            yield from relations.check_messageids(messageid=min(twice), severity=self.limits.duplicate_messageids)
 
-    def _of_listed(self) -> Violations:
+    def _check_listed(self) -> Violations:
         listed = [
             {
                 "envelope": shown.attributes.get("envelope"),
@@ -327,9 +329,9 @@ class _Endpoint:
             for message, shown in _carried(container, self.context)
         ]
         own = {"envelope": self.attributes.get("envelope"), "protocol": self.attributes.get("protocol")}
-        yield from relations.of_listed(listed=listed, **own)
+        yield from relations.check_listed(listed=listed, **own)
 
-    def _of_options(self) -> Violations:
+    def _check_options(self) -> Violations:
         family = family_of(self.attributes.get("protocol"))
         options = self.attributes.get("protocoloptions") or {}
         endpoint_values = {
@@ -348,7 +350,7 @@ class _Endpoint:
                         says = {"value": flat.get(pointer), "key_base64": flat.get(_KEY)}
                         results.append(says | {"message_xid": message, "messages": 1})
         for pointer, text in endpoint_values.items():
-            yield from relations.of_option(pointer=pointer, endpoint_value=str(text), declared=declared[pointer])
+            yield from relations.check_option(pointer=pointer, endpoint_value=str(text), declared=declared[pointer])
 
 
 def _finder(context: RegistryContext) -> FindAttributes:
@@ -359,7 +361,7 @@ def _finder(context: RegistryContext) -> FindAttributes:
     return find
 
 
-def _is_there(context: RegistryContext, xid: Xid, *kinds: str) -> bool:
+def _exists(context: RegistryContext, xid: Xid, *kinds: str) -> bool:
     result = context.entity(xid)
     return result is not None and result.kind in kinds
 

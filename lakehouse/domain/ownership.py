@@ -283,14 +283,14 @@ def _winner(claims: list[Claim], remaining: tuple[str, ...], policy: Policy, *, 
     return pool[0] if pool else None
 
 
-def _joined(winner: Claim, disputes: Sequence[Dispute], others: Collection[str]) -> tuple[str, ...]:
+def _joined(winner: Claim, disputes: Sequence[Dispute], opposed_uris: Collection[str]) -> tuple[str, ...]:
     """Find the documents that wait with what is published now: what they said holds though they were not read."""
     same = (
         dispute.document_uri
         for dispute in disputes
         if dispute.holds and dispute.rule_id != STALE and winner.says(dispute.content_hash)
     )
-    return tuple(uri for uri in dict.fromkeys(same) if uri not in others)
+    return tuple(uri for uri in dict.fromkeys(same) if uri not in opposed_uris)
 
 
 def _outcome(
@@ -431,7 +431,7 @@ def with_default(outcome: Verdict, *, is_default: bool) -> Verdict:
     return flipped if outcome.document_uri is None else replace(flipped, content_hash=outcome.twin_hash)
 
 
-def grown(outcome: Verdict, now: int, *, declares_epoch: bool, declares_modifiedat: bool) -> Verdict:
+def with_counted_epoch(outcome: Verdict, now: int, *, declares_epoch: bool, declares_modifiedat: bool) -> Verdict:
     """Count the epoch of a holder of which members came or went, and set its date, but for what its document declares.
 
     Args:

@@ -58,7 +58,7 @@ Violations = Iterator[RuleViolation]
 # What holds a message
 
 
-def of_parent(
+def check_parent(
     *,
     in_group: bool,
     is_based: bool,
@@ -97,7 +97,7 @@ def _without_envelope(of_group: str) -> RuleViolation:
 # What an entity names
 
 
-def of_absent_target(*, attribute: str, target: str, has_group: bool = True) -> Violations:
+def check_absent_target(*, attribute: str, target: str, has_group: bool = True) -> Violations:
     """Check that base, schema and will message exist, and ancestors in the message (MSG-049, 150, 183; END-173).
 
     Args:
@@ -110,14 +110,14 @@ def of_absent_target(*, attribute: str, target: str, has_group: bool = True) -> 
         yield RuleViolation(rule_id, pointer, f"`{attribute}`: `{target}` does not exist")
 
 
-def of_will(*, target: str, envelope: str | None = None, protocol: str | None = None) -> Violations:
+def check_will(*, target: str, envelope: str | None = None, protocol: str | None = None) -> Violations:
     """Check that a will message is a CloudEvent, or one of MQTT (END-174)."""
     if not (envelope or "").lower().startswith("cloudevents") and not (protocol or "").upper().startswith("MQTT"):
         message = f"`willmessage` leads to {target}, which is neither a CloudEvents nor an MQTT message"
         yield RuleViolation("END-174", "/protocoloptions/willmessage", message)
 
 
-def of_absent_schema(*, path: str, is_fragment: bool, has_group: bool = False) -> Violations:
+def check_absent_schema(*, path: str, is_fragment: bool, has_group: bool = False) -> Violations:
     """Check that a `dataschemauri` in its own document, or in a schema group of the registry, leads to a schema (MSG-179).
 
     Args:
@@ -129,7 +129,7 @@ def of_absent_schema(*, path: str, is_fragment: bool, has_group: bool = False) -
         yield RuleViolation("MSG-179", "/dataschemauri", f"`dataschemauri`: schema `{path}` does not exist")
 
 
-def of_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None = None) -> Violations:
+def check_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None = None) -> Violations:
     """Check that the target of an alias has a definition, and is not an alias itself (MSG-096).
 
     Args:
@@ -152,7 +152,7 @@ def of_alias(*, xid: str, xref: str, is_there: bool = False, further: str | None
     yield RuleViolation("MSG-096", "/meta/xref", message, severity)
 
 
-def of_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
+def check_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
     """Yield the violation of a chain of bases that leads back to the same Version (MSG-146); the caller found the cycle.
 
     Args:
@@ -179,7 +179,7 @@ def lacks_something(attributes: Attributes) -> bool:
     )
 
 
-def of_flattened(*, attributes: FlatAttributes, parent_envelope: str | None = None) -> Violations:
+def check_flattened(*, attributes: FlatAttributes, parent_envelope: str | None = None) -> Violations:
     """Check that a definition with its bases has what its attributes need (MSG-156, 161, 166, 175, 181).
 
     Args:
@@ -208,23 +208,23 @@ def of_flattened(*, attributes: FlatAttributes, parent_envelope: str | None = No
 # Siblings and earlier states
 
 
-def of_variant(*, kind: str, other: str) -> Violations:
+def check_variant(*, kind: str, other: str) -> Violations:
     """No two ids under one parent differ in letter case only, over all documents (MSG-020, 037, 038; END-033)."""
     yield RuleViolation(_VARIANTS[kind], "", f"its id differs from that of {other} in letter case only")
 
 
-def of_versions() -> Violations:
+def check_versions() -> Violations:
     """Versions of a message have the same metadata (MSG-140)."""
     message = "its Versions differ in envelope or protocol: messages with other metadata are other messages"
     yield RuleViolation("MSG-140", "", message)
 
 
-def of_same_type(*, ce_type: str, other: str) -> Violations:
+def check_same_type(*, ce_type: str, other: str) -> Violations:
     """By 003 a `type` is one message's (CAT-007)."""
     yield RuleViolation(UNIQUE_TYPE, "/envelopemetadata/type", f"`type` {ce_type} is that of {other} too")
 
 
-def of_change(
+def check_change(
     *,
     kind: str,
     is_declared: bool,
@@ -251,7 +251,7 @@ def of_change(
         yield RuleViolation("CAT-064", "", f"`authority` was {old_authority} and is {authority}")
 
 
-def of_promise(
+def check_promise(
     *,
     kind: str,
     compatibility: str,
@@ -283,12 +283,12 @@ def of_promise(
 # What an endpoint carries
 
 
-def of_absent_group(*, group: str) -> Violations:
+def check_absent_group(*, group: str) -> Violations:
     """Check that a group that an endpoint names exists (END-125)."""
     yield RuleViolation("END-125", "/messagegroups", f"`messagegroups`: `{group}` does not exist")
 
 
-def of_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = None, protocol: str | None = None) -> Violations:
+def check_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = None, protocol: str | None = None) -> Violations:
     """Check that the messages of an endpoint's groups fit it; else it is a warning (END-074, 096).
 
     Args:
@@ -297,17 +297,17 @@ def of_listed(*, listed: Iterable[Mapping[str, Any]], envelope: str | None = Non
         protocol: of the endpoint.
     """
     kinds = list(listed)
-    others = (
+    mismatches = (
         ("END-074", "envelope", [row for row in kinds if not is_as_precise(row.get("envelope"), envelope)]),
         ("END-096", "protocol", [row for row in kinds if is_other_protocol(row.get("protocol"), protocol)]),
     )
-    for rule_id, what, results in others:
+    for rule_id, what, results in mismatches:
         if results:
             count, first = sum(row["messages"] for row in results), min(row["message_xid"] for row in results)
             yield RuleViolation(rule_id, "/messagegroups", f"{count} messages have another {what}, such as {first}", "warning")
 
 
-def of_messageids(*, messageid: str, severity: str | None = None) -> Violations:
+def check_messageids(*, messageid: str, severity: str | None = None) -> Violations:
     """Over what an endpoint holds and the groups that it names no messageid comes twice (END-130, 132).
 
     Args:
@@ -329,7 +329,7 @@ def _names_of_options() -> dict[str, str]:
     return {str(option.pointer): option.name for options in judged_options().values() for option in options}
 
 
-def of_option(*, pointer: str, endpoint_value: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
+def check_option(*, pointer: str, endpoint_value: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
     """Check that an endpoint's options agree with what the messages that it carries declare (MATCH-004).
 
     What either writes with placeholders, or as a filter of topics, is not judged: it means many values.
@@ -381,7 +381,8 @@ def _text_of(value: str | None) -> str | None:
 JUDGES: dict[str, Callable[..., Violations]] = {
     check.__name__: check
     for check in (
-        of_parent, of_absent_target, of_will, of_absent_schema, of_alias, of_cycle, of_flattened, of_variant, of_versions,
-        of_same_type, of_change, of_promise, of_absent_group, of_listed, of_messageids, of_option,
+        check_parent, check_absent_target, check_will, check_absent_schema, check_alias, check_cycle, check_flattened,
+        check_variant, check_versions, check_same_type, check_change, check_promise, check_absent_group, check_listed,
+        check_messageids, check_option,
     )
 }  # fmt: skip

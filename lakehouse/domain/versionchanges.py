@@ -64,7 +64,7 @@ class VersionChange(NamedTuple):
         """Return who breaks, `producers` and `consumers`."""
         breaks = self.judgement.breaks
         sides = (("producers", breaks.writers), ("consumers", breaks.readers))
-        return [who for who, answer in sides if answer == Answer.YES]
+        return [side for side, answer in sides if answer == Answer.YES]
 
     def as_json(self) -> dict[str, Any]:
         """Return the contract of change events and of `/effective`: the gravest differences first, `_MOST_SHOWN` at most."""

@@ -182,8 +182,8 @@ def _made_worse(spark: SparkSession, plan: Plan, results: list[SuiteResult]) -> 
         key = suite.name, outcome.expectation.name
         if outcome.error or now[key].success:
             return True
-        others = [row.unexpected for row in (now[key], without[key])]
-        return outcome.unexpected is not None and any(number is not None and outcome.unexpected > number for number in others)
+        counts = [row.unexpected for row in (now[key], without[key])]
+        return outcome.unexpected is not None and any(number is not None and outcome.unexpected > number for number in counts)
 
     return [(suite, outcome) for suite, outcome in failed if is_worse(suite, outcome)]
 

@@ -184,5 +184,5 @@ def _expectation(text: _ExpectationText) -> Expectation:
 
 def _added(shipped: Suite, own: Suite) -> Suite:
     names = {expectation.name for expectation in own.expectations}
-    others = tuple(expectation for expectation in shipped.expectations if expectation.name not in names)
-    return own._replace(query=own.query or shipped.query, expectations=others + own.expectations)
+    shipped_only = tuple(expectation for expectation in shipped.expectations if expectation.name not in names)
+    return own._replace(query=own.query or shipped.query, expectations=shipped_only + own.expectations)

@@ -114,7 +114,7 @@ def validate(
     *,
     suites: Iterable[str] = (),
     at: str | None = None,
-    others: Mapping[str, _Table] = MappingProxyType({}),
+    extra_tables: Mapping[str, _Table] = MappingProxyType({}),
     watcher: Watcher | None = None,
 ) -> Validation:
     """Run suites over a published state of the catalog.
@@ -127,8 +127,8 @@ def validate(
         rules: the rules by id.
         suites: names of the suites to run; none means all.
         at: a snapshot, as in `resolve_snapshot`, whose findings are reported and not recorded; None: the catalog as it is.
-        others: tables outside of the catalog: by name the function that reads their rows, or None without such a table. Only
-            for the catalog as it is.
+        extra_tables: tables outside of the catalog: by name the function that reads their rows, or None without such a table.
+            Only for the catalog as it is.
         watcher: is notified of the stages.
 
     Raises:
@@ -155,14 +155,14 @@ def validate(
                 broken = find_broken(findings, counts)
                 if at is None:
                     recorded = record_findings(spark, unrecorded(spark, findings), uuid.uuid4().hex)
-        with _beside(spark, {} if at is not None else others):
-            there = [suite for suite in chosen.values() if _is_there(spark, suite, schema)]
-            for suite in there:
+        with _with_extra_tables(spark, {} if at is not None else extra_tables):
+            existing = [suite for suite in chosen.values() if _table_exists(spark, suite, schema)]
+            for suite in existing:
                 with clock("suites", f"suite {suite.name}: {len(suite.expectations)} expectations"):
                     results.append(validate_rows(suite, read_rows(spark, suite)))
     with clock("docs", "Data Docs"):
         pages = write_pages(spark, settings, f"Snapshot {snapshot_id}", results)
-    skipped = sorted(suite.name for suite in chosen.values() if suite not in there and (names or not suite.optional))
+    skipped = sorted(suite.name for suite in chosen.values() if suite not in existing and (names or not suite.optional))
     return Validation(schema, snapshot_id, results, broken, recorded, skipped, pages, clock.seconds())
 
 
@@ -202,7 +202,7 @@ def _names_in(spark: SparkSession, schema: str) -> Iterator[None]:
         spark.catalog.setCurrentDatabase(SCHEMA)
 
 
-def _is_there(spark: SparkSession, suite: Suite, schema: str) -> bool:
+def _table_exists(spark: SparkSession, suite: Suite, schema: str) -> bool:
     """Return whether a suite's table exists; True for one of the live schema, whose absence the read reports."""
     if suite.optional:
         return spark.catalog.tableExists(suite.table)
@@ -210,10 +210,10 @@ def _is_there(spark: SparkSession, suite: Suite, schema: str) -> bool:
 
 
 @contextmanager
-def _beside(spark: SparkSession, others: Mapping[str, _Table]) -> Iterator[None]:
+def _with_extra_tables(spark: SparkSession, extra_tables: Mapping[str, _Table]) -> Iterator[None]:
     """Add tables that are not the catalog's to what suites can read."""
     with ExitStack() as views:
-        for name, read in others.items():
+        for name, read in extra_tables.items():
             rows = read(spark)
             if rows is not None:
                 rows.createOrReplaceTempView(name)

@@ -73,10 +73,10 @@ def _entity(name: str, api: _Api, registry: dict[str, Any], perspective: Perspec
     metadata |= {"title": api.entity["name"]} if api.entity.get("name") else {}
     metadata |= {"description": api.entity["description"]} if api.entity.get("description") else {}
     own = _labels(api.entity)
-    others = {key: value for key, value in own.items() if key not in (*OWNER, *_LIFECYCLE, *_SYSTEM)}
-    tags = sorted({key.lower() for key, value in others.items() if not value and _fits(_TAG, key.lower())})
+    further = {key: value for key, value in own.items() if key not in (*OWNER, *_LIFECYCLE, *_SYSTEM)}
+    tags = sorted({key.lower() for key, value in further.items() if not value and _fits(_TAG, key.lower())})
     metadata |= {"tags": tags} if tags else {}
-    texts = {key: value for key, value in others.items() if value and _fits(_NAME, key) and _fits(_NAME, value)}
+    texts = {key: value for key, value in further.items() if value and _fits(_NAME, key) and _fits(_NAME, value)}
     metadata |= {"labels": texts} if texts else {}
     if api.entity.get("documentation"):
         metadata["links"] = [{"url": api.entity["documentation"], "title": "Documentation"}]

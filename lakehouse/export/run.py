@@ -558,7 +558,9 @@ def _write_document(file: TargetFile, head: bytes, runs: list[tuple[str, ByteRun
         own = [(part, run) for part, run in runs if run.collection == collection]
         if style.source and not own:
             continue
-        url = b"" if style.source else b'"%surl":%s,' % (collection.encode(), orjson.dumps(Urls(style.base_url).of(collection)))
+        url = (
+            b"" if style.source else b'"%surl":%s,' % (collection.encode(), orjson.dumps(Urls(style.base_url).url_of(collection)))
+        )
         file.write(separator + b'\n%s"%s":{' % (url, collection.encode()))
         for index, (part, run) in enumerate(own):
             file.write(b",\n" if index else b"\n")

@@ -141,16 +141,16 @@ def choose_registry(
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
-    there = sorted(registryids)
-    message = ", ".join(there[:_MOST_DETAILS]) + (" ..." if len(there) > _MOST_DETAILS else "")
-    if not there:
+    existing = sorted(registryids)
+    message = ", ".join(existing[:_MOST_DETAILS]) + (" ..." if len(existing) > _MOST_DETAILS else "")
+    if not existing:
         raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
     if registryid is not None:
-        if registryid not in there:
+        if registryid not in existing:
             raise NothingToExport(f"there is nothing in a registry {registryid!r}. The catalog holds {message}.")
         return ExportChoice(registryid, to_folder)
-    if len(there) == 1:
-        return ExportChoice(there[0], to_folder)
+    if len(existing) == 1:
+        return ExportChoice(existing[0], to_folder)
     if is_selected or (not to_folder and is_document(out)):
         raise NothingToExport(
             f"the catalog holds several registries ({message}). Choose one with --registry, or name a folder for a file of each."

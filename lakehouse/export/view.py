@@ -45,7 +45,7 @@ class Urls(NamedTuple):
 
     base: str | None = None
 
-    def of(self, *tokens: str) -> str:
+    def url_of(self, *tokens: str) -> str:
         """Return the URL of an entity or collection."""
         return self.below(xid_of(*tokens)) if tokens else self.base or "#"
 
@@ -67,14 +67,14 @@ def registry_view(registryid: RegistryId, row: Stored | None, lived: tuple[int, 
     """
     row = row or Stored(registryid, "registry", REGISTRY, 1, *lived, JsonText("{}"), None)
     attributes = _attributes(row.body)
-    head = {"specversion": attributes.pop("specversion", NORMAL), "registryid": registryid, "self": urls.of(), "xid": "/"}
+    head = {"specversion": attributes.pop("specversion", NORMAL), "registryid": registryid, "self": urls.url_of(), "xid": "/"}
     return head | _life(row, (row,)) | attributes
 
 
 def group_view(xid: Xid, row: Stored | None, urls: Urls) -> dict[str, Any]:
     """Return the own attributes of a group or endpoint; only its ids if it has no row, because only its members remain."""
     collection, groupid = xid[1:].split("/")
-    ids = {f"{collection[:-1]}id": groupid, "self": urls.of(collection, groupid), "xid": xid}
+    ids = {f"{collection[:-1]}id": groupid, "self": urls.url_of(collection, groupid), "xid": xid}
     return ids if row is None else ids | _life(row, (row,)) | _attributes(row.body)
 
 

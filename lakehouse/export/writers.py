@@ -75,7 +75,7 @@ class GroupWriter:
 
     def head(self) -> bytes:
         """Write what is before the members, of which the first one has been written."""
-        url = self.urls.of(self.collection, self.groupid, self.members)
+        url = self.urls.url_of(self.collection, self.groupid, self.members)
         return self._keyed(with_member(as_bytes(self._attributes()), f"{self.members}url", orjson.dumps(url)))
 
     def tail(self, count: int) -> bytes:
@@ -176,8 +176,8 @@ def whole_registry(registryid: RegistryId, rows: Iterable[Stored]) -> dict[str, 
     stored = list(rows)
     root = next((row for row in stored if row.kind == "registry"), None)
     document = registry_view(registryid, root, (0, 0), urls)
-    others = (row for row in stored if row.kind != "registry")
-    for xid, rows_of_resource in groupby(others, key=lambda row: xid_of_resource(row.xid)):
+    entities = (row for row in stored if row.kind != "registry")
+    for xid, rows_of_resource in groupby(entities, key=lambda row: xid_of_resource(row.xid)):
         versions = list(rows_of_resource)
         tokens = xid[1:].split("/")
         collection, groupid = tokens[0], tokens[1]

@@ -178,7 +178,7 @@ def watch(
     )
 
     def load(batch: DataFrame, _: int) -> None:
-        paths = [row["path"] for row in batch.collect() if _is_there(row["path"])]
+        paths = [row["path"] for row in batch.collect() if _still_exists(row["path"])]
         if paths:
             details(load_documents(paths))
 
@@ -238,7 +238,7 @@ def _is_hidden(parts: list[str]) -> bool:
     return any(part.startswith(("_", ".")) for part in parts)
 
 
-def _is_there(path: str) -> bool:
+def _still_exists(path: str) -> bool:
     """Return whether a local document still exists since it was listed."""
     return not path.startswith("/") or os.path.exists(path)
 

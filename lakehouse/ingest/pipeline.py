@@ -28,12 +28,12 @@ from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.reconcile import (
     Before,
-    Settled,
-    SettleOptions,
+    Reconciled,
+    ReconcileOptions,
     open_lookups,
     read_existing_documents,
-    settle,
-    settle_in_driver,
+    reconcile_by_spark,
+    reconcile_in_driver,
 )
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path
 from lakehouse.ingest.stagerows import collect_stage
@@ -48,7 +48,7 @@ from lakehouse.ingest.unchanged import (
     is_judged,
     is_unchanged_row,
     needs_no_look,
-    remember,
+    remember_ingest,
     uris_in,
     uris_of,
     without_content_of_unchanged,
@@ -58,7 +58,7 @@ from lakehouse.log.commits import CommitInfo, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan
-from lakehouse.log.projections import lagging, roll_forward
+from lakehouse.log.projections import find_lagging, roll_forward
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.log.writerlock import in_turn
 from lakehouse.progress import Clock, Watcher
@@ -363,7 +363,7 @@ def _registry(settings: Settings, result: Sources, registry_from: str | None) ->
 def _roll_forward(spark: SparkSession, settings: Settings) -> None:
     """Make up what a process that died left undone."""
     head = read_head(spark)
-    if lagging(spark, head, settings=settings):
+    if find_lagging(spark, head, settings=settings):
         create_tables(spark, settings)
         with without_codegen(spark, is_small(spark, settings)):
             roll_forward(spark, head, settings=settings)
@@ -428,28 +428,28 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
             existing = work.preparation.existing
             existing_documents = existing.documents if existing.head == head else None
             existing_documents = read_existing_documents(spark, head, numbered, existing_documents, existing.head.snapshot_id)
-            inputs = _SettleInputs(
+            inputs = _ReconcileInputs(
                 head=head,
                 stage=stage,
                 numbered=numbered,
                 refused=refused,
                 existing_documents=existing_documents,
-                options=SettleOptions(request.policy, request.strict, work.dialects),
+                options=ReconcileOptions(request.policy, request.strict, work.dialects),
                 preparation=work.preparation,
             )
-            settled = _settle_in_driver(spark, settings, inputs) if work.in_driver else None
-            if settled is None:
-                settled = _settle_by_spark(spark, settings, inputs)
-            plan = settled.plan
+            reconciled = _reconciled_in_driver(spark, settings, inputs) if work.in_driver else None
+            if reconciled is None:
+                reconciled = _reconciled_by_spark(spark, settings, inputs)
+            plan = reconciled.plan
             if plan.displaced and (unread := find_displaced(plan.reconciled, stage)):
                 raise _Unread(unread)
             if work.run.label is not None:
                 check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
-        seen = work.with_rejected(settled.rejected)
+        seen = work.with_rejected(reconciled.rejected)
         if not plan.is_empty:
             with clock("validate", "what would be published"):
                 docs = None if request.dry_run else settings
-                validate_candidate(spark, plan, settled.stage, RULES.values(), work.preparation.call.gates, docs)
+                validate_candidate(spark, plan, reconciled.stage, RULES.values(), work.preparation.call.gates, docs)
         snapshot_id = None
         if not request.dry_run:
             if plan.decided is None or plan.decided.has_new_findings:
@@ -457,11 +457,11 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 sync_table(spark, settings, "violations")
             ended_at = plan.head
             if not plan.is_empty or work.run.label is not None:
-                ended_at = _commit(spark, settings, plan, settled.stage, seen, clock)
+                ended_at = _commit(spark, settings, plan, reconciled.stage, seen, clock)
                 snapshot_id = ended_at.snapshot_id
             is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
             if is_looked_at_again and not _takes_in_files(plan):
-                remember(spark, settings, work.preparation.call.cached_result_file(settings), ended_at, work.uris)
+                remember_ingest(spark, settings, work.preparation.call.cached_result_file(settings), ended_at, work.uris)
         summary = summarise(stage, plan, seen.run.documents, dry_run=request.dry_run)
         return replace(summary, snapshot_id=snapshot_id, hidden=work.preparation.sources.hidden, dialects=work.dialects)
 
@@ -469,7 +469,7 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SettleInputs:
+class _ReconcileInputs:
     """What an attempt to publish starts from.
 
     Attributes:
@@ -487,7 +487,7 @@ class _SettleInputs:
     numbered: DataFrame
     refused: DataFrame | None
     existing_documents: DataFrame
-    options: SettleOptions
+    options: ReconcileOptions
     preparation: _Preparation
 
     def find_gone(self) -> DataFrame:
@@ -501,14 +501,14 @@ class _SettleInputs:
             raise _Unread(unread)
 
 
-def _settle_by_spark(spark: SparkSession, settings: Settings, inputs: _SettleInputs) -> Settled:
+def _reconciled_by_spark(spark: SparkSession, settings: Settings, inputs: _ReconcileInputs) -> Reconciled:
     gone = inputs.find_gone()
     inputs.check_followers(gone)
     before = Before(inputs.existing_documents, gone)
-    return settle(spark, settings, inputs.head, inputs.numbered, inputs.refused, before, inputs.options)
+    return reconcile_by_spark(spark, settings, inputs.head, inputs.numbered, inputs.refused, before, inputs.options)
 
 
-def _settle_in_driver(spark: SparkSession, settings: Settings, inputs: _SettleInputs) -> Settled | None:
+def _reconciled_in_driver(spark: SparkSession, settings: Settings, inputs: _ReconcileInputs) -> Reconciled | None:
     """Decide in the driver what the stage changes; None where Spark has to."""
     policy = inputs.options.policy
     with open_lookups(spark, settings, inputs.head, policy) as lookups:
@@ -520,7 +520,7 @@ def _settle_in_driver(spark: SparkSession, settings: Settings, inputs: _SettleIn
                 planner.also_gone(Uri(*row) for row in inputs.find_gone().select("registryid", "xid").collect())
             if planner.gone:
                 inputs.check_followers(spark.createDataFrame(sorted(planner.gone), "registryid string, xid string"))
-            return settle_in_driver(planner, settings, inputs.refused, inputs.existing_documents, inputs.options)
+            return reconcile_in_driver(planner, settings, inputs.refused, inputs.existing_documents, inputs.options)
         except TooManyLookups:
             return None
 

@@ -28,10 +28,10 @@ from lakehouse.domain.documents import (
     added_to,
     as_json,
     by_document,
-    completed,
+    complete_facts,
     disputes_of,
-    dropped,
     existing_disputes,
+    find_dropped,
     with_standing,
 )
 from lakehouse.domain.effective import EntityBodies
@@ -45,11 +45,11 @@ from lakehouse.domain.ownership import (
     Report,
     Verdict,
     disputes_after,
-    grown,
     is_reported,
     reports,
     unchanged,
     verdict,
+    with_counted_epoch,
     with_default,
     without_stale,
 )
@@ -242,7 +242,7 @@ class Planner:
             if facts["status"] in ("loaded", "skipped") and uri in self.existing_documents
         }
         owned = {key: stored.document_uris for key, stored in self.state.items()}
-        lost = dropped(owned, left | self.gone, self.claimed, self.refused)
+        lost = find_dropped(owned, left | self.gone, self.claimed, self.refused)
         protected: set[Key] = set()
         if self.policy.prune:
             for key, stored in self.state.items():  # what lost its last owner in an ingest without `prune`
@@ -272,7 +272,7 @@ class Planner:
         }
         if not self.policy.force:
             self._refuse_stale()
-        _settle_defaults(self)
+        _mark_defaults(self)
 
     def _protected(self) -> set[Key]:
         """Find what is not pruned without an owner: what was refused, what waits, what holds something that came over HTTP."""
@@ -309,7 +309,7 @@ def grow_parents(planner: Planner) -> None:
             has_epoch, has_modifiedat = outcome.declared_epoch is not None, outcome.declared_modifiedat is not None
         elif OVER_HTTP not in outcome.document_uris and outcome.stored is not None:
             has_epoch, has_modifiedat = planner.lookups.declares(key, outcome.stored.modifiedat)
-        after = grown(outcome, planner.now, declares_epoch=has_epoch, declares_modifiedat=has_modifiedat)
+        after = with_counted_epoch(outcome, planner.now, declares_epoch=has_epoch, declares_modifiedat=has_modifiedat)
         if after is not outcome:
             planner.verdicts[key] = after
 
@@ -328,7 +328,7 @@ def _moved(planner: Planner) -> set[Uri]:
     }
 
 
-def _settle_defaults(planner: Planner) -> None:
+def _mark_defaults(planner: Planner) -> None:
     """Make `isdefault` of Versions what their published message or schema says (decision 7)."""
     touched = {resource_of(key) for key, outcome in planner.verdicts.items() if is_resource(key) and outcome.may_move_default}
     if not touched:
@@ -484,7 +484,7 @@ class PlanWriter:
             if finding["finding"]["action"] == "quarantined" and finding["kind"] in TABLE_OF_KIND:
                 refused[uri].add((TABLE_OF_KIND[finding["kind"]].name, finding["xid"]))
         after = {
-            uri: completed(facts, ids.get(uri, ()), refused.get(uri, ()))
+            uri: complete_facts(facts, ids.get(uri, ()), refused.get(uri, ()))
             for uri, facts in self.planner.stage.documents.items()
             if facts["status"] != "unchanged"
         }

@@ -37,7 +37,7 @@ class Before(NamedTuple):
     gone: DataFrame
 
 
-class SettleOptions(NamedTuple):
+class ReconcileOptions(NamedTuple):
     """What an ingest may do, whether it refuses a document whole, and the dialects of its documents."""
 
     policy: Policy
@@ -45,7 +45,7 @@ class SettleOptions(NamedTuple):
     dialects: Collection[str]
 
 
-class Settled(NamedTuple):
+class Reconciled(NamedTuple):
     """What an ingest would publish.
 
     stage: without what was refused; None: the plan has its texts. rejected: how many documents the rules between entities refused
@@ -119,14 +119,14 @@ def read_existing_documents(
     return existing_documents
 
 
-def settle_in_driver(
+def reconcile_in_driver(
     planner: Planner,
     settings: Settings,
     refused: DataFrame | None,
     existing_documents: DataFrame,
-    options: SettleOptions,
-) -> Settled:
-    """Compute what `settle` does for few rows in the driver, by look-ups.
+    options: ReconcileOptions,
+) -> Reconciled:
+    """Compute what `reconcile_by_spark` does for few rows in the driver, by look-ups.
 
     Args:
         planner: with all that is gone.
@@ -153,18 +153,18 @@ def settle_in_driver(
     plan = PlanWriter(planner).plan(
         existing_documents, uncounted, settings.max_chain_depth if settings.refresh_effective else None
     )
-    return Settled(None, plan, planner.rejected)
+    return Reconciled(None, plan, planner.rejected)
 
 
-def settle(
+def reconcile_by_spark(
     spark: SparkSession,
     settings: Settings,
     head: Head,
     stage: DataFrame,
     refused: DataFrame | None,
     before: Before,
-    options: SettleOptions,
-) -> Settled:
+    options: ReconcileOptions,
+) -> Reconciled:
     """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.
 
     What a rule refuses may leave another document's definition, or the published one, in its place: so that is checked again.
@@ -210,4 +210,4 @@ def settle(
     plan = plan_changes(baseline, stage, comparison, result if uncounted is None else result.unionByName(uncounted))
     # Cut off from the long plans that they come from: Spark writes a plan out as text whenever it runs one.
     findings = materialize(read_findings.unionByName(result).unionByName(plan.findings), eager=False)
-    return Settled(stage, replace(plan, findings=findings), rejected)
+    return Reconciled(stage, replace(plan, findings=findings), rejected)

@@ -235,8 +235,8 @@ def _without(scope: str, closed: list[str]) -> str:
     """Return a scope without some files and folders."""
     if not closed:
         return scope
-    others = "|".join(_quoted(uri) for uri in closed)
-    return rf"\A(?!(?:{others})(?:/|\z)){scope.removeprefix(chr(92) + 'A')}"
+    closed_uris = "|".join(_quoted(uri) for uri in closed)
+    return rf"\A(?!(?:{closed_uris})(?:/|\z)){scope.removeprefix(chr(92) + 'A')}"
 
 
 def _quoted(text: str) -> str:

@@ -278,7 +278,7 @@ def is_judged(spark: SparkSession, location: str, head: Head, uris: Uris) -> boo
     return exists(spark, location) and read_text(spark, location) == _text(head, uris)
 
 
-def remember(spark: SparkSession, settings: Settings, location: str, head: Head, uris: Uris) -> None:
+def remember_ingest(spark: SparkSession, settings: Settings, location: str, head: Head, uris: Uris) -> None:
     """Record that an ingest ended at a head: repeating it would change nothing."""
     if len(list_folder(spark, _folder(settings))) >= _MOST:
         remove_folder(spark, _folder(settings))

@@ -216,8 +216,8 @@ def find_overtaken(existing_documents: DataFrame, stage: DataFrame, listed_at: i
     is_same_place = (F.col("registryid") == F.col("_registryid")) | (
         F.col("facts.own_registry") & (F.col("_own_registry") == "true")
     )
-    others = since.filter(is_same_place & ~F.col("facts.sha256").eqNullSafe(F.col("_sha256")))
-    return sorted(row["xid"] for row in others.select("xid").distinct().collect())
+    changed_since = since.filter(is_same_place & ~F.col("facts.sha256").eqNullSafe(F.col("_sha256")))
+    return sorted(row["xid"] for row in changed_since.select("xid").distinct().collect())
 
 
 def find_moved(existing_documents: DataFrame, stage: DataFrame) -> DataFrame:

@@ -11,10 +11,10 @@ from lakehouse.log.baseline import Baseline
 from lakehouse.log.owners import (
     at_or_below,
     claims_of,
-    gathered,
+    gather_facts,
     may_move_default,
     refused_in,
-    standing,
+    remaining_disputes,
     with_declared,
     with_defaults,
     with_standing,
@@ -50,7 +50,7 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
     policy, state = baseline.policy, baseline.state
     details = all_findings(stage, rows)
     dropped = find_dropped(baseline, stage, details)
-    stands = None if baseline.disputes is None else standing(baseline.disputes, stage, refused_in(details))
+    stands = None if baseline.disputes is None else remaining_disputes(baseline.disputes, stage, refused_in(details))
     protected = None
     if policy.prune:  # what lost its last owner in an ingest without --prune
         ownerless = state.filter(F.size("document_uris") == 0)
@@ -64,7 +64,7 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
     now = micros_of(baseline.committed_at)
     disputes = None if baseline.disputes is None or stands is None else with_standing(baseline.disputes, stands)
-    entities = gathered(claims_of(stage), dropped, state, deleted, disputes, protected)
+    entities = gather_facts(claims_of(stage), dropped, state, deleted, disputes, protected)
     reconciled = materialize(with_verdict(entities, policy=policy, now=now))
     seen = _look_at(reconciled)
     moved = seen.moved if head.tables else ()

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.log import effectivetable
 from lakehouse.log.head import Head
-from lakehouse.log.projections import lagging, last_rows, project
+from lakehouse.log.projections import find_lagging, last_rows, project
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import (
     SCHEMA_VERSION,
@@ -55,18 +55,18 @@ def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
     Raises:
         WarehouseTooNew: the warehouse was written by a newer version of the product.
     """
-    there = attach_existing(spark, settings)
-    version = stored_version(spark) if "changes" in there else SCHEMA_VERSION
+    existing = attach_existing(spark, settings)
+    version = stored_version(spark) if "changes" in existing else SCHEMA_VERSION
     check_not_newer(version, SCHEMA_VERSION)
-    if "changes" not in there:
+    if "changes" not in existing:
         stand_in(spark, "changes", no_rows(spark, CHANGES))
     elif version < SCHEMA_VERSION:
         stand_in(spark, "changes", _as_of_now(spark.table(table_name("changes"))))
     for table in ENTITY_TABLES:
-        if table.name not in there or version < SCHEMA_VERSION:
+        if table.name not in existing or version < SCHEMA_VERSION:
             stand_in(spark, table.name, _out_of_log(spark, table))
     for name, columns in _OTHERS.items():
-        if name not in there:
+        if name not in existing:
             stand_in(spark, name, no_rows(spark, columns))
 
 
@@ -75,10 +75,10 @@ def stand_in_lagging(spark: SparkSession, settings: Settings, head: Head) -> Non
 
     Args:
         spark: a session in which `stand_in_missing` was called.
-        settings: as for `projections.lagging`.
+        settings: as for `projections.find_lagging`.
         head: the newest snapshot.
     """
-    behind = lagging(spark, head, settings=settings)
+    behind = find_lagging(spark, head, settings=settings)
     for table in ENTITY_TABLES:
         if table.name in behind:
             stand_in(spark, table.name, _out_of_log(spark, table, head))

@@ -123,8 +123,8 @@ def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[st
     """Return the tables that define messages, overlaid with rows."""
     tables = {name: open_table(session, name) for name in ("messages", "versions")}
     for name, rows in fresh.items():
-        others = tables[name].join(F.broadcast(rows.select(*_KEY)), on=_KEY, how="left_anti")
-        tables[name] = others.unionByName(rows.filter("op <> 'delete'").drop("op"))
+        remaining = tables[name].join(F.broadcast(rows.select(*_KEY)), on=_KEY, how="left_anti")
+        tables[name] = remaining.unionByName(rows.filter("op <> 'delete'").drop("op"))
     return tables
 
 

@@ -81,9 +81,9 @@ def existing_disputes(existing_documents: DataFrame, gone: DataFrame) -> DataFra
         One row per document and entity: registryid, document_uri, last_sha256 (of the document) and the columns of
         `schema.DISPUTE`.
     """
-    there = existing_documents.join(gone, on=["registryid", "xid"], how="left_anti")
+    remaining = existing_documents.join(gone, on=["registryid", "xid"], how="left_anti")
     uri, last = F.col("xid").alias("document_uri"), F.col("facts.sha256").alias("last_sha256")
-    exploded = there.select("registryid", uri, last, F.explode("facts.disputes").alias("dispute"))
+    exploded = remaining.select("registryid", uri, last, F.explode("facts.disputes").alias("dispute"))
     return exploded.select(*_DOCUMENT, "last_sha256", *(F.col(f"dispute.{name}").alias(name) for name in DISPUTE.names))
 
 
@@ -93,7 +93,7 @@ def refused_in(details: DataFrame) -> DataFrame:
     return details.filter((F.col("finding.action") == "quarantined") & is_entity).select(*_CLAIM_KEY).distinct()
 
 
-def standing(disputes: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
+def remaining_disputes(disputes: DataFrame, stage: DataFrame, refused: DataFrame) -> DataFrame:
     """Return the disputes that remain, because the document was not or could not be read, or the entity was rejected in it.
 
     That it took an entity over, or got it back, is reported until the document changes, even if the change is rejected.
@@ -123,7 +123,7 @@ def with_standing(disputes: DataFrame, stands: DataFrame) -> DataFrame:
 
     Args:
         disputes: as from `existing_disputes`.
-        stands: as from `standing`.
+        stands: as from `remaining_disputes`.
 
     Returns:
         Rows of `disputes`, with the column `stands`.
@@ -151,7 +151,7 @@ def disputes_after_plan(reconciled: DataFrame, stands: DataFrame | None, refused
 
     Args:
         reconciled: as from `compare.compare`.
-        stands: as from `standing`; None: no document had any.
+        stands: as from `remaining_disputes`; None: no document had any.
         refused: entities that were refused in documents that do not own them: document_uri, KEY; None: none were.
 
     Returns:
@@ -284,12 +284,14 @@ def with_defaults(reconciled: DataFrame, state: DataFrame, log: DataFrame) -> Da
     touched = by_resource.filter(F.col("version_kind").isNotNull()).select(*_OF_RESOURCE).distinct()
     stored = state.withColumn("version_kind", F.coalesce(version_kind[F.col("kind")], "kind"))
     stored = stored.withColumn("resource_xid", message_of("xid")).join(touched, on=_OF_RESOURCE, how="left_semi")
-    others = stored.join(reconciled.select(*KEY), on=KEY, how="left_anti")
+    untouched = stored.join(reconciled.select(*KEY), on=KEY, how="left_anti")
     named = F.when(F.coalesce(F.col("op") != "delete", F.lit(True)), F.col("defaultversionid")).alias("default")
     is_resource = F.col("kind").isin(*VERSION_KIND)
     defaults = by_resource.filter(is_resource).select(*_OF_RESOURCE, named)
-    defaults = defaults.unionByName(others.filter(is_resource).select(*_OF_RESOURCE, F.col("defaultversionid").alias("default")))
-    every = by_resource.unionByName(others.filter(is_version).transform(as_unchanged), allowMissingColumns=True)
+    defaults = defaults.unionByName(
+        untouched.filter(is_resource).select(*_OF_RESOURCE, F.col("defaultversionid").alias("default"))
+    )
+    every = by_resource.unionByName(untouched.filter(is_version).transform(as_unchanged), allowMissingColumns=True)
     judged = every.join(defaults.withColumn("has_resource", F.lit(True)), on=_OF_RESOURCE, how="left")
     wanted = F.coalesce(id_in("xid") == F.col("default"), F.lit(False))
     differs = is_version & F.col("has_resource") & (F.col("isdefault") != wanted)
@@ -425,7 +427,7 @@ def claims_of(stage: DataFrame) -> DataFrame:
     return stage.filter(F.col("row") == "entity").groupBy(*KEY).agg(F.sort_array(F.collect_list(claim)).alias("claims"))
 
 
-def gathered(
+def gather_facts(
     claims: DataFrame,
     dropped: DataFrame,
     state: DataFrame,
@@ -466,7 +468,7 @@ def with_verdict(entities: DataFrame, *, policy: Policy, now: int, declared: Dat
     """Decide about each entity.
 
     Args:
-        entities: as from `gathered`.
+        entities: as from `gather_facts`.
         policy: what the ingest may do.
         now: time of the snapshot to come, in microseconds since 1970.
         declared: as from `with_declared`: updates of these that are older than what is stored are refused.
@@ -482,8 +484,8 @@ def with_verdict(entities: DataFrame, *, policy: Policy, now: int, declared: Dat
         F.col("stored").isNull() & (F.size("claims") == 1) & F.col("disputes_before").isNull() & F.col("deleted_epoch").isNull(),
         F.lit(False),
     )
-    others = entities.filter(~is_plain).mapInArrow(partial(_decide, policy, now), VERDICT)
-    return _dated(_inserted(entities.filter(is_plain), now).unionByName(others))
+    decided = entities.filter(~is_plain).mapInArrow(partial(_decide, policy, now), VERDICT)
+    return _dated(_inserted(entities.filter(is_plain), now).unionByName(decided))
 
 
 def _dated(decided: DataFrame) -> DataFrame:

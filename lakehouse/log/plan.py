@@ -25,7 +25,7 @@ from lakehouse.log.owners import (
     disputes_after_plan,
     find_refusals,
     refused_in,
-    standing,
+    remaining_disputes,
     with_declared,
 )
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
@@ -64,7 +64,7 @@ class Plan:
         head: the snapshot that it was planned against.
         committed_at: time of the snapshot to come; never before the head's.
         existing_documents: as from `current_documents`, before the commit.
-        reconciled: as from `with_grown`.
+        reconciled: as from `with_counted_epochs`.
         findings: of entities that were refused or changed hands, as from `find_refusals`; when it is settled, all of the ingest.
         facts: as from `document_facts`.
         documents: facts of documents that changed, columns of `changes` without snapshot_id.
@@ -123,7 +123,7 @@ def plan_changes(baseline: Baseline, stage: DataFrame, comparison: Comparison, r
     Raises:
         PruneRefused: pruning would delete more than half of the registries' entities.
     """
-    reconciled = with_grown(baseline, comparison)
+    reconciled = with_counted_epochs(baseline, comparison)
     count = _count(reconciled)
     findings = find_refusals(reconciled, stage)
     if not count.reported:
@@ -167,7 +167,7 @@ def _disputes(
         broken = materialize(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
     if not count.reported and baseline.disputes is None and broken is None:
         return None
-    stands = None if baseline.disputes is None else materialize(standing(baseline.disputes, stage, refused))
+    stands = None if baseline.disputes is None else materialize(remaining_disputes(baseline.disputes, stage, refused))
     return materialize(by_document(disputes_after_plan(reconciled, stands, broken)))
 
 
@@ -229,7 +229,7 @@ def rows_digest(*also: str) -> Column:
 _FEW_PARENTS = 1000  # that are named in a query
 
 
-def with_grown(baseline: Baseline, comparison: Comparison) -> DataFrame:
+def with_counted_epochs(baseline: Baseline, comparison: Comparison) -> DataFrame:
     """Count the epochs of what holds something that came or went.
 
     Args:

@@ -72,7 +72,7 @@ def roll_forward(
     Returns:
         Names of the tables that lagged behind.
     """
-    needed = lagging(spark, head, verified, settings)
+    needed = find_lagging(spark, head, verified, settings)
     early: str | None = None
     with ThreadPoolExecutor(_THREADS) as pool:
         tables = [table for table in ENTITY_TABLES if table.name in needed]
@@ -87,7 +87,9 @@ def roll_forward(
     return [name for name in behind if name is not None]
 
 
-def lagging(spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None) -> dict[str, int]:
+def find_lagging(
+    spark: SparkSession, head: Head, verified: Head | None = None, settings: Settings | None = None
+) -> dict[str, int]:
     """Find the tables that may lag behind, by what their newest commits say of themselves; the tables are not read.
 
     Each table that ever held a row is looked at: a server commits several snapshots before the tables take the first.

@@ -43,14 +43,14 @@ def in_turn(warehouse: str, attempts: int, attempt: Callable[[], T]) -> T:
         if is_first:
             is_first = False
             return attempt()
-        with turn(warehouse):
+        with hold_writer_lock(warehouse):
             return attempt()
 
     return tried()
 
 
 @contextmanager
-def turn(warehouse: str) -> Iterator[None]:
+def hold_writer_lock(warehouse: str) -> Iterator[None]:
     """Hold the writer lock: servers wait with their commits.
 
     Args:

@@ -226,10 +226,10 @@ def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    others = [xid for xid in row["alike"] or () if xid != row["xid"]]
-    if others:
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        message = f"asks for the same as {', '.join(others[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
+    alike_xids = [xid for xid in row["alike"] or () if xid != row["xid"]]
+    if alike_xids:
+        more = f" and {len(alike_xids) - _MOST_NAMED} more" if len(alike_xids) > _MOST_NAMED else ""
+        message = f"asks for the same as {', '.join(alike_xids[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
         yield _finding(row, TWINS, WHOLE, message)
     for flaw in row["flaws"]:
         start = "no event can match " if flaw["rule_id"] == HOPELESS else ""

@@ -92,22 +92,22 @@ def open_conformance(spark: SparkSession, settings: Settings, name: str) -> None
         create_view(session, name, view_of(view, _statement(f"views/{view}.sql")))
 
 
-def missing_columns(statement: str, there: list[str], table: str) -> list[str]:
+def missing_columns(statement: str, columns: list[str], table: str) -> list[str]:
     """Return the columns that a table lacks, as a statement declares them.
 
     Args:
         statement: its CREATE TABLE.
-        there: the columns that it has.
+        columns: those that it has.
         table: its name, for the error.
 
     Raises:
         WarehouseTooNew: it has columns that the statement does not know.
     """
     declared = {column: f"`{column}` {kind} COMMENT {comment}" for column, kind, comment in _COLUMN.findall(statement)}
-    unknown = sorted(set(there) - declared.keys())
+    unknown = sorted(set(columns) - declared.keys())
     if unknown:
         raise WarehouseTooNew(f"{table} has columns of a newer version: {', '.join(unknown)}. Install that version.")
-    return [text for column, text in declared.items() if column not in there]
+    return [text for column, text in declared.items() if column not in columns]
 
 
 def _renew_constraints(session: SparkSession, table: str, statement: str) -> None:
@@ -129,9 +129,11 @@ def _forget(session: SparkSession, days: int) -> None:
         return
     old = session.table("match_runs").filter(F.col("begun_at") < F.expr(f"now() - INTERVAL {days:d} DAYS")).select("run_id")
     for table in ("event_matches", "unmatched_signatures"):
-        there = session.table(table).join(F.broadcast(old), on="run_id", how="left_semi").select("run_id").distinct().collect()
-        for start in range(0, len(there), _MOST_RUNS):
-            runs = ", ".join(f"'{row['run_id']}'" for row in there[start : start + _MOST_RUNS])
+        stored_runs = (
+            session.table(table).join(F.broadcast(old), on="run_id", how="left_semi").select("run_id").distinct().collect()
+        )
+        for start in range(0, len(stored_runs), _MOST_RUNS):
+            runs = ", ".join(f"'{row['run_id']}'" for row in stored_runs[start : start + _MOST_RUNS])
             session.sql(f"DELETE FROM {table} WHERE run_id IN ({runs})")  # noqa: S608  ids that this store gave
 
 

@@ -108,13 +108,13 @@ def older_versions(spark: SparkSession, settings: Settings, schema: str) -> Data
         `MESSAGE_COLUMNS`, and `older`: 1 for the newest of a message, by createdat, else by versionid.
     """
     message = [F.col("registryid"), F.col("message_xid").alias("xid"), F.col("versionid").alias("defaultversionid")]
-    others = spark.table(f"{schema}.versions").filter("NOT isdefault")
+    former_versions = spark.table(f"{schema}.versions").filter("NOT isdefault")
     newest = Window.partitionBy("registryid", "message_xid").orderBy(
         F.col("createdat").desc_nulls_last(), F.length("versionid").desc(), F.col("versionid").desc()
     )
-    ranked = others.select("registryid", F.col("xid").alias("version_xid"), F.row_number().over(newest).alias("older"))
+    ranked = former_versions.select("registryid", F.col("xid").alias("version_xid"), F.row_number().over(newest).alias("older"))
     owners = spark.table(f"{schema}.messages").drop("defaultversionid").filter("xref IS NULL")
-    scope = others.select(*message).join(owners, on=["registryid", "xid"])
+    scope = former_versions.select(*message).join(owners, on=["registryid", "xid"])
     shown = scope.select("registryid", "xid", "group_xid", "messageid", "defaultversionid", "xref", "document_uris")
     based = most_based(spark.table(f"{schema}.versions"))
     flat = read_view(spark, settings, schema, {"scope": shown}, "computed_messages", based=based).select(*MESSAGE_COLUMNS)

@@ -350,8 +350,8 @@ def _bind(name: str, places: list[tuple[Pointer, str]], outcome: Evaluation) -> 
     most = max(counts, key=lambda text: counts[text])
     outcome.variables[name] = most
     has_usual = counts[most] * 2 > len(places)
-    others = [(pointer, text) for pointer, text in places if not (has_usual and text == most)]
-    for pointer, text in others:
+    differing = [(pointer, text) for pointer, text in places if not (has_usual and text == most)]
+    for pointer, text in differing:
         expected = most if has_usual else next(two for _, two in places if two != text)
         outcome.reasons.append(Reason(pointer, f"variable {name}", expected, text))
 
@@ -415,7 +415,7 @@ def match_event(
         return Match(UNREADABLE, reasons=[Reason(Pointer(pointer), "unreadable", None, problem)])
     outcomes, matches, bare = [], [], []
     for definition in candidates:
-        if definition.older or definition.incomplete:
+        if definition.version_age or definition.incomplete:
             continue
         if definition.is_bare:
             bare.append(definition)
@@ -433,7 +433,9 @@ def match_event(
         matches = _match_older(event, candidates, tolerance)
     if not matches:
         partial = [
-            evaluate(definition, event, tolerance) for definition in candidates if definition.incomplete and not definition.older
+            evaluate(definition, event, tolerance)
+            for definition in candidates
+            if definition.incomplete and not definition.version_age
         ]
         return _unmatched(event, outcomes, [outcome for outcome in partial if outcome.matches], tolerance, near)
     matches.sort(key=lambda outcome: outcome.definition.key)
@@ -511,8 +513,8 @@ def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tole
     """Match Versions that are not the default; of each message the newest that matches."""
     results: dict[tuple[str, str], Evaluation] = {}
     for definition in sorted(
-        (definition for definition in candidates if definition.older and not (definition.is_bare or definition.incomplete)),
-        key=lambda definition: definition.older,
+        (definition for definition in candidates if definition.version_age and not (definition.is_bare or definition.incomplete)),
+        key=lambda definition: definition.version_age,
     ):
         outcome = evaluate(definition, event, tolerance)
         if outcome.matches:
@@ -530,7 +532,7 @@ def status_of(best: Sequence[Definition]) -> str:
     return AMBIGUOUS if len(registries) != len(set(registries)) else MATCHED
 
 
-def narrow(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
+def narrow_by_payload(match: Match, is_valid: Callable[[Definition], bool | None]) -> None:
     """Take out of several best ones those whose schema the payload breaks, as long as one is left (MSG-079)."""
     if match.status != AMBIGUOUS:
         return

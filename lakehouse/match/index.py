@@ -118,7 +118,10 @@ class Index:
         """
         for keys in self._near_keys(event):
             results = [
-                definition for key in keys for definition in self._by_key(key) if not (definition.older or definition.incomplete)
+                definition
+                for key in keys
+                for definition in self._by_key(key)
+                if not (definition.version_age or definition.incomplete)
             ]
             if results:
                 return iter(results)

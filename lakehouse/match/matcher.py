@@ -24,7 +24,7 @@ from lakehouse.match.evaluation import (
     Tolerance,
     evaluate,
     match_event,
-    narrow,
+    narrow_by_payload,
 )
 from lakehouse.match.event.canonical import MOST_UNPACKED, CapturedEvent, Event, events_of
 from lakehouse.match.index import Index, is_close
@@ -159,7 +159,7 @@ class Matcher:
             near=self.index.near,
         )
         if wanted:
-            narrow(match, lambda definition: self.payloads.is_valid(definition, event))
+            narrow_by_payload(match, lambda definition: self.payloads.is_valid(definition, event))
         if match.shown is None:
             return match, _UNMATCHED_PAYLOAD
         if not wanted or not self._is_sampled(event):
@@ -205,7 +205,7 @@ class Matcher:
         results = {
             definition.key: definition
             for definition in (*self.index.candidates(event), *self.index.near(event))
-            if not definition.older
+            if not definition.version_age
         }
         outcomes = [evaluate(definition, event, self.request.tolerance) for definition in results.values()]
         return sorted(
@@ -246,7 +246,7 @@ class Matcher:
 def remarks_of(definition: Definition) -> list[str]:
     """Return what is to be known of a definition that matches."""
     version = last_id(definition.version_xid)
-    remarks = [f"matches Version {version}, which is not the default"] if definition.older else []
+    remarks = [f"matches Version {version}, which is not the default"] if definition.version_age else []
     return remarks + (["deprecated"] if definition.deprecated else [])
 
 

@@ -58,11 +58,11 @@ def count_objects(counts: KindCounts, path: str, objects: pa.StructArray, has_nu
     """
     own, cells = counts.at(path, "object"), objects.flatten()
     own.events += len(objects)
-    there = [cell.is_valid().to_numpy(zero_copy_only=False) | has_nulls for cell in cells]
-    widths = np.sum(there, axis=0) if there else np.zeros(1, np.int64)
+    are_present = [cell.is_valid().to_numpy(zero_copy_only=False) | has_nulls for cell in cells]
+    widths = np.sum(are_present, axis=0) if are_present else np.zeros(1, np.int64)
     add_lengths(own, [int(widths.min()), int(widths.max())])
     if path.count("/") < MOST_DEPTH:
-        for field, cell, is_there in zip(objects.type, cells, there, strict=True):
+        for field, cell, is_there in zip(objects.type, cells, are_present, strict=True):
             if is_there.any():
                 count_cells(counts, counts.place(path, field.name), cell, has_nulls)
 

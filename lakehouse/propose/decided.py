@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lakehouse.propose.pathcounts import ITEM, MEMBER, Counts, PathCounts, PathType, child, name_in, parent, settle
+from lakehouse.propose.pathcounts import ITEM, MEMBER, Counts, PathCounts, PathType, child, fold_maps, name_in, parent
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Observed:
             for key, path_counts in counts.items():
                 observed.counts.setdefault(key, PathCounts()).add(path_counts)
                 observed.days.setdefault(key, []).append(day)
-        settled = settle(observed.counts)
-        return observed if settled is observed.counts else cls(kind, settled, observed.days, observed.by_day, breaks)
+        folded = fold_maps(observed.counts)
+        return observed if folded is observed.counts else cls(kind, folded, observed.days, observed.by_day, breaks)
 
     @property
     def members(self) -> dict[str, list[str]]:

@@ -205,8 +205,8 @@ def formats_of(texts: Collection[str], among: Iterable[str] | None = None) -> fr
 def formats_of_column(texts: pa.StringArray, among: Iterable[str] | None = None) -> frozenset[str]:
     """Return the formats that all texts of a column have, as `formats_of` does: most at a glance, by RE2."""
     possible = formats_of([texts[0].as_py()], among)
-    others = {name: texts.filter(pc.invert(pc.match_substring_regex(texts, _GLANCES[name]))) for name in possible}
-    return frozenset(name for name, left in others.items() if all(map(FORMATS[name], left.to_pylist())))
+    misfits = {name: texts.filter(pc.invert(pc.match_substring_regex(texts, _GLANCES[name]))) for name in possible}
+    return frozenset(name for name, left in misfits.items() if all(map(FORMATS[name], left.to_pylist())))
 
 
 @lru_cache(10_000)
@@ -298,11 +298,11 @@ class KindCounts:
         """Count values of which nothing else is known."""
         self.at(path, kind).events += events
 
-    def add_equals(self, path: str, others: Iterable[str]) -> None:
+    def add_equals(self, path: str, other_paths: Iterable[str]) -> None:
         """Count one text of the sample, and the paths that held the same text."""
         counts = self.at(path, "string")
         counts.sampled += 1
-        for other in others:
+        for other in other_paths:
             counts.equals[other] = counts.equals.get(other, 0) + 1
 
     def add_producers(self, path: str, sent: Iterable[Sent]) -> None:
@@ -414,7 +414,7 @@ def is_secret(path: str) -> bool:
     return looks_secret(name_in(path)) and not (path.startswith(OPTIONS) and "~1" not in path)
 
 
-def settle(counts: Counts) -> Counts:
+def fold_maps(counts: Counts) -> Counts:
     """Fold members of maps: all of an object with more than `MOST_KEYS`, and of the widest ones beyond `MOST_PATHS`."""
     while True:
         members: defaultdict[str, set[str]] = defaultdict(set)

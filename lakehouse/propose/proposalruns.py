@@ -42,7 +42,7 @@ from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.discriminators import Discriminators, SharedAddresses, discriminator_of
 from lakehouse.propose.evidence import evidence_page
 from lakehouse.propose.kinds import EventCounter
-from lakehouse.propose.pathcounts import Counts, KindCounts, PathCounts, settle
+from lakehouse.propose.pathcounts import Counts, KindCounts, PathCounts, fold_maps
 from lakehouse.propose.proposals import ProposedKind, as_bytes, groups_of, propose_kinds
 from lakehouse.propose.widening import BrokenSchema, WidenedVersion, widen_versions
 from lakehouse.settings import Settings, data_folder
@@ -387,7 +387,7 @@ def open_observed(spark: SparkSession, settings: Settings) -> None:
 def rows_of(counter: EventCounter, source: str, breaks: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of what was counted of a source, and of payloads that break one schema, if they do."""
     for (kind, day), counted in sorted(counter.kinds.items()):
-        yield from _rows(source, kind, breaks, day, settle(counted.counts))
+        yield from _rows(source, kind, breaks, day, fold_maps(counted.counts))
 
 
 def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iterator[dict[str, Any]]:
@@ -428,7 +428,7 @@ def merged(rows: DataFrame) -> DataFrame:
         of_kind = table.to_pylist()
         source, kind, breaks = (of_kind[0][name] or "" for name in _GROUPED)
         days = sorted(by_day(of_kind).items())
-        added = (row for day, counts in days for row in _rows(source, kind, breaks, day, settle(counts)))
+        added = (row for day, counts in days for row in _rows(source, kind, breaks, day, fold_maps(counts)))
         return pa.Table.from_pylist(list(added), OBSERVED_ROWS)
 
     return rows.groupBy(*_GROUPED).applyInArrow(merge, COLUMNS)

@@ -77,7 +77,7 @@ class AlignedText(NamedTuple):
         return [path for text, path in self.parts if text is None]
 
 
-def aligned(observed: Observed, path: str, separator: str, thresholds: Thresholds) -> AlignedText | None:
+def align_texts(observed: Observed, path: str, separator: str, thresholds: Thresholds) -> AlignedText | None:
     """Align the texts of an attribute; None: it did not hold texts alone."""
     types = observed.types(path)
     whole = types.get("string")
@@ -111,7 +111,7 @@ def _literal(counts: PathCounts, thresholds: Thresholds) -> str | None:
     return None if counts.events < thresholds.constant_events or may_vary else text
 
 
-def written(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Thresholds) -> dict[str, str]:
+def write_texts(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Thresholds) -> dict[str, str]:
     """Write the texts of a kind's attributes as values and templates, with names for their placeholders.
 
     Args:
@@ -154,8 +154,8 @@ def _opened(texts: Mapping[str, AlignedText], observed: Observed, thresholds: Th
 
 
 def _always_equal(observed: Observed, path: str, other: str) -> bool:
-    counts, others = observed.counts[path, "string"], observed.counts[other, "string"]
-    events = min(counts.sampled, others.sampled)
+    counts, other_counts = observed.counts[path, "string"], observed.counts[other, "string"]
+    events = min(counts.sampled, other_counts.sampled)
     return events > 0 and counts.equals.get(other, 0) == events
 
 
@@ -338,7 +338,7 @@ class _ProposedParts:
         has_envelope = bool(self.observed.types(ENVELOPE))
         group, messageid = self.group, self.messageid
         payload = payload_schema(self.observed, self.thresholds)
-        texts = written(self._texts(), self.observed, self.thresholds)
+        texts = write_texts(self._texts(), self.observed, self.thresholds)
         message = self._message(group, messageid, payload) | self._envelope(texts) if has_envelope else None
         variants = {}
         for family in self.families:
@@ -360,7 +360,7 @@ class _ProposedParts:
         aligned_texts = {}
         for path, separator in places.items():
             seen = self.observed.presence(path)
-            parted = aligned(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
+            parted = align_texts(self.observed, path, separator, self.thresholds) if seen.events == seen.parents else None
             if parted is not None:
                 aligned_texts[path] = parted
         return aligned_texts

@@ -57,7 +57,9 @@ class WidenedSchema:
     undecided: list[str] = field(default_factory=list)
 
 
-def widen(schema: JsonText, format: str, observed: Iterable[Observed], thresholds: Thresholds, place: str = "") -> WidenedSchema:
+def widen_schema(
+    schema: JsonText, format: str, observed: Iterable[Observed], thresholds: Thresholds, place: str = ""
+) -> WidenedSchema:
     """Widen a JSON Schema by payloads that break it.
 
     Args:
@@ -228,20 +230,20 @@ class _Widening:
             node["required"] = required
             if not required:
                 del node["required"]
-        others = node.get("additionalProperties", True)
+        additional = node.get("additionalProperties", True)
         for name in names:
             place = child(path, name)
             if name in properties:
                 properties[name] = self.at(properties[name], place, self.observed.types(place))
-            elif "patternProperties" not in node and others is False:
+            elif "patternProperties" not in node and additional is False:
                 node.setdefault("properties", {})[name] = self.decision.at(place)
             elif "patternProperties" not in node:
-                self.at(others, place, self.observed.types(place))
+                self.at(additional, place, self.observed.types(place))
         if has_keys and "patternProperties" not in node:
             if any(map(looks_like_id, properties)):
                 self._leave(path, "properties")
-            if others is not True:
-                node["additionalProperties"] = self.at(others, keys, self.observed.types(keys))
+            if additional is not True:
+                node["additionalProperties"] = self.at(additional, keys, self.observed.types(keys))
 
     def _still_required(self, names: Iterable[str], path: str, has_keys: bool) -> Iterator[str]:
         """Yield the names that all objects had; keys of maps are counted together, so it is not known which there were."""
@@ -435,7 +437,7 @@ def _widened(broken: SchemaVersion, by_place: dict[str, list[Observed]], thresho
         return WidenedSchema(schema, [f"schemas of format {format or 'unknown'} are not widened"])
     undecided: set[str] = set()
     for place, observed in sorted(by_place.items()):
-        widened = widen(JsonText(orjson.dumps(schema).decode()), format, observed, thresholds, place)
+        widened = widen_schema(JsonText(orjson.dumps(schema).decode()), format, observed, thresholds, place)
         schema = widened.schema
         undecided |= set(widened.undecided)
     return WidenedSchema(schema, sorted(undecided))

@@ -149,12 +149,12 @@ def _references_at(
     """Yield what refers to something in a snapshot: registryid, kind, XID, and a body with the references alone."""
     rows = log.filter(F.col("kind").isin(*_REFERRING) & F.col("registryid").isin(*registryids))
     last = F.max_by(F.struct("op", "body"), "snapshot_id").alias("last")
-    there = rows.filter(F.col("snapshot_id") <= snapshot_id).groupBy(*_KEY).agg(last).filter("last.op <> 'delete'")
+    existing = rows.filter(F.col("snapshot_id") <= snapshot_id).groupBy(*_KEY).agg(last).filter("last.op <> 'delete'")
     references = F.to_json(F.struct(*(F.get_json_object("last.body", f"$.{name}").alias(name) for name in _OF_VERSION)))
     body = (
         F.when(F.col("kind") == "version", references).when(F.col("kind") == "schemaversion", "{}").otherwise(F.col("last.body"))
     )
-    yield from map(tuple, there.select(*_KEY, body).toLocalIterator())
+    yield from map(tuple, existing.select(*_KEY, body).toLocalIterator())
 
 
 def stream_changes(

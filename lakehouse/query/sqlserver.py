@@ -175,12 +175,12 @@ def write_user(file: str, name: str, password: str) -> None:
     """Write a user into a users file, which nobody else may read; it is read at each log-in, so a server need not start again."""
     line = hash_password(name, password)
     path = Path(file)
-    others = (
+    other_lines = (
         [line for line in path.read_text(encoding="utf-8").splitlines() if line.split(":")[0] != name] if path.exists() else []
     )
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     fresh.touch(mode=0o600)
-    fresh.write_text("\n".join([*others, line]) + "\n", encoding="utf-8")
+    fresh.write_text("\n".join([*other_lines, line]) + "\n", encoding="utf-8")
     replace_synced(fresh, path)
 
 

@@ -157,7 +157,7 @@ def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str
         MessageNotFound: a message of that id was refused; what else has it is not meant.
         AmbiguousId: several have it, under different XIDs.
     """
-    from lakehouse.readmodel.violationlist import refused
+    from lakehouse.readmodel.violationlist import reasons_of_refusal
     from lakehouse.readmodel.wordsearch import find_documents, find_ids
 
     wanted = text.strip()
@@ -166,7 +166,7 @@ def full_xid(view: View, text: str, registryid: RegistryId | None = None) -> str
     # A message is meant before anything else that has the same id.
     for kinds in (("message",), ("group", "endpoint", "schema")):
         results = sorted({xid for _, _, xid in find_ids(view, wanted, kinds, registryid)})
-        if results and "message" not in kinds and refused(view, wanted, registryid, only_messages=True):
+        if results and "message" not in kinds and reasons_of_refusal(view, wanted, registryid, only_messages=True):
             raise MessageNotFound(wanted, results[:_MOST_IDS])
         if len(results) == 1:
             return results[0]
@@ -215,11 +215,11 @@ def show_messages(view: View, xid: Xid, registryid: RegistryId | None = None, ma
     from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
     from lakehouse.readmodel.queries import changes_in_use
 
-    there = view.entities(xid, registryid)
-    if not there:
+    messages = view.entities(xid, registryid)
+    if not messages:
         raise MessageNotFound(xid)
     results = []
-    for message in there:
+    for message in messages:
         definition = view.definition(message.registryid, xid)
         if definition is None:
             raise DefinitionNotYet(xid, view.definitions_snapshot)

@@ -102,12 +102,12 @@ def endpoints_of(view: View, definition: Record, carriers: list[Entity] | None =
     registryid, group_xid = definition["registryid"], definition["group_xid"]
     own = view.entity(registryid, group_xid)
     group = own if own is not None and own.kind == "group" else None
-    endpoints = carrying(view, registryid, group_xid) if carriers is None else carriers
-    rows = [carried(endpoint, definition, group) for endpoint in endpoints]
+    endpoints = endpoints_carrying(view, registryid, group_xid) if carriers is None else carriers
+    rows = [endpoint_message_row(endpoint, definition, group) for endpoint in endpoints]
     return sorted(rows, key=lambda row: (row["endpoint_xid"], row["via_xid"]))
 
 
-def carrying(view: EntityReferences, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
+def endpoints_carrying(view: EntityReferences, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
     """Return the endpoints that carry the messages of a group: those that name it, and the one that it is."""
     own = view.entity(registryid, group_xid)
     carriers = [own] if own is not None and own.kind == "endpoint" else []
@@ -126,11 +126,14 @@ def messages_of(view: View, endpoint: Entity) -> list[Record]:
     for via in dict.fromkeys([endpoint.xid, *named]):
         parent = view.entity(endpoint.registryid, via)
         group = parent if parent is not None and parent.kind == "group" else None
-        rows += [carried(endpoint, definition, group) for definition in view.definitions(endpoint.registryid, group_xid=via)]
+        rows += [
+            endpoint_message_row(endpoint, definition, group)
+            for definition in view.definitions(endpoint.registryid, group_xid=via)
+        ]
     return sorted(rows, key=lambda row: (row["via_xid"], row["message_xid"]))
 
 
-def carried(endpoint: Entity, definition: Record, group: Entity | None) -> Record:
+def endpoint_message_row(endpoint: Entity, definition: Record, group: Entity | None) -> Record:
     """Return the row of the view `endpoint_messages` for a message that an endpoint carries.
 
     Args:

@@ -21,7 +21,7 @@ from lakehouse.domain.events import FEEDS, Changed, ChangeEvent, Commit, Endpoin
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of, version_change
 from lakehouse.readmodel.file.sqliteschema import EDGES, edges_of
-from lakehouse.readmodel.flattened import carrying
+from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import Entity, EntityReferences, Reference, View
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
@@ -218,7 +218,7 @@ def with_schema(view: View, registryid: RegistryId, xid: Xid) -> list[Xid]:
     return [message_xid for (message_xid,) in rows]
 
 
-def mentioning(view: View, members: Collection[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
+def find_mentions(view: View, members: Collection[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:
     """Return the messages and schemas that hold the XID of some others, or a Version of which does: in a reference or a text.
 
     All texts are read once, however many members there are.
@@ -274,7 +274,7 @@ def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[
     return sorted(message_xid for (message_xid,) in rows)
 
 
-def referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit: int) -> list[Xid]:
+def find_referring(view: View, registryid: RegistryId, xid: Xid, relation: str, limit: int) -> list[Xid]:
     """List what refers to an entity or to a Version of it in some way: at most so many XIDs, sorted.
 
     Args:
@@ -351,11 +351,11 @@ def attributes_of_version(version: Entity) -> tuple[FlatAttributes, Xid]:
 
 def attributes_of_default(view: View, registryid: RegistryId, xid: Xid) -> tuple[FlatAttributes | None, Xid | None]:
     """Return what the default Version of a message or schema declares, and its XID; None: it is not in the snapshot."""
-    there = view.entity(registryid, xid)
-    if there is None:
+    entity = view.entity(registryid, xid)
+    if entity is None:
         return None, None
     versions = view.versions(registryid, xid)
-    wanted = xid_of_version(xid, there.attributes.get("defaultversionid"))
+    wanted = xid_of_version(xid, entity.attributes.get("defaultversionid"))
     version = next((version for version in versions if version.xid == wanted), versions[-1] if versions else None)
     return ({}, None) if version is None else attributes_of_version(version)
 
@@ -411,16 +411,16 @@ def with_endpoints(references: EntityReferences, difference: Difference) -> Diff
         difference: as a comparison found it.
     """
     broken = [
-        who
-        for who, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
+        side
+        for side, effect in (("producers", difference.for_producers), ("consumers", difference.for_consumers))
         if effect == "breaking"
     ]
     if not difference.is_about_schema or not broken:
         return difference
     sentences = []
-    for who, xids in endpoints_broken_by(references, difference.registryid, difference.xid, broken).items():
+    for side, xids in endpoints_broken_by(references, difference.registryid, difference.xid, broken).items():
         more = f" and {len(xids) - _MOST_SHOWN} more" if len(xids) > _MOST_SHOWN else ""
-        sentences.append(f"It breaks {who} at {', '.join(xids[:_MOST_SHOWN])}{more}.")
+        sentences.append(f"It breaks {side} at {', '.join(xids[:_MOST_SHOWN])}{more}.")
     return replace(difference, meaning=" ".join([difference.meaning, *sentences]))
 
 
@@ -436,9 +436,9 @@ def endpoints_broken_by(
         broken: who breaks, `producers` or `consumers`.
     """
     groups = sorted({xid_of_group(message) for message in messages_changed_by(references, registryid, xid)})
-    endpoints = {endpoint.xid: endpoint for group in groups for endpoint in carrying(references, registryid, group)}
-    results = {who: [xid for xid, endpoint in sorted(endpoints.items()) if is_endpoint_of(endpoint, who)] for who in broken}
-    return {who: xids for who, xids in results.items() if xids}
+    endpoints = {endpoint.xid: endpoint for group in groups for endpoint in endpoints_carrying(references, registryid, group)}
+    results = {side: [xid for xid, endpoint in sorted(endpoints.items()) if is_endpoint_of(endpoint, side)] for side in broken}
+    return {side: xids for side, xids in results.items() if xids}
 
 
 def changes_in_use(view: View, registryid: RegistryId, version: Xid, schemas: Sequence[Xid]) -> list[dict[str, Any]]:
@@ -474,10 +474,10 @@ def _shown_version(view: View, registryid: RegistryId, schema: Xid) -> Xid:
     return xid_of_version(schema, None if resource is None else resource.attributes.get("defaultversionid"))
 
 
-def is_endpoint_of(endpoint: Entity, who: str) -> bool:
+def is_endpoint_of(endpoint: Entity, side: str) -> bool:
     """Return whether `producers` or `consumers` are clients of an endpoint; one that says no `usage` may have both."""
     usage = endpoint.attributes.get("usage")
-    return not usage or not _ROLES[who].isdisjoint(usage)
+    return not usage or not _ROLES[side].isdisjoint(usage)
 
 
 def messages_changed_by(references: EntityReferences, registryid: RegistryId, xid: Xid) -> set[Xid]:

@@ -149,7 +149,7 @@ def reasons_of(view: View, text: str, registryid: RegistryId | None = None) -> l
     wanted = text.strip().removeprefix("#")
     if not wanted.rstrip("/"):
         return []
-    results = [*refused(view, wanted, registryid), *_deleted(view, wanted, registryid)]
+    results = [*reasons_of_refusal(view, wanted, registryid), *_deleted(view, wanted, registryid)]
     return results[:_MOST_REASONS]
 
 
@@ -164,7 +164,7 @@ def notes_on(view: View, text: str, registryid: RegistryId | None = None, *, of_
     """
     wanted = text.strip()
     gone = [] if of_message or wanted.startswith("/") else _deleted(view, wanted, registryid, only_messages=True)
-    return [*refused(view, wanted, registryid), *gone][:_MOST_REASONS]
+    return [*reasons_of_refusal(view, wanted, registryid), *gone][:_MOST_REASONS]
 
 
 def rejected_documents(view: View, registryid: RegistryId | None = None) -> list[str]:
@@ -178,7 +178,9 @@ def rejected_documents(view: View, registryid: RegistryId | None = None) -> list
     return [*results[:_MOST_REASONS], *more]
 
 
-def refused(view: View, wanted: str, registryid: RegistryId | None = None, *, only_messages: bool = False) -> list[str]:
+def reasons_of_refusal(
+    view: View, wanted: str, registryid: RegistryId | None = None, *, only_messages: bool = False
+) -> list[str]:
     """Return which rule refused an entity in the latest load of its document, one text for each finding; empty: none did.
 
     Args:

@@ -97,12 +97,12 @@ def search(
     filters: Filters | None = None,
     most: int = -1,
 ) -> list[Hit]:
-    """Find entities that hold all words of a text, as `ranked`, and say where they hold them."""
-    keys = ranked(view, text, kinds, registryid=registryid, limit=limit, offset=offset, filters=filters, most=most)
+    """Find entities that hold all words of a text, as `find_by_words`, and say where they hold them."""
+    keys = find_by_words(view, text, kinds, registryid=registryid, limit=limit, offset=offset, filters=filters, most=most)
     return hits_of(view, text, keys)
 
 
-def ranked(
+def find_by_words(
     view: View,
     text: str,
     kinds: Sequence[str] = KINDS,
@@ -167,7 +167,7 @@ def words_in(columns: Iterable[str | None]) -> Iterator[str]:
 
 
 def holds_words(words: Words, text: str) -> bool:
-    """Return whether an entity holds all words of a text, as `ranked` finds it."""
+    """Return whether an entity holds all words of a text, as `find_by_words` finds it."""
     wanted = _words(text)
     for at, (prefix, word) in enumerate(wanted):
         plain = next(words_in([word]), "")

@@ -274,8 +274,8 @@ class SubjectMapping:
             written["references"] = [self._reference(version, reference) for reference in version.references]
         if version.ruleset:
             written["ruleset"] = version.ruleset
-        if others := {name: value for name, value in version.metadata.items() if name != "properties" and value}:
-            written["metadata"] = others
+        if metadata := {name: value for name, value in version.metadata.items() if name != "properties" and value}:
+            written["metadata"] = metadata
         return written
 
     def _reference(self, version: SubjectVersion, reference: Json) -> Json:

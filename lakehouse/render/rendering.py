@@ -137,8 +137,8 @@ def _batch(members: list[Rendered]) -> Rendered:
     events = [member.event for member in members]
     captured: dict[str, Any] = dict(first.captured)
     if "headers" in captured:
-        others = [header for header in captured["headers"] if header["name"].lower() != "content-type"]
-        captured["headers"] = [*others, {"name": "content-type", "value": BATCH_JSON}]
+        headers = [header for header in captured["headers"] if header["name"].lower() != "content-type"]
+        captured["headers"] = [*headers, {"name": "content-type", "value": BATCH_JSON}]
     is_of_single_definition = len({(member.registryid, member.xid) for member in members}) == 1
     statuses = {member.payload_status for member in members}
     return replace(

@@ -414,7 +414,7 @@ def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Rendere
     used = {sample.message.endpoint for sample in samples if sample.message is not None}
     if not used:
         return []
-    others = [
+    refused_samples = [
         _sample(renderer, binding)
         for row in selected.messages
         for endpoint in _sending(row, selected.endpoints)
@@ -422,7 +422,7 @@ def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Rendere
         for binding in bindings_of(row, [endpoint])
         if binding.endpoint is not None
     ]
-    messages = [sample.message for sample in (*samples, *others) if sample.message is not None]
+    messages = [sample.message for sample in (*samples, *refused_samples) if sample.message is not None]
     sent = [message for message in messages if message.endpoint is not None] or messages
     return [
         _command(client, line, message)

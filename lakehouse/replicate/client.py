@@ -349,7 +349,7 @@ class CatalogAddress:
         host = urlsplit(self.url).hostname or ""
         return self.authorization is not None and self.url.startswith("http:") and not _is_here(host)
 
-    def of(self, path: str) -> str:
+    def url_of(self, path: str) -> str:
         """Return the URL of a path below the base, such as an XID; `:` and `@` may be in ids."""
         return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
 

@@ -30,7 +30,7 @@ from lakehouse.replicate.sourcedocuments import (
     bare_resource,
     check_count,
     digest_of,
-    settle,
+    write_document,
     write_members,
 )
 from lakehouse.replicate.state import PeerState
@@ -81,7 +81,7 @@ class Reader:
     def look_round(self) -> None:
         """Find out what the server can do; one that does not say is asked for nothing special."""
         try:
-            offered = self.client.json(self.client.address.of("capabilities"))
+            offered = self.client.json(self.client.address.url_of("capabilities"))
         except RequestRefused as refused:
             if refused.status not in MISSING:
                 raise
@@ -204,7 +204,7 @@ class Reader:
         address = self.client.address
         if path.startswith("?"):
             return f"{self.base}{self.at}{path}"
-        below = address.of(path)
+        below = address.url_of(path)
         if self.at:
             below = address.origin + "/" + self.at + below.removeprefix(address.origin + "/")
         return below + (f"?{query}" if query else "")
@@ -275,21 +275,21 @@ class Walk:
     def _whole(self) -> Unit:
         """Fetch everything at once."""
         url = self.reader.url("export" if self.reader.has_export else "?" + WHOLE)
-        name, settled = "/export", self.state.part("/export")
+        name, document = "/export", self.state.part("/export")
         mark = self.state.marks.get(name, {})
-        fetched = settled.with_suffix(".answer")
+        fetched = document.with_suffix(".answer")
         try:
-            answer = self.reader.noted(self.reader.client.download(url, fetched, _mark(self.state, mark, settled, url)))
+            answer = self.reader.noted(self.reader.client.download(url, fetched, _mark(self.state, mark, document, url)))
             if answer.status == 304:
-                return Unit(self.reader.base, mark["digest"], settled if settled.is_file() else None)
-            settle(fetched, settled, self.screen, self.reader.base, self.reader.client.limits.depth)
+                return Unit(self.reader.base, mark["digest"], document if document.is_file() else None)
+            write_document(fetched, document, self.screen, self.reader.base, self.reader.client.limits.depth)
         finally:
             fetched.unlink(missing_ok=True)
-        digest = digest_of(settled)
+        digest = digest_of(document)
         self.state.marks[name] = {"etag": answer.etag, "url": url, "digest": digest}
         self.state.keep_only({name})
         self.state.save()
-        return Unit(self.reader.base, digest, settled)
+        return Unit(self.reader.base, digest, document)
 
     def _by_groups(self) -> Unit:
         """Fetch the registry, then each group; unchanged ones stay as they were fetched before."""
@@ -349,7 +349,7 @@ class Walk:
                 writer = DocumentWriter(stream)
                 writer.group(collection, groupid, content)
                 writer.finish(root)
-            units.append(Unit(self.reader.client.address.of(xid), digest_of(target), target))
+            units.append(Unit(self.reader.client.address.url_of(xid), digest_of(target), target))
         self.reader.check_same(root)
         self.state.keep_only({xid_of_group(xid) for xid in scope})
         self.state.save()
@@ -462,7 +462,7 @@ class DraftWalk:
         self.state = state
         self.screen = screen
         self.report = report
-        self.base = client.address.of("messagecatalog")
+        self.base = client.address.url_of("messagecatalog")
         self._snapshots: set[str] = set()
 
     @property
@@ -587,7 +587,7 @@ def is_draft_catalog(client: Client) -> bool:
             raise
         reason = str(refused)
     try:
-        return isinstance(client.json(client.address.of("messagecatalog")), list)
+        return isinstance(client.json(client.address.url_of("messagecatalog")), list)
     except RequestRefused as refused:
         what = "neither an xRegistry server nor a catalog of the CNCF draft (/messagecatalog) is here"
         raise ReplicationError(client.address.url, f"{what}: {reason}") from refused

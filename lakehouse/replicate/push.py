@@ -309,11 +309,11 @@ class Pusher:
             return
         changed = _changed(view, registryid, since) | (set() if is_in_log else set(self.outbox.all_sent()))
         wanted = [xid for xid in changed if _is_wanted(xid, self.options.scope)]
-        there = {xid for xid in wanted if _is_there(view, registryid, xid)}
-        gone = sorted((xid for xid in set(wanted) - there if self.outbox.sent(xid) is not None), key=_order, reverse=True)
+        existing = {xid for xid in wanted if _exists(view, registryid, xid)}
+        gone = sorted((xid for xid in set(wanted) - existing if self.outbox.sent(xid) is not None), key=_order, reverse=True)
         digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
         self.outbox.fill(
-            [*sorted(there, key=_order), *gone], Reached(since, reached.digest if is_in_log else "", view.head, digest)
+            [*sorted(existing, key=_order), *gone], Reached(since, reached.digest if is_in_log else "", view.head, digest)
         )
         if not self.outbox.waiting():
             self.outbox.finish()
@@ -342,7 +342,7 @@ class Pusher:
             ReplicationError: the target does not answer, or cannot be written.
         """
         try:
-            if not _is_there(view, registryid, xid):
+            if not _exists(view, registryid, xid):
                 counts["deleted"] += self._delete(xid)
             elif (written := self._write(view, registryid, xid)) is not None:
                 counts["written" if written else "left"] += 1
@@ -354,13 +354,13 @@ class Pusher:
 
     def _delete(self, xid: Xid) -> bool:
         """Delete what the target has from us; False: it has nothing of it."""
-        there = self.outbox.sent(xid) is not None
-        if there and xid.count("/") == 2 and self._holds_more(xid):
-            there = False
-        if there:
+        is_sent = self.outbox.sent(xid) is not None
+        if is_sent and xid.count("/") == 2 and self._holds_more(xid):
+            is_sent = False
+        if is_sent:
             self._request("DELETE", xid, None, missing=True)
         self.outbox.done(xid, None)
-        return there
+        return is_sent
 
     def _holds_more(self, xid: Xid) -> bool:
         """Return whether a group of the target still has members, which are not from us: ours went before."""
@@ -383,7 +383,7 @@ class Pusher:
                 authority = meta["authority"] = self.settings.authority
         existing = self._existing(xid, "?doc&inline=*")
         if existing is not None and sent is None:
-            _check_authority(self.options.target.of(xid), existing, authority)
+            _check_authority(self.options.target.url_of(xid), existing, authority)
         if existing is not None and is_same_resource(existing, body):
             self.outbox.leave(xid) if sent is None else self.outbox.done(xid, list(body.get("versions", {})))
             return False
@@ -437,7 +437,7 @@ class Pusher:
         """Fetch the target's entity; None if there is none."""
         details = "$details" if "/schemas/" in path else ""
         try:
-            entity = self.client.json(self.options.target.of(path) + details + flags)
+            entity = self.client.json(self.options.target.url_of(path) + details + flags)
         except RequestRefused as refused:
             if refused.status == _TOO_LARGE:
                 meta = self._existing(f"{path}/meta")
@@ -449,7 +449,7 @@ class Pusher:
 
     def _request(self, method: str, path: str, body: Any, *, missing: bool = False, details: bool = False) -> None:
         """Send a request; with `missing` what is not there is as good as deleted."""
-        url = self.options.target.of(path) + ("$details" if details and "/schemas/" in path else "")
+        url = self.options.target.url_of(path) + ("$details" if details and "/schemas/" in path else "")
         try:
             self.client.send(method, url, None if body is None else as_written(body).encode())
         except RequestRefused as refused:
@@ -499,9 +499,9 @@ def _check_authority(url: str, existing: Json, authority: Any) -> None:
         RequestRefused: it has this, and not from us.
     """
     meta = existing.get("meta")
-    theirs = meta.get("authority") if isinstance(meta, dict) else None
-    if theirs and theirs != authority:
-        raise RequestRefused(url, 409, f"the target has it under the authority {theirs}, and here it is {authority}")
+    target_authority = meta.get("authority") if isinstance(meta, dict) else None
+    if target_authority and target_authority != authority:
+        raise RequestRefused(url, 409, f"the target has it under the authority {target_authority}, and here it is {authority}")
 
 
 def _order(xid: Xid) -> tuple[int, int, str]:
@@ -510,5 +510,5 @@ def _order(xid: Xid) -> tuple[int, int, str]:
     return (xid.count("/"), -COLLECTIONS.index(collection) if collection in COLLECTIONS else 1, xid)
 
 
-def _is_there(view: View, registryid: RegistryId, xid: Xid) -> bool:
+def _exists(view: View, registryid: RegistryId, xid: Xid) -> bool:
     return view.entity(registryid, xid) is not None

@@ -185,7 +185,7 @@ def _own_attributes(root: dict[str, Any]) -> dict[str, Any]:
     return without(root, computed)
 
 
-def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> None:
+def write_document(source: Path, target: Path, screen: Screen, url: str, depth: int) -> None:
     """Write what a server answered as the document that is loaded: without what it says of itself, and screened.
 
     Args:
@@ -202,7 +202,7 @@ def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> 
     try:
         with source.open("rb") as stream, aside.open("wb") as out:
             out.write(stream.peek(3)[:3] if stream.peek(3).startswith(BOM) else b"")  # the ingest reports it
-            _Settled(out, screen, url, depth).read(stream)
+            _ScreenedDocument(out, screen, url, depth).read(stream)
         replace_synced(aside, target)
     except NotJson as error:
         raise ReplicationError(url, f"its answer is not whole, or not JSON: {blank_text(str(error))}") from error
@@ -210,7 +210,7 @@ def settle(source: Path, target: Path, screen: Screen, url: str, depth: int) -> 
         aside.unlink(missing_ok=True)
 
 
-class _Settled:
+class _ScreenedDocument:
     """An answer that becomes a document, part by part; keys that occur twice stay twice, so that the ingest reports them."""
 
     def __init__(self, out: BinaryIO, screen: Screen, url: str, depth: int) -> None:

@@ -111,8 +111,8 @@ def _declared() -> list[_RuleRow]:
 def _of_words() -> set[str]:
     """Return the rules about mere texts for people: a value that breaks one is left out, and its entity is loaded."""
     rows = [*table(), *(row for row in draft_table() if row["level"] in ("group", "definition"))]
-    others = {row["rule"] for row in rows if row["type"] not in _WORDS}
-    return {row["rule"] for row in rows} - others | {ICON}
+    rule_texts = {row["rule"] for row in rows if row["type"] not in _WORDS}
+    return {row["rule"] for row in rows} - rule_texts | {ICON}
 
 
 def _rules(*hows: str) -> dict[str, Rule]:

@@ -203,7 +203,7 @@ def reject_documents(stage: DataFrame, rows: DataFrame, existing_documents: Data
     )
     keys = ["document_uri", "registryid"]
     remaining = stage.filter(F.col("row") == "entity").join(F.broadcast(rejected.select(*keys)), on=keys, how="left_anti")
-    others = stage.filter(F.col("row") != "entity").join(F.broadcast(rejected), on=keys, how="left")
+    rest = stage.filter(F.col("row") != "entity").join(F.broadcast(rejected), on=keys, how="left")
     facts = F.from_json("facts", DOCUMENT_BODY)
     cleared = reduce(
         lambda facts, name: facts.withField(name, F.lit(None).cast(DOCUMENT_BODY[name].dataType)),
@@ -211,12 +211,10 @@ def reject_documents(stage: DataFrame, rows: DataFrame, existing_documents: Data
         facts.withField("status", F.lit("rejected")).withField("reason", F.col("reason")),
     )
     is_rejected = (F.col("row") == "document") & F.col("reason").isNotNull()
-    others = others.filter((F.col("row") != "finding") | F.col("reason").isNull())
+    rest = rest.filter((F.col("row") != "finding") | F.col("reason").isNull())
     rejected_values = {"facts": F.to_json(cleared), "registryid": F.col("stays")}
-    others = others.withColumns(
-        {name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in rejected_values.items()}
-    )
-    return Checked(remaining.select(*stage.columns).unionByName(others.select(*stage.columns)), details, rejected.count(), False)
+    rest = rest.withColumns({name: F.when(is_rejected, value).otherwise(F.col(name)) for name, value in rejected_values.items()})
+    return Checked(remaining.select(*stage.columns).unionByName(rest.select(*stage.columns)), details, rejected.count(), False)
 
 
 def _where_loaded(stage: DataFrame, existing_documents: DataFrame) -> DataFrame:

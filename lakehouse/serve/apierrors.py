@@ -246,9 +246,11 @@ def raise_problems(results: Iterable[ProblemFound]) -> None:
     problems = list(results)
     if not problems:
         return
-    first, *others = problems
-    if others:
-        details = [f"{problem.title.removesuffix('.')}. {problem.detail or ''}".rstrip() for problem in others[:_MOST_DETAILS]]
-        more = [f"and {len(others) - _MOST_DETAILS} more"] if len(others) > _MOST_DETAILS else []
-        first.detail = "\n".join([first.detail or first.title, f"{len(others)} more:", *details, *more])
+    first, *more_problems = problems
+    if more_problems:
+        details = [
+            f"{problem.title.removesuffix('.')}. {problem.detail or ''}".rstrip() for problem in more_problems[:_MOST_DETAILS]
+        ]
+        more = [f"and {len(more_problems) - _MOST_DETAILS} more"] if len(more_problems) > _MOST_DETAILS else []
+        first.detail = "\n".join([first.detail or first.title, f"{len(more_problems)} more:", *details, *more])
     raise first

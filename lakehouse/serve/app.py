@@ -232,7 +232,7 @@ class App:
     async def _answered(self, scope: Scope, headers: dict[bytes, bytes], method: str, receive: Receive) -> CachedResponse:
         origin = ""
         try:
-            origin = self.origins.of(scope, headers)
+            origin = self.origins.base_url_of(scope, headers)
             if method == "OPTIONS":
                 return self._options(scope["raw_path"], headers)
             client, user = await self.client(scope, headers)
@@ -268,7 +268,7 @@ class App:
         """Stream events; None when that is done, else what is sent instead."""
         origin = ""
         try:
-            origin = self.origins.of(scope, headers)
+            origin = self.origins.base_url_of(scope, headers)
             client, _ = await self.client(scope, headers)
             api_request = self._api_request(scope, origin)
             if api_request.target.parts != ("events",) or api_request.target.at is not None:
@@ -352,7 +352,7 @@ class App:
     def refused_by_host(self, scope: Scope) -> CachedResponse | None:
         """Return the answer to a request under a name that this server is not asked as; None: it is."""
         try:
-            self.origins.of(scope, dict(scope["headers"]))
+            self.origins.base_url_of(scope, dict(scope["headers"]))
         except ProblemFound as problem:
             return self._problem(problem, scope, "")
         return None

@@ -144,21 +144,21 @@ class Tries:
         self._lock = threading.Lock()
         self._wrong: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # how many are left, and since when
 
-    def wait(self, who: Hashable) -> float:
+    def wait(self, client: Hashable) -> float:
         """Return the seconds until somebody may try again; 0: now."""
         with self._lock:
-            return max(0.0, (self._left(who) - self.at_once + 1) * self.seconds)
+            return max(0.0, (self._left(client) - self.at_once + 1) * self.seconds)
 
-    def went_wrong(self, who: Hashable) -> None:
+    def went_wrong(self, client: Hashable) -> None:
         """Count a try that was wrong."""
         with self._lock:
-            self._wrong[who] = (self._left(who) + 1, time.monotonic())
-            self._wrong.move_to_end(who)
+            self._wrong[client] = (self._left(client) + 1, time.monotonic())
+            self._wrong.move_to_end(client)
             if len(self._wrong) > _MOST_COUNTED:
                 self._wrong.popitem(last=False)
 
-    def _left(self, who: Hashable) -> float:
-        count, since = self._wrong.get(who, (0.0, 0.0))
+    def _left(self, client: Hashable) -> float:
+        count, since = self._wrong.get(client, (0.0, 0.0))
         return max(0.0, count - (time.monotonic() - since) / self.seconds)
 
 

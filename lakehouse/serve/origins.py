@@ -79,7 +79,7 @@ class Origins:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def of(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> str:
+    def base_url_of(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> str:
         """Return the URL under which the client knows `/`.
 
         Raises:

@@ -99,7 +99,7 @@ def mount_of(registryid: RegistryId) -> str:
     return "/reg-" + quote(registryid, safe="")
 
 
-def quoted(path: str) -> str:
+def quote_path(path: str) -> str:
     """Return an XID or another path as it is in a URL."""
     return quote(path, safe="/:@~$!&'()*+,;=-._")
 

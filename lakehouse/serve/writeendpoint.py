@@ -20,7 +20,7 @@ from lakehouse.serve.answer.reads import ReadHandler, entity_answers
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.clientlimits import Bodies, Receive, Shares
 from lakehouse.serve.config import Options
-from lakehouse.serve.targets import DETAILS, RequestTarget, quoted
+from lakehouse.serve.targets import DETAILS, RequestTarget, quote_path
 from lakehouse.serve.write.apply import WriteOutcome, methods_of
 from lakehouse.serve.write.operations import draft_methods_of
 from lakehouse.serve.write.writerequest import WriteRequest
@@ -87,7 +87,7 @@ def _entity(
 
 def _url(target: RequestTarget, base: str) -> str:
     details = DETAILS if target.details and "schemas" in target.parts else ""
-    return header_value(base + quoted(target.path) + details)
+    return header_value(base + quote_path(target.path) + details)
 
 
 def _members(request: ReadRequest, answers: Answers, parts: tuple[str, ...], xids: list[Xid]) -> bytes:

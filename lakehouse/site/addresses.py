@@ -58,7 +58,7 @@ class PageAddress(NamedTuple):
 
 
 @lru_cache(maxsize=100_000)
-def written(text: str) -> str:
+def path_part_of(text: str) -> str:
     """Write an id as a part of a path."""
     made = text if _PLAIN.match(text) else "".join(_character(character) for character in text)
     made = f"~2E{made[1:]}" if made.startswith(".") else made
@@ -73,7 +73,7 @@ def written(text: str) -> str:
     return f"{shortened}~x{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGITS]}"
 
 
-def read(name: str, existing: Iterable[str] = ()) -> str | None:
+def id_of_path_part(name: str, existing: Iterable[str] = ()) -> str | None:
     """Read an id back from a part of a path; None: there is none that would be written so.
 
     Args:
@@ -81,7 +81,7 @@ def read(name: str, existing: Iterable[str] = ()) -> str | None:
         existing: ids that are looked through when the name was cut.
     """
     if len(name) > _LONGEST - _DIGITS - 2 and re.search(rf"~x[0-9a-f]{{{_DIGITS}}}\Z", name):
-        return next((candidate for candidate in existing if written(candidate) == name), None)
+        return next((candidate for candidate in existing if path_part_of(candidate) == name), None)
     if name == "~":
         return ""
     parts = _ESCAPE.split(name)
@@ -90,7 +90,7 @@ def read(name: str, existing: Iterable[str] = ()) -> str | None:
         text = raw.decode()
     except UnicodeDecodeError:
         return None
-    return text if written(text) == name else None
+    return text if path_part_of(text) == name else None
 
 
 def path_of(registryid: RegistryId, xid: Xid, part: str = "", ending: str = "html") -> str:
@@ -102,16 +102,16 @@ def path_of(registryid: RegistryId, xid: Xid, part: str = "", ending: str = "htm
         part: such as `history` or `p2`.
         ending: html, json or txt.
     """
-    names = [f"reg-{written(registryid)}"]
+    names = [f"reg-{path_part_of(registryid)}"]
     if xid != "/":
         ids = xid.split("/")[1:]
-        names += [ids[0], *(written(id_part) for id_part in ids[1::2])]
+        names += [ids[0], *(path_part_of(id_part) for id_part in ids[1::2])]
     return "/".join(names) + (f"~{part}" if part else "") + f".{ending}"
 
 
 def path_of_rule(rule_id: str, part: str = "") -> str:
     """Return the path of the page of a rule and its findings."""
-    return f"findings/{written(rule_id)}" + (f"~{part}" if part else "") + ".html"
+    return f"findings/{path_part_of(rule_id)}" + (f"~{part}" if part else "") + ".html"
 
 
 def path_of_snapshot(snapshot_id: int, part: str = "") -> str:
@@ -123,7 +123,7 @@ def path_of_document(registryid: RegistryId, uri: str) -> str:
     """Return the path of the page of a document: the end of its URI, and a digest of the whole."""
     last = uri.rstrip("/").rpartition("/")[2]
     digest = hashlib.sha256(f"{registryid}\n{uri}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-    return f"documents/{written(last[:60])}-{digest}.html"
+    return f"documents/{path_part_of(last[:60])}-{digest}.html"
 
 
 def path_of_comparison(path: str, before: str, after: str) -> str:
@@ -146,7 +146,7 @@ def path_of_differences(before: int, after: int) -> str:
 def path_beside(registryid: RegistryId, xid: Xid, other: Xid) -> str:
     """Return the path of the page that shows two messages, or two schemas, of a registry side by side."""
     _, collection, group, _, entityid = other.split("/")
-    return path_of(registryid, xid, WITH + TO.join((collection, written(group), written(entityid))))
+    return path_of(registryid, xid, WITH + TO.join((collection, path_part_of(group), path_part_of(entityid))))
 
 
 def page_of_list(path: str, number: int) -> str:

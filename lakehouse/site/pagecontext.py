@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
-from lakehouse.readmodel.flattened import carrying
+from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
 from lakehouse.readmodel.snapshotview import Entity, View
@@ -168,7 +168,8 @@ class PageContext:
 
     def carriers(self, registryid: RegistryId, group_xid: Xid) -> list[Entity]:
         """Return the endpoints that carry the messages of a group."""
-        return self.remember(("carrying", registryid, group_xid), lambda: carrying(self.view, registryid, group_xid), 200)
+        key = ("carrying", registryid, group_xid)
+        return self.remember(key, lambda: endpoints_carrying(self.view, registryid, group_xid), 200)
 
     def commit_of(self, snapshot_id: int) -> dict[str, Any]:
         """Return the facts of a snapshot."""

@@ -27,13 +27,13 @@ import orjson
 from lakehouse.domain.versionchanges import VERSION_KINDS
 from lakehouse.errors import SettingsError
 from lakehouse.readmodel import ReadModel
-from lakehouse.readmodel.queries import extending, mentioning, with_schema
+from lakehouse.readmodel.queries import extending, find_mentions, with_schema
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.settings import Settings
 from lakehouse.site.addresses import path_of, path_of_document, path_of_rule, path_of_snapshot, read_path
 from lakehouse.site.overview import Key, Overview, overview_of
 from lakehouse.site.pagecontext import PageContext, PageStyle
-from lakehouse.site.pages.contents import all_paths, beside, find_page, numbered, pages_of_group, paths_of_member
+from lakehouse.site.pages.contents import all_paths, find_page, markdown_page, page_paths, pages_of_group, paths_of_member
 from lakehouse.site.pages.map import all_neighbours
 from lakehouse.site.pages.snapshotpages import MOST_READY
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -113,7 +113,7 @@ def members_to_make(page_context: PageContext, before: State, now: State) -> set
     changed |= {_key_of(text) for text in _differing(before["findings"], now["findings"])}
     results: set[Key] = set(changed)
     # What named one of them earlier and does not now has changed itself.
-    named = changed | mentioning(page_context.view, changed)
+    named = changed | find_mentions(page_context.view, changed)
     for view in (earlier, page_context.view):
         results |= _showing(view, named)
     results |= {
@@ -151,13 +151,13 @@ def pages_to_keep(page_context: PageContext, before: State, now: State, wanted: 
             if is_first_kept or (at > 0 and wanted.isdisjoint((key[0], xid) for xid in listed)):
                 results.add(path)
     for rule_id, findings in overview.findings_by_rule.items():
-        results.update(numbered(path_of_rule(rule_id), len(findings)))
+        results.update(page_paths(path_of_rule(rule_id), len(findings)))
     loaded = {(registryid, str(uri)) for registryid, kind, uri in may_differ if kind == "document"}
     loaded |= {(key[0], uri) for key in changed for state in (view, earlier) for uri in _documents_of(state, key)}
     results.update(path_of_document(*key) for key in overview.documents if key not in loaded)
     for number in range(1, before["snapshot_id"] + 1):
         if number == 1 or number <= before["snapshot_id"] - MOST_READY:
-            results.update(islice(numbered(path_of_snapshot(number), sum(page_context.changes_of(number).values())), 1, None))
+            results.update(islice(page_paths(path_of_snapshot(number), sum(page_context.changes_of(number).values())), 1, None))
     return results
 
 
@@ -327,7 +327,7 @@ class Writer:
         page = find_page(page_context, path)
         if page is not None:
             self._write(path, page.body)
-            markdown = beside(page)
+            markdown = markdown_page(page)
             if markdown is not None and markdown.path not in self.digests:  # of a page without a choice, that of its first one
                 self._write(markdown.path, markdown.body)
 

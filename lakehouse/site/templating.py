@@ -23,7 +23,7 @@ import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lakehouse.site.addresses import written
+from lakehouse.site.addresses import path_part_of
 from lakehouse.site.markdown import escaped
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def folded(text: str) -> Markup:
 @lru_cache(maxsize=20_000)
 def anchor(pointer: str) -> str:
     """Write a JSON Pointer as a part of the id of an element, and of the address that leads there."""
-    return "/".join(written(part) if part else "" for part in pointer.split("/"))
+    return "/".join(path_part_of(part) if part else "" for part in pointer.split("/"))
 
 
 def markdown(text: str) -> Markup:

@@ -11,7 +11,7 @@ from builders import body, document, errors, rows
 from exampled import BY_ASYNCAPI
 
 from lakehouse.asyncapi.application import Application
-from lakehouse.asyncapi.following import Following, NoSuchFile, patched
+from lakehouse.asyncapi.following import Following, NoSuchFile, apply_merge_patch
 from lakehouse.asyncapi.headerschemas import as_headers, as_payload, declaration_of, from_headers, from_payload, property_of
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
@@ -375,7 +375,7 @@ def test_a_trait_wins_in_2_and_gives_way_in_3(version, wins):
 
 
 def test_a_merge_patch_deletes_by_null():
-    assert patched({"a": {"b": 1, "c": 2}, "d": 1}, {"a": {"b": None}, "d": None, "e": 1}) == {"a": {"c": 2}, "e": 1}
+    assert apply_merge_patch({"a": {"b": 1, "c": 2}, "d": 1}, {"a": {"b": None}, "d": None, "e": 1}) == {"a": {"c": 2}, "e": 1}
 
 
 @pytest.mark.parametrize("protocol", sorted(WIRES))

@@ -34,7 +34,7 @@ def of_messages(**messages):
 
 def test_what_holds_a_message():
     def judged(in_group, **values):
-        return [one.rule_id for one in relations.of_parent(in_group=in_group, **({"is_based": False} | values))]
+        return [one.rule_id for one in relations.check_parent(in_group=in_group, **({"is_based": False} | values))]
 
     given = {"envelope": "CloudEvents/1.0.2", "parent_envelope": "cloudevents/1.0"}
     assert (judged(True, **given), judged(False, **given)) == (["MSG-157"], [])
@@ -56,7 +56,7 @@ def test_all_members_of_a_cycle_break_the_rule_and_nothing_that_hangs_off_it():
 
 
 def test_a_cycle_that_a_message_closes_by_the_version_that_it_shows():
-    [found] = relations.of_cycle(basemessage=f"{M}/b", by_default=True)
+    [found] = relations.check_cycle(basemessage=f"{M}/b", by_default=True)
     assert (found.pointer, found.message) == ("", f"`basemessage` of its default Version leads over {M}/b back to this message")
 
 
@@ -155,7 +155,7 @@ def test_ids_in_other_letters():
     records.states |= Records(document({"g": group({"M": {}})})).states
     assert {(xid, one.rule_id) for xid, one in records.broken()} == {(f"{M}/{name}", "MSG-037") for name in "mM"}
     assert set(relations.VARYING) == {"group", "endpoint", "message", "version", "schema"}
-    reported = [next(relations.of_variant(kind=kind, other="/x")).rule_id for kind in relations.VARYING]
+    reported = [next(relations.check_variant(kind=kind, other="/x")).rule_id for kind in relations.VARYING]
     assert reported == ["MSG-020", "END-033", "MSG-037", "MSG-038", "MSG-037"]
 
 
@@ -182,4 +182,4 @@ def test_the_oldest_dialect_forbids_changes():
 
 
 def test_every_judge_is_tried_here():
-    assert set(relations.JUDGES) == {name for name in vars(relations) if name.startswith("of_")}
+    assert set(relations.JUDGES) == {name for name in vars(relations) if name.startswith("check_")}

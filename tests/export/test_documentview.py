@@ -182,7 +182,7 @@ def test_references_into_the_document_are_json_pointers():
 
 
 def test_urls_stand_below_a_base():
-    assert Urls("https://example.com/reg/").of("messagegroups", "g") == "https://example.com/reg/messagegroups/g"
+    assert Urls("https://example.com/reg/").url_of("messagegroups", "g") == "https://example.com/reg/messagegroups/g"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from soak.sessions import forget_attached
 
 from lakehouse.ingest.parse import parallel
 from lakehouse.ingest.parse.document import ParseLimits
-from lakehouse.ingest.parse.parallel import closer, outliner, part_parser
+from lakehouse.ingest.parse.parallel import outliner, part_parser, part_summer
 from lakehouse.ingest.parse.parse import Source, parser
 
 STREAM = 300
@@ -57,7 +57,9 @@ def of_parts(
     reported = [row for row in rows if row["row"] == "document"]
     assert len(reported) == len(parts)
     schema = next(iter(parser(limits)([batch_of([source._replace(unchanged=True)._asdict()])]))).schema
-    closed = [row for made in closer(limits)([pa.RecordBatch.from_pylist(reported, schema=schema)]) for row in made.to_pylist()]
+    closed = [
+        row for made in part_summer(limits)([pa.RecordBatch.from_pylist(reported, schema=schema)]) for row in made.to_pylist()
+    ]
     return [row for row in rows if row["row"] != "document"], closed
 
 

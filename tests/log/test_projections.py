@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lakehouse.log import projections
 from lakehouse.log.commits import read_head
 from lakehouse.log.head import Head
-from lakehouse.log.projections import lagging, rebuild_table, roll_forward
+from lakehouse.log.projections import find_lagging, rebuild_table, roll_forward
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.store.delta import positions
@@ -161,7 +161,7 @@ def test_commits_of_others_that_change_no_row_are_passed_over(foreign):
     commit("by hand", "OPTIMIZE xregistry.versions FULL", "OPTIMIZE xregistry.changes", "VACUUM xregistry.versions")
     assert metadata_of_commits(spark, "versions") == {"snapshot_id": 3, "job": "project"}
     assert metadata_of_commits(spark, "changes")["command"] == "ingest"
-    assert lagging(spark, read_head(spark), settings=history.settings) == {}
+    assert find_lagging(spark, read_head(spark), settings=history.settings) == {}
 
 
 @pytest.mark.slow

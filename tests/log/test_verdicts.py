@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from lakehouse.domain.ownership import Claim, Dispute, Policy, Published, verdict
 from lakehouse.log.baseline import OPTIONAL, STATE
-from lakehouse.log.owners import VERDICT, _row, claims_of, gathered, with_verdict
+from lakehouse.log.owners import VERDICT, _row, claims_of, gather_facts, with_verdict
 from lakehouse.store.keys import KEY
 from lakehouse.store.schema import CHANGES, DISPUTE, STAGE
 from lakehouse.text.problems import CONFLICT, OWNER_CHANGED, REGAINED, STALE
@@ -124,7 +124,7 @@ def by_spark(spark, cases, policy):
         said_schema,
     )  # fmt: skip
     protected = frame(spark, [key[one.xid] for one in cases if one.is_declared], keys) if policy.prune else None
-    entities = gathered(claims_of(stage), dropped, state, deleted, said, protected)
+    entities = gather_facts(claims_of(stage), dropped, state, deleted, said, protected)
     rows = with_verdict(entities, policy=policy, now=NOW)
     dates = ("createdat", "modifiedat", "stored_modifiedat")
     return rows.withColumns({name: F.unix_micros(name) for name in dates}).collect()

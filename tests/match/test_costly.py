@@ -13,7 +13,7 @@ import pytest
 from shortform import first_of
 
 from lakehouse.match.payload.costlimit import effort_of
-from lakehouse.match.payload.payloads import EncodedPayload, MadeValidator, NoAnswer, Payloads, apart
+from lakehouse.match.payload.payloads import EncodedPayload, MadeValidator, NoAnswer, Payloads, run_in_fork
 from lakehouse.match.payload.schemas import Schemas, SchemaVersion
 from match.test_payloads import STRUCTURE, S, verdict
 
@@ -60,7 +60,7 @@ ENDLESS = b"\xfe\xff\xff\xff\xff\xff\x03\x00"  # some 10^12 items that take no b
     ids=range(8),
 )  # fmt: skip
 def test_what_takes_long_or_ends_its_process_is_reported(format_, schema, body, kind):
-    found = apart(lambda: verdict(format_, schema, body=body, content_type=kind), LIMIT)
+    found = run_in_fork(lambda: verdict(format_, schema, body=body, content_type=kind), LIMIT)
     assert (found.status, found.errors) == ("unsupported_format", ())
     assert found.remarks[-1] in ("it took more than 3 s", "the library ended its process")
 
@@ -150,13 +150,13 @@ def test_a_short_schema_does_not_hang(name, monkeypatch):
     for limit, seconds in (("_SECONDS", 0.5), ("_SECONDS_TO_MAKE", 2.0)):
         monkeypatch.setattr(f"lakehouse.match.payload.payloads.{limit}", seconds)
     format_, schema, body, kind = HANGING[name]
-    found = apart(lambda: verdict(format_, schema, unpacked=2**24, body=body, content_type=kind), LIMIT)
+    found = run_in_fork(lambda: verdict(format_, schema, unpacked=2**24, body=body, content_type=kind), LIMIT)
     assert (found.status, found.errors) == ("unsupported_format", ())
     assert found.remarks[-1].endswith(("it took more than 0.5 s", "it took more than 2 s", "the library ended its process"))
 
 
 def test_references_to_what_is_not_there_take_no_longer_for_there_being_many():
-    found = apart(
+    found = run_in_fork(
         lambda: verdict("JSONSchema/draft-07", {"allOf": [{"$ref": f"#a{n}"} for n in range(4_000)]}, body=b"{}"), LIMIT
     )
     assert found.status in ("unsupported_format", "schema_unresolved")
@@ -194,7 +194,7 @@ def test_what_runs_out_of_memory_is_reported(is_apart, reported):
 
 
 def test_null_in_a_structured_event_meets_the_same_limit():
-    found = apart(lambda: verdict("JSONSchema/2020-12", doubled(40), mode="structured", data=None, has_data=True), LIMIT)
+    found = run_in_fork(lambda: verdict("JSONSchema/2020-12", doubled(40), mode="structured", data=None, has_data=True), LIMIT)
     assert found.status == "none"
 
 
@@ -260,10 +260,10 @@ def test_how_often_a_schema_looks_is_counted():
 
 
 def test_a_process_apart_is_limited_and_gives_what_it_made():
-    assert apart(lambda: {"a": b"x" * 300_000}, LIMIT) == {"a": b"x" * 300_000}
+    assert run_in_fork(lambda: {"a": b"x" * 300_000}, LIMIT) == {"a": b"x" * 300_000}
     with pytest.raises(NoAnswer, match=r"more than 0\.2 s"):
-        apart(lambda: time.sleep(60), 0.2)
+        run_in_fork(lambda: time.sleep(60), 0.2)
     with pytest.raises(NoAnswer, match="ended its process"):
-        apart(lambda: 1 / 0, LIMIT)
+        run_in_fork(lambda: 1 / 0, LIMIT)
     with pytest.raises(NoAnswer, match="ended its process"):
-        apart(lambda: len(bytearray(2**33)), LIMIT)
+        run_in_fork(lambda: len(bytearray(2**33)), LIMIT)

@@ -149,8 +149,8 @@ def test_kafka_rows_tables_and_the_suite(shop, tmp_path):
     assert ("/protocoloptions/key", '"{orderid}"') in predicates
 
     # the suite over the runs of all schemas of results
-    others = {"match_runs": partial(all_runs, settings=settings)}
-    validation = validate(spark, settings, lambda *_: spark.range(0), {}, suites=["match_runs"], others=others)
+    extra_tables = {"match_runs": partial(all_runs, settings=settings)}
+    validation = validate(spark, settings, lambda *_: spark.range(0), {}, suites=["match_runs"], extra_tables=extra_tables)
     failed = [(one["name"], one["severity"], one["unexpected"], one["error"]) for one in validation.as_json()["failed"]]
     wanted = ("most_events_match", "events_can_be_read", "most_payloads_are_valid")
     assert failed == [(name, "info", 1, None) for name in wanted]

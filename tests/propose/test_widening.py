@@ -12,7 +12,7 @@ from hypothesis import given
 
 from lakehouse.compatibility import Answer, judge
 from lakehouse.propose.decided import Observed, Thresholds
-from lakehouse.propose.widening import widen
+from lakehouse.propose.widening import widen_schema
 from propose.test_payloadschema import OBJECTS, counted, schema_of
 
 FORMAT = "JSONSchema/draft-07"
@@ -21,7 +21,7 @@ DRAFT = "http://json-schema.org/draft-07/schema#"
 
 def widened(schema: Any, values: list[Any], keeps_values: bool = True, place: str = "") -> Any:
     observed = Observed.of("k", {"2026-01-01": counted(values, keeps_values)})
-    return widen(json.dumps(schema), FORMAT, [observed], Thresholds(), place)
+    return widen_schema(json.dumps(schema), FORMAT, [observed], Thresholds(), place)
 
 
 def closed(schema: Any) -> Any:

@@ -12,7 +12,7 @@ from lakehouse.readmodel import ReadModel, model, open_model
 from lakehouse.readmodel.detail import rendered
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
 from lakehouse.readmodel.lookups import Lookups
-from lakehouse.readmodel.queries import extending, referring
+from lakehouse.readmodel.queries import extending, find_referring
 from lakehouse.readmodel.wordsearch import find_ids, search
 from lakehouse.settings import read_settings
 from lakehouse.text.names import Xid
@@ -122,7 +122,7 @@ def test_what_leads_to_an_entity_is_found_by_the_target_and_not_in_all_rows_of_t
         view.referring_to("default", xid)
         lookups.leading_to("default", [xid], "messagegroups")
         extending(view, "default", xid, 10)
-        referring(view, "default", xid, "messagegroups", 10)
+        find_referring(view, "default", xid, "messagegroups", 10)
         view.db.set_trace_callback(None)
         of_edges = [query for query in queries if "edges AS e" in query]
         assert len(of_edges) >= 6

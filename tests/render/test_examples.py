@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from match.test_costly import HANGING
 
 from lakehouse.match import Schemas
-from lakehouse.match.payload.payloads import apart
+from lakehouse.match.payload.payloads import run_in_fork
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.render import Renderer, RenderInput, RenderRefused, RenderStyle, bindings_of
 from render.definitions import NOW, cloudevent, row
@@ -404,4 +404,4 @@ def test_a_schema_that_would_hang_has_no_example(name, monkeypatch):
         except RenderRefused as error:
             return str(error)
 
-    assert re.search("took more than|asks for too much", apart(reported, 60))
+    assert re.search("took more than|asks for too much", run_in_fork(reported, 60))

@@ -201,7 +201,7 @@ def test_a_base_url_adds_its_host_and_no_other(behind_proxy):
 
     def origin(host: str, **more: str) -> str:
         headers = {b"host": host.encode()} | {name.encode(): value.encode() for name, value in more.items()}
-        return Origins(options).of({"scheme": "http", "headers": list(headers.items())}, headers)
+        return Origins(options).base_url_of({"scheme": "http", "headers": list(headers.items())}, headers)
 
     for host in ("catalog.example", "catalog.example:443", "127.0.0.1:8080", "localhost"):
         assert origin(host) == "https://Catalog.example/r"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.errors import CommitLost, WarehouseError
-from lakehouse.log.writerlock import in_turn, no_turn_of_others, turn
+from lakehouse.log.writerlock import hold_writer_lock, in_turn, no_turn_of_others
 from lakehouse.readmodel import open_model
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.writer import process
@@ -406,7 +406,7 @@ def test_who_lost_a_race_is_let_through(warehouse, tmp_path):
             answers.append(served.send("PUT", "/messagegroups/g/messages/m", EVENT).status)
 
         thread = threading.Thread(target=write)
-        with turn(str(warehouse)):
+        with hold_writer_lock(str(warehouse)):
             thread.start()
             thread.join(3)
             assert answers == []
@@ -433,7 +433,7 @@ def test_the_second_attempt_holds_the_turn_and_the_first_does_not(warehouse):
 
 @pytest.mark.parametrize("where", ["s3a://bucket/w", "/nowhere/w"])
 def test_there_are_no_turns_where_no_file_can_be_locked(where):
-    with turn(where), no_turn_of_others(where, 60):
+    with hold_writer_lock(where), no_turn_of_others(where, 60):
         pass
 
 

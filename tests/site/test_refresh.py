@@ -100,7 +100,7 @@ def test_a_second_run_gives_what_a_first_one_would(tmp_path, seed, monkeypatch):
     monkeypatch.setattr(static, "pages_to_keep", lambda *args: kept.append(keep(*args)) or kept[-1])
     for module in (pagecontext, contents, snapshotpages):  # so that lists have several pages
         monkeypatch.setattr(module, "PER_PAGE", 4)
-    monkeypatch.setattr(contents.numbered, "__defaults__", (4,))
+    monkeypatch.setattr(contents.page_paths, "__defaults__", (4,))
     random = Random(seed)
     document = start()
     catalog = Catalog(tmp_path / "warehouse")

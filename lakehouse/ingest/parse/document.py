@@ -18,7 +18,7 @@ from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.messagefamilies import FAMILY_MEMBERS, FindMessage, Messages, family_of_message, key_of_options
 from lakehouse.dialects.tables import DIALECTS, NORMAL
 from lakehouse.dialects.versionorder import version_order
-from lakehouse.domain.relations import of_promise
+from lakehouse.domain.relations import check_promise
 from lakehouse.domain.versionchanges import PROMISES, ComparableVersion, comparable_version, earlier_versions
 from lakehouse.domain.versions import choose_default
 from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_problems, id_syntax, split_meta, subject_of
@@ -257,7 +257,7 @@ def _check_promise(kind: str, compatibility: Any, versions: list[Version]) -> No
         comparable[versionid] = comparable_version(kind, version.read.attributes | {"extensions": version.read.extensions})
         ancestors[versionid] = str(version.read.attributes.get("ancestor") or before or versionid)
         for earlier in earlier_versions(versionid, ancestors, compatibility=compatibility):
-            for rule_id, pointer, message, _ in of_promise(
+            for rule_id, pointer, message, _ in check_promise(
                 kind=kind,
                 compatibility=compatibility,
                 version=comparable[versionid],

@@ -65,10 +65,10 @@ def _deepest(pointer: Pointer, document: Any) -> Pointer:
 
 
 def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules: bool) -> Reading:
-    text_errors, others = _inside(problems, converted)
+    text_errors, converted_problems = _inside(problems, converted)
     reading = read_document(converted.document, converted.errors + text_errors, dialect, rules=rules)
     reading.findings = [_as_written(finding, converted) for finding in reading.findings]
-    reading.findings.extend(_reported("", NO_XID, problem) for problem in others)
+    reading.findings.extend(_reported("", NO_XID, problem) for problem in converted_problems)
     for xid, problem in converted.reported:
         pointer = translated(problem.pointer, converted.pointers)
         kind = {0: "", 2: "group", 4: "message", 6: "version"}[xid.count("/")]

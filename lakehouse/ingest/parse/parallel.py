@@ -104,10 +104,10 @@ def stage_large(documents: DataFrame, large: list[str], limits: ParseLimits, kee
         return frames[0]
     shared = _read_shared(spark, [part for row in outlines.values() for part in _parts_of(row)], limits, keep, "")
     frames.append(shared.rows)
-    others = {uri: dialect for uri, dialect in shared.left.items() if dialect}
-    failed = [uri for uri in shared.left if uri not in others]
-    if others:
-        parts = [part for uri, dialect in others.items() for part in _parts_of(outlines[uri], dialect)]
+    dialects = {uri: dialect for uri, dialect in shared.left.items() if dialect}
+    failed = [uri for uri in shared.left if uri not in dialects]
+    if dialects:
+        parts = [part for uri, dialect in dialects.items() for part in _parts_of(outlines[uri], dialect)]
         again = _read_shared(spark, parts, limits, keep, "-of-dialect")
         frames.append(again.rows)
         failed += again.left
@@ -132,7 +132,7 @@ def _read_shared(spark: SparkSession, parts: list[_PartRow], limits: ParseLimits
     details = spark.createDataFrame(parts, _PART).repartition(tasks).mapInArrow(part_parser(limits), STAGE)
     read = keep(details, f"parts{name}")
     is_document = F.col("row") == "document"
-    closed = keep(read.filter(is_document).repartition(1).mapInArrow(closer(limits), STAGE), f"closed{name}")
+    closed = keep(read.filter(is_document).repartition(1).mapInArrow(part_summer(limits), STAGE), f"closed{name}")
     left = {
         row["document_uri"]: json.loads(row["facts"]).get("dialect")
         for row in closed.filter(~is_document).select("document_uri", "facts").collect()
@@ -209,7 +209,7 @@ def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Out
 def part_parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads parts: batches of parts to batches of the stage.
 
-    The row of a document has of one part: what `closer` adds up; `failed`, and no other rows, when it could not be read.
+    The row of a document has of one part: what `part_summer` adds up; `failed`, and no other rows, when it could not be read.
     """
 
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -279,7 +279,7 @@ def _add_part(stage: StageBatches, uri: str, outline: Outline, row: dict[str, An
     stage.add_facts(uri, outline.registry, facts | counted | details)
 
 
-def closer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def part_summer(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that sums up the parts of documents: rows of parts to a row for each document.
 
     A document that must be read again has a row that is none of a document: with the dialect as of which its parts must be read,

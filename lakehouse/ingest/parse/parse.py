@@ -514,8 +514,8 @@ class Parts:
         inside = {
             key: [problem for problem in self.problems if problem.pointer.startswith(pointer_of(key) + "/")] for key in left
         }
-        others = [problem for problem in self.problems if not any(problem in row for row in inside.values())]
-        yield read_document({key: {} if key in left else root[key] for key in root}, others, dialect, whole=whole)
+        problems = [problem for problem in self.problems if not any(problem in row for row in inside.values())]
+        yield read_document({key: {} if key in left else root[key] for key in root}, problems, dialect, whole=whole)
         order = list(root)
         for collection, text in self._texts():
             while left and order.index(left[0]) < order.index(collection):

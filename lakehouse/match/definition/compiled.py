@@ -100,7 +100,7 @@ class Definition:
         schema_xid, type_name, schema_format, inline_schema: the schema of its payload.
         incomplete: the status of a chain that is not whole: dangling, external, too_deep or cycle; else empty.
         deprecated: it says so.
-        older: 0: the default Version of its message; else which of the others, 1 the newest of them.
+        version_age: 0: the default Version of its message; else which of the others, 1 the newest of them.
     """
 
     registryid: RegistryId
@@ -118,7 +118,7 @@ class Definition:
     inline_schema: JsonText | None = field(default=None, repr=False)
     incomplete: str = ""
     deprecated: bool = False
-    older: int = 0
+    version_age: int = 0
 
     @property
     def key(self) -> tuple[RegistryId, Xid]:
@@ -197,7 +197,7 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
         inline_schema=flat_attributes.get("/dataschema"),
         incomplete=incomplete_of(row.get("chain_status")),
         deprecated=bool(row.get("deprecated")),
-        older=row.get("older") or 0,
+        version_age=row.get("older") or 0,
     )
 
 

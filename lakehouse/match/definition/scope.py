@@ -147,8 +147,10 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
         own = [schema_version(version) for xid in xids for version in view.versions(registryid, xid)]
         if inline[registryid] or any(names_others(version.text) for version in own):
             own_xids = {version.xid for version in own}
-            others = (entity for entity in view.below(registryid, xid_of("schemagroups")) if entity.kind == "schemaversion")
-            own += [schema_version(entity) for entity in others if entity.xid not in own_xids and '"$id"' in entity.body]
+            schemaversions = (
+                entity for entity in view.below(registryid, xid_of("schemagroups")) if entity.kind == "schemaversion"
+            )
+            own += [schema_version(entity) for entity in schemaversions if entity.xid not in own_xids and '"$id"' in entity.body]
         results += own
     return results
 

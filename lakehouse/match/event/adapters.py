@@ -318,8 +318,8 @@ def _cloudevents(rows: DataFrame) -> dict[str, Column]:
     made = {"ce": _options(texts), "captured": F.array().cast("ARRAY<STRING>")}
     data = next((names[name] for name in BODIES["cloudevents"] if name in names), None)
     if prefix:
-        others = [name for name in rows.columns if not name.startswith(KQL)]
-        made["payload"] = F.encode(F.to_json(F.struct(*others)), "UTF-8")
+        columns = [name for name in rows.columns if not name.startswith(KQL)]
+        made["payload"] = F.encode(F.to_json(F.struct(*columns)), "UTF-8")
     elif data is not None:
         is_base64 = data.lower() == "data_base64" and isinstance(rows.schema[data].dataType, StringType)
         made["payload"] = F.unbase64(F.col(data)) if is_base64 else _binary(rows, data)
@@ -328,8 +328,8 @@ def _cloudevents(rows: DataFrame) -> dict[str, Column]:
 
 def _eventhubs(rows: DataFrame) -> dict[str, Column]:
     properties, system = _flat_map(rows, "Properties"), _flat_map(rows, "SystemProperties")
-    there = F.map_keys(F.map_filter(properties, lambda _, value: value.isNotNull()))
-    is_kafka = _any_starts(there, "ce_") & ~_any_starts(there, "cloudEvents")
+    names_set = F.map_keys(F.map_filter(properties, lambda _, value: value.isNotNull()))
+    is_kafka = _any_starts(names_set, "ce_") & ~_any_starts(names_set, "cloudEvents")
     content_type = F.coalesce(
         F.try_element_at(system, F.lit("content-type")), F.try_element_at(properties, F.lit("content-type"))
     )
@@ -397,8 +397,8 @@ def _mqtt(rows: DataFrame) -> dict[str, Column]:
 
 def _amqp(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower().replace("_", "-"): name for name in rows.columns}
-    there = [section for section in AMQP_SECTIONS if section in names]
-    columns = F.to_json(F.struct(*(F.col(names[section]).alias(section) for section in there)))
+    sections = [section for section in AMQP_SECTIONS if section in names]
+    columns = F.to_json(F.struct(*(F.col(names[section]).alias(section) for section in sections)))
     body = next((names[name] for name in BODIES["amqp"] if name in names), None)
     encoded = F.base64(_binary(rows, body)) if body is not None else F.lit(None).cast("STRING")
     line = F.concat(

@@ -141,9 +141,9 @@ def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> 
         return None
     missing = missing_columns(platform, value)
     if missing:
-        there = ", ".join(sorted(value)[:8]) or "none"
+        existing = ", ".join(sorted(value)[:8]) or "none"
         raise UnreadableEvent(
-            f"{missing[0].partition(' ')[0]}: {platform}: the column {', '.join(missing)} is missing (there: {there})"
+            f"{missing[0].partition(' ')[0]}: {platform}: the column {', '.join(missing)} is missing (there: {existing})"
         )
     names = {name.lower(): name for name in value}
     row: dict[str, Any] = dict.fromkeys(("protocol", "ce", "options", "headers", "key", "captured", "payload", "message"))
@@ -188,8 +188,8 @@ def _cloudevents(named: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str
     row: dict[str, Any] = {"ce": _options({"specversion": "1.0"} | attributes), "captured": []}
     data = next((name for name in BODIES["cloudevents"] if name in named), None)
     if prefix:
-        others = {name: member for name, member in value.items() if not name.startswith(KQL) and member is not None}
-        row["payload"] = orjson.dumps(others)
+        members = {name: member for name, member in value.items() if not name.startswith(KQL) and member is not None}
+        row["payload"] = orjson.dumps(members)
     elif data is not None:
         row["payload"] = (_from_base64 if data == "data_base64" else _bytes)(named[data])
     return row

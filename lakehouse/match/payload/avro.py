@@ -174,9 +174,9 @@ def _parts(schema: Any) -> _SchemaParts:
         elif isinstance(part, list):
             left += part
     costs = _Costs(named)
-    all_costs = [costs.of(schema)]
+    all_costs = [costs.cost_of(schema)]
     for name, record in named.items():
-        all_costs.append(costs.of(record))
+        all_costs.append(costs.cost_of(record))
         if all_costs[-1] is None:
             raise Unsupported(f"no Avro schema that data can be of: the record {name} always holds itself")
     uses = {name: {used for used in _names_in(record["fields"]) if used in named} for name, record in named.items()}
@@ -184,7 +184,7 @@ def _parts(schema: Any) -> _SchemaParts:
     endings = [cost for cost in all_costs if cost is not None]
     return _SchemaParts(
         is_recursive,
-        any((cost := costs.of(items)) is not None and cost.size == 0 for items in _items_in(schema)),
+        any((cost := costs.cost_of(items)) is not None and cost.size == 0 for items in _items_in(schema)),
         max((cost.parts // max(1, cost.size) for cost in endings), default=1),
         max((cost.parts for cost in endings), default=1) if _has_defaults(named.values()) else 1,
         max(costs.looks(part) for part in (schema, *named.values())),
@@ -204,7 +204,7 @@ class _Costs:
         self._looks: dict[str, int] = {}
         self._open: set[str] = set()
 
-    def of(self, part: Any) -> _Cost | None:
+    def cost_of(self, part: Any) -> _Cost | None:
         """Return what data of a type takes; None: it never ends."""
         kind = self._kind(part)
         if isinstance(kind, dict):
@@ -213,7 +213,7 @@ class _Costs:
                 return None
             if name not in self._costs:
                 self._open.add(name)
-                fields = [self.of(field["type"]) for field in kind["fields"]]
+                fields = [self.cost_of(field["type"]) for field in kind["fields"]]
                 self._open.discard(name)
                 ends = [cost for cost in fields if cost is not None]
                 size, parts = sum(cost.size for cost in ends), 1 + sum(cost.parts for cost in ends)

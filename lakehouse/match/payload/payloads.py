@@ -58,7 +58,7 @@ class NoAnswer(Exception):
     """The process ended without an answer, or took too long."""
 
 
-def apart(work: Callable[[], Made], seconds: float) -> Made:
+def run_in_fork(work: Callable[[], Made], seconds: float) -> Made:
     """Run work in a fork of this process.
 
     Args:
@@ -225,8 +225,8 @@ class Payloads:
         assert own is not None
         if own.status not in (INVALID, UNDECODABLE):
             return own
-        others = [writer for writer in self._writers(made.resolved) if writer.resolved.xid != made.resolved.xid]
-        for other in others[:_MOST_WRITERS]:
+        other_writers = [writer for writer in self._writers(made.resolved) if writer.resolved.xid != made.resolved.xid]
+        for other in other_writers[:_MOST_WRITERS]:
             writer = self._made(other.resolved)
             if isinstance(writer, PayloadVerdict):
                 continue
@@ -234,7 +234,7 @@ class Payloads:
                 verdict = self._checked(made, writer, other.is_older, encoded._replace(body=payload))
                 if verdict.written_with is not None:
                     return verdict._replace(remarks=(*remarks, *verdict.remarks))
-        left = len(others) - _MOST_WRITERS
+        left = len(other_writers) - _MOST_WRITERS
         return own._replace(remarks=(*own.remarks, f"{left} older Versions of the schema were not tried")) if left > 0 else own
 
     def _checked(
@@ -265,7 +265,7 @@ class Payloads:
         if self._hung[validator] >= _MOST_HUNG:
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, "others of this schema took too long"))
         try:
-            return apart(check, _SECONDS)
+            return run_in_fork(check, _SECONDS)
         except NoAnswer as error:
             self._hung[validator] += 1
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
@@ -400,7 +400,7 @@ def try_to_make(resolved: Resolved, find: Callable[[str], Any], seconds: float |
         made = _guarded(lambda: make_validator(resolved, find), resolved)
         return made if isinstance(made, PayloadVerdict) else None
 
-    return apart(make, _SECONDS_TO_MAKE if seconds is None else seconds)
+    return run_in_fork(make, _SECONDS_TO_MAKE if seconds is None else seconds)
 
 
 def _guarded(make: Callable[[], Validator], resolved: Resolved) -> MadeValidator | PayloadVerdict:

@@ -20,7 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_tools import protoc
 
 from lakehouse.match.definition.valuetypes import media_type
-from lakehouse.match.payload.payloads import NoAnswer, apart
+from lakehouse.match.payload.payloads import NoAnswer, run_in_fork
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unsupported, Validator, is_json
 
@@ -124,7 +124,7 @@ def compiled(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8", errors="replace")
         try:
-            result = apart(lambda: _compile(folder), _SECONDS)
+            result = run_in_fork(lambda: _compile(folder), _SECONDS)
         except NoAnswer as error:
             raise Unsupported(f"protoc does not compile the schema: {error}") from error
         if isinstance(result, str):

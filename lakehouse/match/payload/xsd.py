@@ -63,7 +63,7 @@ class XsdValidator:
         if not isinstance(document, str):
             raise Unsupported("an XML Schema is text")
         root = _root_of(document)
-        _check_others(root)
+        _check_references(root)
         _check_size(root)
         library = XMLSchema10 if resolved.format.endswith("1.0") else XMLSchema11
         wanted = resolved.named or None
@@ -126,7 +126,7 @@ def _root_of(document: str) -> Any:
         raise Unsupported(f"the schema is not XML that is taken: {_first_line(error)}") from error
 
 
-def _check_others(root: Any) -> None:
+def _check_references(root: Any) -> None:
     """Refuse what the schema would take from elsewhere, as nothing is fetched and no file is opened; and what is run as XPath.
 
     Raises:

@@ -105,7 +105,7 @@ class Likeness:
         wanted = [
             definition
             for definition in definitions
-            if not (definition.is_bare or definition.older or definition.incomplete)
+            if not (definition.is_bare or definition.version_age or definition.incomplete)
             and (family is None or definition.family in (None, family))
         ]
         return Candidates(wanted, [self._number_of(definition) for definition in wanted], has_protocol=family is not None)
@@ -117,7 +117,7 @@ class Likeness:
             tuple(
                 (attribute.question, attribute.required, attribute.decides)
                 for attribute in definition.attributes
-                if not is_settled(attribute)
+                if not is_index_key(attribute)
             ),
         )
         if len(self._numbers) > _MOST_NUMBERS:  # what comes again gets another number: it cannot be combined once more
@@ -126,7 +126,7 @@ class Likeness:
 
 
 @lru_cache(_MOST_NUMBERS)
-def is_settled(attribute: DeclaredAttribute) -> bool:
+def is_index_key(attribute: DeclaredAttribute) -> bool:
     """Return whether an attribute is the type under which the index finds its definition: it holds of all rows of that type."""
     if attribute.pointer != TYPE or attribute.template is not None or not isinstance(attribute.value, str):
         return False
@@ -139,9 +139,9 @@ class FastPath(NamedTuple):
     holds: Rows
     captures: list[Captures]
 
-    def of(self, numbers: Rows) -> FastPath:
+    def take(self, numbers: Rows) -> FastPath:
         """Return the part of some of the texts."""
-        return FastPath(self.holds[numbers], [capture.of(numbers) for capture in self.captures])
+        return FastPath(self.holds[numbers], [capture.take(numbers) for capture in self.captures])
 
 
 class ColumnAnswer(NamedTuple):
@@ -165,7 +165,7 @@ class FastPathCache:
         self._questions: Counter[tuple[object, ...]] = Counter()
         self._paths: dict[tuple[object, ...], FastPath | None] = {}
 
-    def of(self, attribute: DeclaredAttribute, texts: TextColumn) -> FastPath | None:
+    def find(self, attribute: DeclaredAttribute, texts: TextColumn) -> FastPath | None:
         """Return for each text whether it holds at a glance, and what the placeholders hold.
 
         Returns:
@@ -207,7 +207,9 @@ class RowGroup:
             part = self._part(texts)
             holds, is_odd, captures = part.ask(attribute, probe, self._glances)
             inverse = part.inverse
-            self._answers[key] = ColumnAnswer(holds[inverse], is_odd[inverse], tuple(capture.of(inverse) for capture in captures))
+            self._answers[key] = ColumnAnswer(
+                holds[inverse], is_odd[inverse], tuple(capture.take(inverse) for capture in captures)
+            )
         return self._answers[key]
 
     def _part(self, texts: TextColumn) -> _RowTexts:
@@ -267,14 +269,14 @@ class _RowTexts:
     def _sure(self, attribute: DeclaredAttribute, left: Rows, glances: FastPathCache) -> FastPath | None:
         """Return what holds at a glance: of these texts where they are many, else of the column where others ask that too."""
         if left.sum() < _MANY:
-            fast = glances.of(attribute, self.texts)
-            return None if fast is None else fast.of(np.where(left, self.unique, -1))
+            fast = glances.find(attribute, self.texts)
+            return None if fast is None else fast.take(np.where(left, self.unique, -1))
         words = self.texts.words
         at = self.unique[left]
         sure = _at_a_glance(attribute, words if len(at) == len(words) else words.take(pa.array(at)))
         if sure is None or left.all():
             return sure
-        return sure.of(np.cumsum(left) - 1)  # of what has no text, which does not count, that of another
+        return sure.take(np.cumsum(left) - 1)  # of what has no text, which does not count, that of another
 
 
 def _joined(sure: Captures, looped: Captures) -> Captures:

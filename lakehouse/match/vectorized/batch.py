@@ -24,7 +24,7 @@ from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_te
 from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, why_of
 from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadVerdict
 from lakehouse.match.payload.validators import is_json
-from lakehouse.match.vectorized.answers import Candidates, Choice, ColumnAnswer, FastPathCache, Likeness, RowGroup, is_settled
+from lakehouse.match.vectorized.answers import Candidates, Choice, ColumnAnswer, FastPathCache, Likeness, RowGroup, is_index_key
 from lakehouse.match.vectorized.columns import (
     FEWEST_ROWS,
     Captures,
@@ -386,7 +386,7 @@ def _match_group(group: RowGroup, members: list[Candidates], which: Rows) -> Ite
             if slot >= 0:
                 chosen = here if (shown == slot).all() else here[shown == slot]
                 verdict = verdicts[slot]
-                variables = {name: capture.of(chosen) for name, capture in verdict.variables.items()}
+                variables = {name: capture.take(chosen) for name, capture in verdict.variables.items()}
                 yield MatchedRows(rows[chosen], choices, which[chosen], variables, verdict.unchecked)
 
 
@@ -400,7 +400,7 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
     if definition.family == "MQTT" and not is_version(columns.binding.version, definition.version):
         odd |= True  # another version deviates
     for attribute in definition.attributes:
-        if is_settled(attribute):
+        if is_index_key(attribute):
             continue
         if attribute.section == "message" and hides_envelope_type(attribute, probe):
             unchecked.append(attribute.pointer)

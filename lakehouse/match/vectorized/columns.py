@@ -45,7 +45,7 @@ class Captures(NamedTuple):
     values: pa.Array
     at: Rows
 
-    def of(self, rows: Rows) -> Captures:
+    def take(self, rows: Rows) -> Captures:
         """Return the texts of some of the rows."""
         return Captures(self.values, self.at[rows])
 
@@ -125,13 +125,13 @@ class Pairs:
     """
 
     def __init__(self, names: pa.Array, texts: pa.Array, parents: Rows, count: int) -> None:
-        there = np.nonzero(pc.and_(pc.is_valid(texts), pc.is_valid(names)).to_numpy(zero_copy_only=False))[0]
-        encoded = names.take(pa.array(there)).dictionary_encode()
+        valid = np.nonzero(pc.and_(pc.is_valid(texts), pc.is_valid(names)).to_numpy(zero_copy_only=False))[0]
+        encoded = names.take(pa.array(valid)).dictionary_encode()
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes.astype(np.uint16) if len(encoded.dictionary) < 2**16 else codes, kind="stable")
         self.texts, self._parents, self._count = texts, parents, count
         self._names = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
-        self._order, self._starts = there[order], np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+        self._order, self._starts = valid[order], np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
 
     @classmethod
     def of(cls, headers: pa.Array) -> tuple[Pairs | AlikePairs, Rows]:

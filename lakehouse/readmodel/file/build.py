@@ -57,18 +57,17 @@ class _Rows:
 
     def __init__(self, table: str, columns: tuple[str, ...], packs: Packs, **rest: int) -> None:
         self.table, self.packs = table, packs
-        others = packs.others(columns)
-        self._others = itemgetter(*map(columns.index, others))
+        row_columns = packs.row_columns(columns)
+        self._of_row = itemgetter(*map(columns.index, row_columns))
         self._texts = itemgetter(*map(columns.index, packs.columns))
-        names = ", ".join(("id", *others, *rest))
-        self._insert = (
-            f"INSERT INTO {table} ({names}) VALUES (?{', ?' * len(others)}{''.join(f', {value}' for value in rest.values())})"
-        )
+        names = ", ".join(("id", *row_columns, *rest))
+        same = "".join(f", {value}" for value in rest.values())
+        self._insert = f"INSERT INTO {table} ({names}) VALUES (?{', ?' * len(row_columns)}{same})"
 
     def add(self, db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
         """Add rows; return the number of the first."""
         first = self.packs.next_id(db)
-        db.executemany(self._insert, ((number, *self._others(row)) for number, row in enumerate(rows, first)))
+        db.executemany(self._insert, ((number, *self._of_row(row)) for number, row in enumerate(rows, first)))
         self.packs.add(db, first, map(self._texts, rows))
         return first
 

@@ -37,7 +37,7 @@ class Packs(NamedTuple):
         """Return the statement that creates the table."""
         return f"CREATE TABLE {self.table} (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, texts BLOB NOT NULL);"
 
-    def others(self, columns: Iterable[str]) -> list[str]:
+    def row_columns(self, columns: Iterable[str]) -> list[str]:
         """Return those of some columns that are kept with the row."""
         return [name for name in columns if name not in self.columns]
 

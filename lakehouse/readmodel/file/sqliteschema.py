@@ -94,7 +94,7 @@ CREATE TABLE schema_rows (
   log_id INTEGER PRIMARY KEY, position INTEGER, kind TEXT, registry_id INTEGER, guid TEXT, is_deleted INTEGER NOT NULL
 );
 CREATE TABLE version_uris (log_id INTEGER PRIMARY KEY, version_uri TEXT NOT NULL);
-CREATE TABLE effective_rows (id INTEGER PRIMARY KEY, {", ".join(EFFECTIVE_TEXTS.others(EFFECTIVE_COLUMNS))});
+CREATE TABLE effective_rows (id INTEGER PRIMARY KEY, {", ".join(EFFECTIVE_TEXTS.row_columns(EFFECTIVE_COLUMNS))});
 {EFFECTIVE_TEXTS.ddl}
 CREATE VIEW effective AS SELECT {EFFECTIVE_TEXTS.select(EFFECTIVE_COLUMNS)} FROM effective_rows;
 CREATE TABLE violations ({", ".join(VIOLATION_COLUMNS)});

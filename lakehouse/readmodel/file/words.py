@@ -98,10 +98,10 @@ class FirstIndex:
         ).fetchall()
         _insert(db, ((*key, words_of_message(key[2], None)) for key in bare))
         kinds = ", ".join(f"'{kind}'" for kind in KINDS if kind != "message")
-        others = db.execute(
+        without_words = db.execute(
             f"SELECT registryid, kind, xid FROM log_rows WHERE kind IN ({kinds}) AND until = ? AND op <> 'delete'", (NEVER,)
         ).fetchall()
-        _insert(db, ((*key, words_of(db, *key)) for key in others))
+        _insert(db, ((*key, words_of(db, *key)) for key in without_words))
 
 
 def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xid]]) -> None:
@@ -126,14 +126,14 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
             db.execute(f"INSERT INTO words (words, rowid, {_COLUMNS}) VALUES ('delete', ?{_PLACES})", row)
             db.execute("DELETE FROM searched WHERE id = ?", row[:1])
             deleted.append(row[0])
-    there = [
+    existing = [
         key
         for key in wanted
         if db.execute(
             "SELECT 1 FROM log WHERE registryid = ? AND kind = ? AND xid = ? AND until = ? AND op <> 'delete'", (*key, NEVER)
         ).fetchone()
     ]
-    _insert(db, ((*key, words_of(db, *key)) for key in there))
+    _insert(db, ((*key, words_of(db, *key)) for key in existing))
     WORD_TEXTS.drop_unused(db, "searched", deleted)
 
 

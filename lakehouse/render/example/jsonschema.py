@@ -130,42 +130,44 @@ def referred(reference: str, root: Any, find: Callable[[str], Any]) -> tuple[Any
 def _merged(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Merge two schemas that must both hold, as far as an example needs it."""
     merged = dict(schema)
-    for word, theirs in other.items():
-        mine = merged.get(word)
-        if mine is None or mine == theirs or word in _NOTES:
-            merged[word] = theirs
+    for word, added in other.items():
+        present = merged.get(word)
+        if present is None or present == added or word in _NOTES:
+            merged[word] = added
         elif word == "allOf":
-            merged[word] = [*mine, *theirs]
+            merged[word] = [*present, *added]
         elif word in ("oneOf", "anyOf", "if", "not"):
-            merged["allOf"] = [*merged.get("allOf", ()), {word: theirs}]
-        elif word == "additionalProperties" and (mine is False or theirs is False):
+            merged["allOf"] = [*merged.get("allOf", ()), {word: added}]
+        elif word == "additionalProperties" and (present is False or added is False):
             merged[word] = False
         else:
-            merged[word] = _MERGED_BY[word](mine, theirs) if word in _MERGED_BY else theirs
+            merged[word] = _MERGED_BY[word](present, added) if word in _MERGED_BY else added
     return merged
 
 
-def _properties(mine: Any, theirs: Any) -> Any:
-    if not (isinstance(mine, dict) and isinstance(theirs, dict)):
-        return theirs
-    both = {name: {"allOf": [mine[name], schema]} for name, schema in theirs.items() if name in mine and mine[name] != schema}
-    return {**mine, **theirs, **both}
+def _properties(present: Any, added: Any) -> Any:
+    if not (isinstance(present, dict) and isinstance(added, dict)):
+        return added
+    both = {
+        name: {"allOf": [present[name], schema]} for name, schema in added.items() if name in present and present[name] != schema
+    }
+    return {**present, **added, **both}
 
 
-def _required(mine: Any, theirs: Any) -> Any:
-    return list(dict.fromkeys([*mine, *theirs])) if isinstance(mine, list) and isinstance(theirs, list) else theirs
+def _required(present: Any, added: Any) -> Any:
+    return list(dict.fromkeys([*present, *added])) if isinstance(present, list) and isinstance(added, list) else added
 
 
-def _both_values(mine: Any, theirs: Any) -> list[Any]:
-    return [value for value in mine if value in theirs]
+def _both_values(present: Any, added: Any) -> list[Any]:
+    return [value for value in present if value in added]
 
 
-def _types(mine: Any, theirs: Any) -> Any:
-    first = mine if isinstance(mine, list) else [mine]
-    second = theirs if isinstance(theirs, list) else [theirs]
+def _types(present: Any, added: Any) -> Any:
+    first = present if isinstance(present, list) else [present]
+    second = added if isinstance(added, list) else [added]
     both = [kind for kind in first if kind in second] or (["integer"] if "integer" in (*first, *second) else [])
     if not both:
-        raise Impossible(f"nothing is both {mine} and {theirs}")
+        raise Impossible(f"nothing is both {present} and {added}")
     return both
 
 
@@ -310,9 +312,9 @@ class JsonExample:
             elif len(results) + len(set(required) - set(results)) < most and self._made.wants(depth):
                 with suppress(Impossible):
                     results[name] = self._value(self._member(schema, name), root, name, depth + 1)
-        for name, others in {**_dict(schema, "dependencies"), **_dict(schema, "dependentRequired")}.items():
-            if name in results and isinstance(others, list):
-                for other in others:
+        for name, dependents in {**_dict(schema, "dependencies"), **_dict(schema, "dependentRequired")}.items():
+            if name in results and isinstance(dependents, list):
+                for other in dependents:
                     results.setdefault(other, self._value(self._member(schema, other), root, other, depth + 1))
         number = 0
         while len(results) < fewest and number < _MOST_ITEMS:

@@ -20,7 +20,7 @@ from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import ENVELOPE, DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
 from lakehouse.match.event.canonical import Event
-from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, apart, try_to_make
+from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, run_in_fork, try_to_make
 from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, is_json, make_validator
 from lakehouse.render.encode import declared_content_type
@@ -205,7 +205,7 @@ def _made_apart(example: Callable[[Plausible], bytes], made: Plausible) -> bytes
         except Impossible as error:
             return str(error)
 
-    result = apart(work, _SECONDS)
+    result = run_in_fork(work, _SECONDS)
     if isinstance(result, str):
         raise Impossible(result)
     return result

@@ -191,7 +191,7 @@ def text_of(pattern: str, random: Random, shortest: int = 0, longest: int | None
     for _ in range(40):
         drawn = _Drawn(random)
         try:
-            text = drawn.of(tree)
+            text = drawn.draw(tree)
         except _TooLong:
             continue
         if len(text) < shortest and not pattern.endswith("$"):
@@ -213,7 +213,7 @@ class _Drawn:
         self.left = _LONGEST
         self.groups: dict[int, str] = {}
 
-    def of(self, tree: Any) -> str:
+    def draw(self, tree: Any) -> str:
         return "".join(self._part(operator, value) for operator, value in tree)
 
     def _part(self, operator: Any, value: Any) -> str:
@@ -225,16 +225,16 @@ class _Drawn:
         if operator in (constants.NOT_LITERAL, constants.IN, constants.ANY):
             return self.random.choice(_characters(operator, value))
         if operator is constants.BRANCH:
-            return self.of(self.random.choice(value[1]))
+            return self.draw(self.random.choice(value[1]))
         if operator is constants.SUBPATTERN:
-            text = self.of(value[-1])
+            text = self.draw(value[-1])
             if value[0] is not None:
                 self.groups[value[0]] = text
             return text
         if operator in (constants.MAX_REPEAT, constants.MIN_REPEAT):
             fewest, most, inner = value
             times = self.random.randint(fewest, max(fewest, min(most, fewest + _MOST_REPEATED)))
-            return "".join(self.of(inner) for _ in range(times))
+            return "".join(self.draw(inner) for _ in range(times))
         if operator is constants.GROUPREF:
             return self.groups.get(value, "")
         return ""  # anchors and look-arounds: whether they hold is seen when the text is matched

@@ -50,8 +50,8 @@ class XsdExample:
         self._made.spend(depth)
         element = declared.ref or declared
         if element.abstract:
-            others = sorted(self._schema.maps.substitution_groups.get(element.name, ()), key=lambda other: str(other.name))
-            concrete = [other for other in others if not other.abstract]
+            substitutes = sorted(self._schema.maps.substitution_groups.get(element.name, ()), key=lambda other: str(other.name))
+            concrete = [other for other in substitutes if not other.abstract]
             if not concrete:
                 raise Impossible(f"the element {element.local_name} is abstract")
             element = concrete[0]

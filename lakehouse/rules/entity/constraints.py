@@ -95,7 +95,7 @@ class _PlaceTests(NamedTuple):
 
     path: tuple[str, ...]
     names: dict[str, tuple[_Row, ...]]
-    others: tuple[_Row, ...]
+    other_names: tuple[_Row, ...]
     itself: tuple[_Row, ...]
     fixed: frozenset[str]
     sound: dict[str, set[str]]
@@ -118,11 +118,11 @@ def _places(entity: str, family: str) -> tuple[_PlaceTests, ...]:
                 of_entity.setdefault(row.place, set()).add(row.name)
     compiled = []
     for place, names in places.items():
-        others = tuple(names.get("*", ()))
-        own = {name: (*others, *tests) for name, tests in names.items() if name not in ("", "*")}
+        other_names = tuple(names.get("*", ()))
+        own = {name: (*other_names, *tests) for name, tests in names.items() if name not in ("", "*")}
         sound: dict[str, set[str]] = {name: set() for name in own.keys() - of_entity.get(place, set())}
         path = tuple(place.split("/")) if place else ()
-        compiled.append(_PlaceTests(path, own, others, tuple(names.get("", ())), frozenset(names), sound))
+        compiled.append(_PlaceTests(path, own, other_names, tuple(names.get("", ())), frozenset(names), sound))
     return tuple(compiled)
 
 
@@ -139,14 +139,14 @@ def by_table(entity: str, family: str, attributes: dict[str, Any]) -> list[Entit
 
 
 def _apply(place: _PlaceTests, parent: dict[str, Any], attributes: dict[str, Any], results: list[EntityViolation]) -> None:
-    path, names, others, itself, fixed, sound = place
+    path, names, other_names, itself, fixed, sound = place
     context = CheckContext(fixed, attributes)
     for test in itself:
         details = test.check(parent, test.argument, context)
         if details is not None:
             results.append(EntityViolation(path, test.rule_id, details, test.severity))
     for name, value in parent.items():
-        tests = names.get(name, others)
+        tests = names.get(name, other_names)
         if not tests:
             continue
         passed = sound.get(name) if type(value) is str else None
@@ -177,7 +177,7 @@ class ValidatedCache:
         self._texts: dict[Hashable, set[tuple[str, bytes]]] = {}
         self._count = 0
 
-    def others(self, context: Hashable, members: dict[str, Any]) -> dict[str, tuple[Any, bytes]]:
+    def unvalidated(self, context: Hashable, members: dict[str, Any]) -> dict[str, tuple[Any, bytes]]:
         """Return the members that were not validated yet, each with its JSON; empty for one without members here."""
         seen = self._texts.get(context, ())
         results = {}

@@ -147,16 +147,16 @@ def _check_message(subject: Subject) -> list[EntityViolation]:
 def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityViolation]:
     """Check the declarations of the envelope, but for those that were found sound before."""
     attributes, is_event = subject.attributes, _is_event(subject)
-    others = _SOUND.others(is_event, metadata)
-    if not others:
+    unvalidated = _SOUND.unvalidated(is_event, metadata)
+    if not unvalidated:
         return []
     results = []
     if is_event:
-        declared = {name: declaration for name, (declaration, _) in others.items()}
+        declared = {name: declaration for name, (declaration, _) in unvalidated.items()}
         results += by_table("message", CLOUDEVENTS, attributes | {"envelopemetadata": declared})
-    for name, (declaration, _) in others.items():
+    for name, (declaration, _) in unvalidated.items():
         results.extend(_check_declaration(declaration, ("envelopemetadata", name), name, is_event))
-    _SOUND.add(is_event, others, {violation.path[1] for violation in results})
+    _SOUND.add(is_event, unvalidated, {violation.path[1] for violation in results})
     return results
 
 
@@ -173,14 +173,14 @@ def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Entity
     attributes = subject.attributes
     family = family_of(attributes.get("protocol")) or subject.family or family_of_options(options)
     context = (family, str(attributes.get("protocol", "")))
-    others = _SOUND.others(context, options)
+    unvalidated = _SOUND.unvalidated(context, options)
     results = []
-    if others:
-        rest = {option: member for option, (member, _) in others.items()}
+    if unvalidated:
+        rest = {option: member for option, (member, _) in unvalidated.items()}
         if family in FAMILIES:
             results += by_table("message", family, attributes | {"protocoloptions": rest})
         results.extend(_check_options(rest, family if family in FAMILIES else None))
-        _SOUND.add(context, others, {violation.path[1] for violation in results})
+        _SOUND.add(context, unvalidated, {violation.path[1] for violation in results})
     results.extend(_check_exclusive_options(options, family))
     return results
 

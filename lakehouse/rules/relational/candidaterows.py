@@ -68,10 +68,10 @@ def candidate(
         return Candidate(staged, rows, leaving)
     registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
     parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
-    there = reduce(DataFrame.unionByName, parts)
-    earlier = _earlier(there, rows) if compare else None
-    others = _left_alone(there, documents.select("registryid"), staged_entities.select(*KEY), reconciled)
-    entities = staged.unionByName(_with_dialect(others, dialects, existing_documents).select(*COLUMNS))
+    existing = reduce(DataFrame.unionByName, parts)
+    earlier = _earlier(existing, rows) if compare else None
+    untouched = _left_alone(existing, documents.select("registryid"), staged_entities.select(*KEY), reconciled)
+    entities = staged.unionByName(_with_dialect(untouched, dialects, existing_documents).select(*COLUMNS))
     return Candidate(entities if earlier is None else entities.unionByName(earlier), rows, leaving)
 
 
@@ -371,6 +371,6 @@ def look_at(entities: DataFrame) -> Present:
     return Present(**count_if(entities, counted))
 
 
-def few(rows: DataFrame, count: int) -> DataFrame:
+def broadcast_few(rows: DataFrame, count: int) -> DataFrame:
     """Broadcast rows to the joins that read them if they are few, so that the other side is not shuffled."""
     return F.broadcast(rows) if count <= _FEW else rows

@@ -134,7 +134,7 @@ def _pairs(version_pairs: DataFrame, entities: DataFrame) -> DataFrame:
     rows = subjects.join(version_pairs.filter(F.col("xid").isNotNull()), on=["registryid", "xid"])
     return pairs_of(
         rows,
-        "of_promise",
+        "check_promise",
         kind=F.col("later.kind"),
         compatibility=F.col("compatibility"),
         version=F.col("later.comparable"),

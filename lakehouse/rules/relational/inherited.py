@@ -89,7 +89,7 @@ def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     flat_attributes = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in values.items()))
     flat_attributes = F.map_from_entries(F.filter(flat_attributes, lambda entry: entry["value"].isNotNull()))
     return only_broken(
-        materialize(pairs_of(both, "of_flattened", attributes=flat_attributes, parent_envelope=F.col("parent_envelope")))
+        materialize(pairs_of(both, "check_flattened", attributes=flat_attributes, parent_envelope=F.col("parent_envelope")))
     )
 
 

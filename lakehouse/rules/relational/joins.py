@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import dialects_with_rule
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING
-from lakehouse.rules.relational.candidaterows import Present, few, look_at, parents_of, schema_targets
+from lakehouse.rules.relational.candidaterows import Present, broadcast_few, look_at, parents_of, schema_targets
 from lakehouse.rules.relational.options import Flattened, check_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.store.keys import KEY
@@ -44,7 +44,7 @@ def check_entities(entities: DataFrame, duplicate_messageids: str | None = None,
         check_cycles: present.bases,
         check_versions: 1,
         partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
-        lambda rows, there: check_options(rows, members(rows, there), flattened): present.options,
+        lambda rows, existing: check_options(rows, members(rows, existing), flattened): present.options,
         check_variants: 1,
         check_changes: present.earlier,
         check_schema_uris: present.uris,
@@ -66,7 +66,7 @@ def members(entities: DataFrame, present: Present) -> DataFrame:
     own = defaults.withColumn("borrowed", F.lit(False))
     if not present.aliases:
         return own
-    aliases = few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = broadcast_few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
     shown = ("envelope", "protocol", "options")
     targets = defaults.select(
         "registryid", F.col("message_xid").alias("xref"), "is_based", *(F.col(name).alias(f"_{name}") for name in shown)
@@ -79,12 +79,12 @@ def members(entities: DataFrame, present: Present) -> DataFrame:
 
 def check_members(entities: DataFrame, present: Present) -> DataFrame:
     """Find the messages that do not fit the group or endpoint that holds them."""
-    parents = few(parents_of(entities), present.parents)
+    parents = broadcast_few(parents_of(entities), present.parents)
     both = members(entities, present).join(parents, on=["registryid", "container"], how="inner")
     values = {name: F.col(name) for name in ("envelope", "protocol", "parent_envelope", "parent_protocol")}
     values["in_group"] = F.col("parent_kind") == "group"
     values["is_based"] = F.col("basemessage").isNotNull()
-    return only_broken(pairs_of(both, "of_parent", **values))
+    return only_broken(pairs_of(both, "check_parent", **values))
 
 
 def check_references(entities: DataFrame, present: Present) -> DataFrame:
@@ -104,12 +104,14 @@ def check_references(entities: DataFrame, present: Present) -> DataFrame:
     wanted = wanted.withColumns({"attribute": F.col("reference.attribute"), "target": F.col("reference.target")}).drop(
         "reference"
     )
-    there = entities.filter(F.col("kind").isin("message", "version", "schema")).select("registryid", F.col("xid").alias("target"))
-    absent = wanted.join(there, on=["registryid", "target"], how="left_anti")
+    existing = entities.filter(F.col("kind").isin("message", "version", "schema")).select(
+        "registryid", F.col("xid").alias("target")
+    )
+    absent = wanted.join(existing, on=["registryid", "target"], how="left_anti")
     group = F.when(F.col("attribute") == "dataschemaxid", F.regexp_replace("target", r"/[^/]+/[^/]+\z", ""))
     with_group = _with_group(absent.withColumn("group", group), entities, present)
     nowhere = pairs_of(
-        with_group, "of_absent_target", attribute=F.col("attribute"), target=F.col("target"), has_group=F.col("has_group")
+        with_group, "check_absent_target", attribute=F.col("attribute"), target=F.col("target"), has_group=F.col("has_group")
     )
     return nowhere.unionByName(_check_wills(entities, wanted, present)) if present.wills else nowhere
 
@@ -117,7 +119,7 @@ def check_references(entities: DataFrame, present: Present) -> DataFrame:
 def _with_group(rows: DataFrame, entities: DataFrame, present: Present) -> DataFrame:
     """Add whether the group that a column `group` names is there: has_group."""
     groups = entities.filter(F.col("kind") == "group").select("registryid", F.col("xid").alias("group"))
-    groups = few(groups.withColumn("has_group", F.lit(True)).distinct(), present.parents)
+    groups = broadcast_few(groups.withColumn("has_group", F.lit(True)).distinct(), present.parents)
     both = rows.join(groups, on=["registryid", "group"], how="left")
     return both.withColumn("has_group", F.coalesce("has_group", F.lit(False)))
 
@@ -130,9 +132,11 @@ def _check_wills(entities: DataFrame, wanted: DataFrame, present: Present) -> Da
         F.col("envelope").alias("target_envelope"),
         F.col("protocol").alias("target_protocol"),
     )
-    wills = few(wanted.filter(F.col("attribute") == "willmessage"), present.wills)
+    wills = broadcast_few(wanted.filter(F.col("attribute") == "willmessage"), present.wills)
     both = kinds.join(wills, on=["registryid", "target"], how="inner")
-    return pairs_of(both, "of_will", target=F.col("target"), envelope=F.col("target_envelope"), protocol=F.col("target_protocol"))
+    return pairs_of(
+        both, "check_will", target=F.col("target"), envelope=F.col("target_envelope"), protocol=F.col("target_protocol")
+    )
 
 
 def check_schema_uris(entities: DataFrame, present: Present) -> DataFrame:
@@ -146,16 +150,16 @@ def check_schema_uris(entities: DataFrame, present: Present) -> DataFrame:
     absent = referring.withColumn("group", F.substring_index(path, "/", 3)).join(result, on=key, how="left_anti")
     is_fragment = F.startswith("schema_reference", F.lit("#"))
     with_group = _with_group(absent, entities, present)
-    return pairs_of(with_group, "of_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
+    return pairs_of(with_group, "check_absent_schema", path=path, is_fragment=is_fragment, has_group=F.col("has_group"))
 
 
 def check_aliases(entities: DataFrame, present: Present) -> DataFrame:
     """Find what each alias stands for."""
     either = entities.filter(F.col("kind").isin("message", "schema"))
     targets = either.select("registryid", F.col("xid").alias("xref"), F.col("xref").alias("further")).distinct()
-    aliases = few(either.filter(F.col("xref").isNotNull()), present.aliases)
+    aliases = broadcast_few(either.filter(F.col("xref").isNotNull()), present.aliases)
     both = aliases.join(targets.withColumn("is_there", F.lit(True)), on=["registryid", "xref"], how="left")
-    return pairs_of(both, "of_alias", **{name: F.col(name) for name in ("xid", "xref", "is_there", "further")})
+    return pairs_of(both, "check_alias", **{name: F.col(name) for name in ("xid", "xref", "is_there", "further")})
 
 
 def check_versions(entities: DataFrame, present: Present) -> DataFrame:
@@ -173,8 +177,8 @@ def check_versions(entities: DataFrame, present: Present) -> DataFrame:
     published = F.min(F.when(~F.col("staged"), F.col("message_xid"))).over(same)
     doubled = old.withColumn("earliest", F.coalesce(published, F.min("message_xid").over(same)))
     doubled = doubled.filter(F.col("earliest") != F.col("message_xid"))
-    twice = pairs_of(doubled, "of_same_type", ce_type=F.col("ce_type"), other=F.col("earliest"))
-    return pairs_of(several, "of_versions").unionByName(twice)
+    twice = pairs_of(doubled, "check_same_type", ce_type=F.col("ce_type"), other=F.col("earliest"))
+    return pairs_of(several, "check_versions").unionByName(twice)
 
 
 def check_endpoints(entities: DataFrame, present: Present, duplicate_messageids: str | None = None) -> DataFrame:
@@ -199,10 +203,12 @@ def check_endpoints(entities: DataFrame, present: Present, duplicate_messageids:
     )
     grouped = materialize(grouped)
     values = {"listed": F.col("listed"), "envelope": F.col("own_envelope"), "protocol": F.col("own_protocol")}
-    there = entities.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
+    existing = entities.filter(F.col("kind").isin("group", "endpoint")).select("registryid", F.col("xid").alias("container"))
     named = lists.filter(F.col("container").startswith("/"))
-    absent = named.join(few(there.distinct(), present.parents), on=["registryid", "container"], how="left_anti")
-    result = pairs_of(grouped, "of_listed", **values).unionByName(pairs_of(absent, "of_absent_group", group=F.col("container")))
+    absent = named.join(broadcast_few(existing.distinct(), present.parents), on=["registryid", "container"], how="left_anti")
+    result = pairs_of(grouped, "check_listed", **values).unionByName(
+        pairs_of(absent, "check_absent_group", group=F.col("container"))
+    )
     # Only what has messages in two places can have an id twice.
     several = grouped.filter(F.col("containers") > 1).select(*KEY, "document_uri")
     if is_known_empty(several):
@@ -213,7 +219,7 @@ def check_endpoints(entities: DataFrame, present: Present, duplicate_messageids:
     ids = same_id.agg(F.min("message_xid").alias("least"), F.max("message_xid").alias("most"))
     twice = ids.filter(F.col("least") != F.col("most")).groupBy(*endpoint).agg(F.min("messageid").alias("twice"))
     severity = F.lit(duplicate_messageids).cast("string")
-    return result.unionByName(pairs_of(twice, "of_messageids", messageid=F.col("twice"), severity=severity))
+    return result.unionByName(pairs_of(twice, "check_messageids", messageid=F.col("twice"), severity=severity))
 
 
 def check_variants(entities: DataFrame, present: Present) -> DataFrame:
@@ -232,7 +238,7 @@ def check_variants(entities: DataFrame, present: Present) -> DataFrame:
     spelled = spelled.filter(F.col("least") != F.col("most"))
     earlier = F.coalesce("published", "least")
     variants = near.join(spelled, on=place, how="inner").filter(F.col("xid") != earlier)
-    return pairs_of(variants, "of_variant", kind=F.col("kind"), other=earlier)
+    return pairs_of(variants, "check_variant", kind=F.col("kind"), other=earlier)
 
 
 def check_changes(entities: DataFrame, present: Present) -> DataFrame:
@@ -248,7 +254,7 @@ def check_changes(entities: DataFrame, present: Present) -> DataFrame:
     both = old.join(earlier, on=KEY, how="inner")
     return pairs_of(
         both.filter(F.col("content_hash") != F.col("old_content_hash")),
-        "of_change",
+        "check_change",
         kind=F.col("kind"),
         is_declared=~F.col("single"),
         format=F.coalesce("envelope", "protocol"),
@@ -269,7 +275,7 @@ def _rows_at(places: DataFrame, rows: DataFrame) -> DataFrame:
         return rows.join(F.broadcast(places), on="place", how="left_semi")
     result = places.localCheckpoint(eager=False)
     number = result.count()
-    return rows.join(few(result, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
+    return rows.join(broadcast_few(result, number), on="place", how="left_semi") if number else rows.filter(F.lit(False))
 
 
 def check_cycles(entities: DataFrame, present: Present) -> DataFrame:
@@ -293,16 +299,18 @@ def check_cycles(entities: DataFrame, present: Present) -> DataFrame:
     if not left:
         return no_pairs(entities.sparkSession)
     on_cycle = paths.select("registryid", F.col("to").alias("xid")).distinct()
-    on_it = versions.join(on_cycle, on=["registryid", "xid"])
+    of_cycle = versions.join(on_cycle, on=["registryid", "xid"])
     # A message that is written again, and then refers to an existing Version, closes the cycle, and gets the finding.
-    shown = on_it.filter("isdefault").groupBy("registryid", "message_xid")
-    there = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter("NOT _is_written")
+    shown = of_cycle.filter("isdefault").groupBy("registryid", "message_xid")
+    shown_bases = shown.agg(F.bool_or("staged").alias("_is_written"), F.min("basemessage").alias("_base")).filter(
+        "NOT _is_written"
+    )
     messages = entities.filter((F.col("kind") == "message") & F.col("staged")).drop("basemessage")
-    closing = materialize(messages.join(there, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
+    closing = materialize(messages.join(shown_bases, on=["registryid", "message_xid"]).withColumnRenamed("_base", "basemessage"))
     by_shown = closing.select("registryid", "message_xid", F.lit(True).alias("isdefault"))
-    others = on_it.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
-    result = pairs_of(others, "of_cycle", basemessage=F.col("basemessage"))
-    return result.unionByName(pairs_of(closing, "of_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
+    unshown = of_cycle.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
+    result = pairs_of(unshown, "check_cycle", basemessage=F.col("basemessage"))
+    return result.unionByName(pairs_of(closing, "check_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
 
 
 def _as_bases(entities: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
@@ -316,7 +324,7 @@ def _as_bases(entities: DataFrame, versions: DataFrame, present: Present) -> Dat
     own = versions.select("registryid", F.col("xid").alias("to"), names)
     if not present.aliases:
         return own
-    aliases = few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = broadcast_few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
     aliases = aliases.select("registryid", F.col("xid").alias("alias"), F.col("xref").alias("message_xid"))
     shown = versions.select("registryid", "message_xid", "isdefault", F.col("xid").alias("to"))
     borrowed = shown.join(aliases, on=["registryid", "message_xid"])

@@ -88,7 +88,7 @@ def check_options(entities: DataFrame, carried: DataFrame, flattened: Flattened 
     )
     declared = F.collect_list(F.struct("value", "key_base64", "message_xid", "messages")).alias("declared")
     grouped = kinds.groupBy(*own, "pointer", "endpoint_value").agg(declared)
-    return pairs_of(grouped, "of_option", **{name: F.col(name) for name in ("pointer", "endpoint_value", "declared")})
+    return pairs_of(grouped, "check_option", **{name: F.col(name) for name in ("pointer", "endpoint_value", "declared")})
 
 
 def _text_of(value: Column) -> Column:

@@ -30,7 +30,7 @@ from lakehouse.domain.versionchanges import NO_TEXT, PROMISES, comparable_versio
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.serve.apierrors import RC4, ProblemFound
-from lakehouse.serve.targets import DETAILS, MEMBERS, SINGULAR, quoted
+from lakehouse.serve.targets import DETAILS, MEMBERS, SINGULAR, quote_path
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import as_written, canonical_text, in_order, read_written
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -153,7 +153,7 @@ class ResourceView:
     ) -> None:
         collection = xid.split("/")[3]
         suffix = DETAILS if collection == "schemas" else ""
-        here = ABSOLUTE + quoted(xid)
+        here = ABSOLUTE + quote_path(xid)
         singular = SINGULAR[collection]
         self.xid = xid
         self.texts: dict[tuple[Any, ...], bytes] = {}
@@ -163,7 +163,7 @@ class ResourceView:
         self.documents: dict[str, Document] = {}
         self._contents = contents or {}
         self.versions = {
-            versionid: self._version(versionid, version, f"{here}/versions/{quoted(versionid)}{suffix}")
+            versionid: self._version(versionid, version, f"{here}/versions/{quote_path(versionid)}{suffix}")
             for versionid, version in sorted(view.get("versions", {}).items(), key=lambda pair: natural_order(pair[0]))
         }
         default = view.get("meta", {}).get("defaultversionid")
@@ -227,7 +227,7 @@ def make_group(xid: Xid, row: Stored | None, dialect: str) -> GroupView:
     stored = group_view(xid, row, Urls(ABSOLUTE))
     view, _ = to_dialect(stored, dialect, SINGULAR[xid[1:].split("/", 1)[0]])
     protocol = stored.get("protocol")
-    return GroupView(xid, protocol, with_life(view | {"self": ABSOLUTE + quoted(xid)}))
+    return GroupView(xid, protocol, with_life(view | {"self": ABSOLUTE + quote_path(xid)}))
 
 
 def make_resource(
@@ -304,7 +304,7 @@ def _named_meta(meta: dict[str, Any], here: str, suffix: str, default: str | Non
     shown = dict(meta) | {"self": here + "/meta"}
     if default is not None:
         shown |= {"readonly": shown.get("readonly", False), "defaultversionid": default}
-        shown["defaultversionurl"] = f"{here}/versions/{quoted(default)}{suffix}"
+        shown["defaultversionurl"] = f"{here}/versions/{quote_path(default)}{suffix}"
     return shown
 
 
@@ -337,7 +337,7 @@ class EntityCache:
         self._size = 0
         self.resources: weakref.WeakValueDictionary[tuple[Any, ...], ResourceView] = weakref.WeakValueDictionary()
 
-    def of(self, key: tuple[Any, ...], make: Callable[[], T], weight: Callable[[T], int]) -> T:
+    def get_or_make(self, key: tuple[Any, ...], make: Callable[[], T], weight: Callable[[T], int]) -> T:
         """Return what is kept under a key, or make it; what weighs more than a quarter of everything is not kept."""
         with self._guard:
             result = self._lists.get(key)
@@ -435,15 +435,15 @@ class SnapshotCatalog:
 
     def groups(self, collection: str) -> list[GroupView]:
         """List the Groups of a type, by id."""
-        return self.cache.of((*self.key, self.dialect, collection), lambda: self._groups(collection), len)
+        return self.cache.get_or_make((*self.key, self.dialect, collection), lambda: self._groups(collection), len)
 
     def ids_of_groups(self, collection: str) -> list[str]:
         """List the ids of the Groups of a type: those that are there, and those of which members are."""
-        return self.cache.of((*self.key, "ids", collection), lambda: list(self._ids_of_groups(collection)), len)
+        return self.cache.get_or_make((*self.key, "ids", collection), lambda: list(self._ids_of_groups(collection)), len)
 
     def entries(self, group_xid: Xid) -> list[Entry]:
         """List the members of a Group, by id, without loading them."""
-        return self.cache.of((*self.key, group_xid), lambda: self._entries(group_xid), len)
+        return self.cache.get_or_make((*self.key, group_xid), lambda: self._entries(group_xid), len)
 
     def resource(self, xid: Xid) -> ResourceView | None:
         """Return a message or schema, or None."""
@@ -461,7 +461,7 @@ class SnapshotCatalog:
         if entries is not None:
             return self._load(prefix, entries, group.protocol)
         key = (*self.key, self.dialect, group.xid, "members")
-        return self.cache.of(key, lambda: self._load(prefix, self.entries(group.xid), group.protocol), len)
+        return self.cache.get_or_make(key, lambda: self._load(prefix, self.entries(group.xid), group.protocol), len)
 
     def _row(self, xid: Xid) -> Stored | None:
         rows = self.view.db.execute(

@@ -154,7 +154,7 @@ class RequestResolver:
         self.live = live
         self.specifications = (RC4, RC2) if options.specification == RC4 else (RC2,)
 
-    def of(self, api_request: ApiRequest, head: ServedHead) -> RequestMeaning:
+    def read(self, api_request: ApiRequest, head: ServedHead) -> RequestMeaning:
         """Return what a request means.
 
         Raises:

@@ -16,10 +16,19 @@ import orjson
 
 from lakehouse.serve.answer.entityviews import ABSOLUTE, GroupView, ResourceView, SnapshotCatalog, keyed, relative
 from lakehouse.serve.answer.exchange import PRINTABLE, ApiAnswer, ReadRequest, header_value
-from lakehouse.serve.answer.queryparameters import AdmittedEntity, Filters, Flags, Inline, MemberSelection, as_text, below, id_of
+from lakehouse.serve.answer.queryparameters import (
+    AdmittedEntity,
+    Filters,
+    Flags,
+    Inline,
+    MemberSelection,
+    as_text,
+    filters_below,
+    id_of,
+)
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.origins import as_attachment
-from lakehouse.serve.targets import DETAILS, MEMBERS, quoted
+from lakehouse.serve.targets import DETAILS, MEMBERS, quote_path
 from lakehouse.text.jsontext import in_order
 from lakehouse.text.xid import last_id, xid_of_version
 
@@ -126,7 +135,7 @@ def _location(elsewhere: str, request: ReadRequest) -> str:
 
 def version_url(request: ReadRequest, resource: ResourceView, versionid: str) -> str:
     """Return the URL of a Version, of its document where it has one."""
-    return f"{request.api_request.base}{quoted(resource.xid)}/versions/{quoted(versionid)}"
+    return f"{request.api_request.base}{quote_path(resource.xid)}/versions/{quote_path(versionid)}"
 
 
 class Answers:
@@ -164,7 +173,7 @@ class Answers:
             if name in self.flags.inline and not self.flags.collections:
                 parts.append(keyed(name) + text())
         for collection in sorted(MEMBERS):
-            api_request = None if filters is None else below(filters, collection)
+            api_request = None if filters is None else filters_below(filters, collection)
             parts += self._collection_of_groups(collection, api_request, _sub(self.flags.inline, collection))
         return _object(parts)
 
@@ -191,7 +200,7 @@ class Answers:
     def resource(self, resource: ResourceView) -> bytes:
         """Answer with a Resource as metadata."""
         filters = self.selection.own(resource, resource.xid)
-        members = None if filters is None else self.selection.versions(resource, below(filters, "versions"))
+        members = None if filters is None else self.selection.versions(resource, filters_below(filters, "versions"))
         return self.resource_text(AdmittedEntity(resource, filters, members), self.flags.inline)
 
     def meta(self, resource: ResourceView) -> bytes:
@@ -231,7 +240,7 @@ class Answers:
             attributes = attributes | {"self": relative(group.xid)}
         parts = [] if is_bare else [in_order(attributes)[1:-1]]
         inner = _sub(inline, group.members)
-        api_request = None if result.filters is None else below(result.filters, group.members)
+        api_request = None if result.filters is None else filters_below(result.filters, group.members)
         members = result.members
         if members is None and (inner is not None or api_request is not None):
             members = self.selection.resources(group, api_request)
@@ -275,7 +284,7 @@ class Answers:
         if "versionsurl" in resource.attributes and not (is_doc and resource.xref):
             url = self._url(resource.xid + "/versions", versions)
             if result.filters is not None and not self._is_within(versions):
-                url = self.selection.url_of(url, below(result.filters, "versions"), "versionid", is_empty=not members)
+                url = self.selection.url_of(url, filters_below(result.filters, "versions"), "versionid", is_empty=not members)
             written = (
                 (member.entity["versionid"], self._version(resource, member.entity, versions_schema)) for member in members
             )
@@ -302,7 +311,7 @@ class Answers:
 
     def _url(self, path: str, is_included: bool) -> str:
         """Return the URL of a collection or entity; in the document view a reference, when it is in the answer."""
-        return relative(path) if self._is_within(is_included) else ABSOLUTE + quoted(path)
+        return relative(path) if self._is_within(is_included) else ABSOLUTE + quote_path(path)
 
     def _is_within(self, is_included: bool) -> bool:
         """Return whether the URL of what is in the answer is a reference into it: in the document view."""

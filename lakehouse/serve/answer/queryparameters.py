@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote_plus
 
 from lakehouse.serve.answer.entityviews import ABSOLUTE, GroupView, ResourceView, SnapshotCatalog
 from lakehouse.serve.apierrors import RC4, ProblemFound
-from lakehouse.serve.targets import MEMBERS, quoted
+from lakehouse.serve.targets import MEMBERS, quote_path
 from lakehouse.text.names import Xid
 from lakehouse.text.timestamps import microseconds
 
@@ -79,13 +79,13 @@ def read_filter(written: str, holds: tuple[str, ...], subject: str) -> Filter:
     return [_expression(text, holds, written, subject) for text in split_expressions(written)]
 
 
-def below(filters: list[Filter], collection: str) -> list[Filter]:
+def filters_below(filters: list[Filter], collection: str) -> list[Filter]:
     """Return what filters ask of the members of a collection; a filter that leads elsewhere too admits nothing there."""
     leading = [expressions for expressions in filters if all(expression.path[:1] == (collection,) for expression in expressions)]
     return [[expression._replace(path=expression.path[1:]) for expression in expressions] for expressions in leading]
 
 
-def admitted(entity: dict[str, Any], filters: list[Filter], as_shown: Callable[[Any], Any]) -> list[Filter]:
+def admitted_filters(entity: dict[str, Any], filters: list[Filter], as_shown: Callable[[Any], Any]) -> list[Filter]:
     """Return the filters that an entity's own attributes fulfil, with what they require of its members.
 
     Args:
@@ -533,7 +533,7 @@ class MemberSelection:
         """Apply the filters to the registry as `own` does; it also has URLs and counts of its collections."""
         if self.filters is not None:
             for name in MEMBERS:
-                attributes = attributes | counted("", name, len(self.catalog.ids_of_groups(name)))
+                attributes = attributes | url_and_count("", name, len(self.catalog.ids_of_groups(name)))
         return self.own(attributes, "/")
 
     def groups(self, collection: str, filters: Filters) -> list[AdmittedEntity]:
@@ -541,7 +541,7 @@ class MemberSelection:
         return self._admitted(
             () if filters == [] else self.catalog.groups(collection),
             filters,
-            lambda group, left: self.resources(group, below(left, group.members)),
+            lambda group, left: self.resources(group, filters_below(left, group.members)),
         )
 
     def resources(self, group: GroupView, filters: Filters) -> list[AdmittedEntity]:
@@ -549,7 +549,7 @@ class MemberSelection:
         return self._admitted(
             () if filters == [] else self.catalog.resources(group),
             filters,
-            lambda resource, left: self.versions(resource, below(left, "versions")),
+            lambda resource, left: self.versions(resource, filters_below(left, "versions")),
         )
 
     def versions(self, resource: ResourceView, filters: Filters) -> list[AdmittedEntity]:
@@ -581,7 +581,7 @@ class MemberSelection:
         steps: set[Step] = set()
         if isinstance(entity, GroupView):
             steps = {expression.steps[0] for expressions in filters for expression in expressions if not expression.path}
-        left = admitted(attributes_of(entity, steps, self.catalog), filters, self._as_shown)
+        left = admitted_filters(attributes_of(entity, steps, self.catalog), filters, self._as_shown)
         if any(not remaining for remaining in left):
             return True, None
         return bool(left), left
@@ -640,12 +640,12 @@ def attributes_of(
     if not isinstance(entity, GroupView) or {f"{entity.members}url", f"{entity.members}count", ANY}.isdisjoint(steps):
         return attributes
     count = len(catalog.entries(entity.xid) if admitted_members is None else admitted_members)
-    return attributes | counted(entity.xid, entity.members, count)
+    return attributes | url_and_count(entity.xid, entity.members, count)
 
 
-def counted(parent: str, collection: str, count: int) -> dict[str, Any]:
+def url_and_count(parent: str, collection: str, count: int) -> dict[str, Any]:
     """Return URL and count of a collection, as attributes of what holds it."""
-    return {f"{collection}url": f"{ABSOLUTE}{quoted(parent)}/{collection}", f"{collection}count": count}
+    return {f"{collection}url": f"{ABSOLUTE}{quote_path(parent)}/{collection}", f"{collection}count": count}
 
 
 def id_of(entity: Any) -> str:

@@ -94,15 +94,15 @@ class ReadHandler:
     """Answers requests; shared by the threads of a process.
 
     Attributes:
-        others: what else is at the root of a registry: first part of the path → what answers.
+        extra_parts: what else is at the root of a registry: first part of the path → what answers.
     """
 
-    def __init__(self, live: SnapshotWatcher, settings: Settings, options: Options, others: dict[str, Part]) -> None:
+    def __init__(self, live: SnapshotWatcher, settings: Settings, options: Options, extra_parts: dict[str, Part]) -> None:
         self.source = settings.events_source
         self.max_chain_depth = settings.max_chain_depth
         self.live = live
         self.options = options
-        self.others = others
+        self.extra_parts = extra_parts
         self.cache = EntityCache()
         self._not_warmed_before = 0.0
         self.site = Site(live.model, settings.max_chain_depth)
@@ -122,7 +122,7 @@ class ReadHandler:
         Deadline(self.options.request_seconds, api_request.arrived).check()  # it may have waited until nobody waits for it
         if api_request.target.parts[:1] == (UI,):
             return ui_answer(self.site, api_request, head)
-        meant = self.meanings.of(api_request, head)
+        meant = self.meanings.read(api_request, head)
         number, key = self.meanings.snapshot_of(api_request, meant.parameters, head)
         if not isinstance(number, int):
             return number
@@ -141,7 +141,7 @@ class ReadHandler:
         Raises:
             ProblemFound: with an error.
         """
-        return self._answer_at(api_request, head, self.meanings.of(api_request, head), number, key, answered)
+        return self._answer_at(api_request, head, self.meanings.read(api_request, head), number, key, answered)
 
     def _answer_at(
         self, api_request: ApiRequest, head: ServedHead, meant: RequestMeaning, number: int, key: str, answered: Part
@@ -227,7 +227,7 @@ class ReadHandler:
         """Return whether there is such a path, whatever it names is in the catalog or not."""
         parts = target.parts
         first = parts[0] if parts else ""
-        return first == UI or first in self.others or (len(parts) <= 1 and first in _ROOT) or is_catalog_path(parts)
+        return first == UI or first in self.extra_parts or (len(parts) <= 1 and first in _ROOT) or is_catalog_path(parts)
 
     def answered(self, request: ReadRequest) -> ApiAnswer:
         """Answer a request for what a registry has.
@@ -243,8 +243,8 @@ class ReadHandler:
             return entity_answer(request)
         if request.api_request.target.details:
             raise ProblemFound("bad_details", path)
-        if first in self.others:
-            return self.others[first](request)
+        if first in self.extra_parts:
+            return self.extra_parts[first](request)
         if len(parts) > 1 or first not in _ROOT:
             raise ProblemFound("api_not_found", path)
         return _ROOT[first](request, self.meanings.specifications)

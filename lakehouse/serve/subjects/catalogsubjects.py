@@ -120,7 +120,7 @@ class CatalogSubjects:
             deleted_only: only subjects of which all versions are.
         """
         catalog = self._catalog
-        return catalog.cache.of(
+        return catalog.cache.get_or_make(
             (*catalog.key, "subjects", deleted, deleted_only), lambda: self._names(deleted, deleted_only), len
         )
 
@@ -142,8 +142,10 @@ class CatalogSubjects:
         context, name = context_of(subject)
         if (result := self._in_context(context, name)) is not None or is_qualified(subject):
             return result
-        others = [candidate for context in self.groups if context and (candidate := self._in_context(context, name)) is not None]
-        return others[0] if len(others) == 1 else None
+        candidates = [
+            candidate for context in self.groups if context and (candidate := self._in_context(context, name)) is not None
+        ]
+        return candidates[0] if len(candidates) == 1 else None
 
     def load(self, name: str, xid: Xid) -> CatalogSubject | None:
         """Return the subject of a schema; None: it has no version of a kind that schema registries have."""

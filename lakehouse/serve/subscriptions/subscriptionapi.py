@@ -216,7 +216,7 @@ class Subscriptions:
     async def _answer(self, answer: Callable[[HttpRequest, str], Awaitable[Response]], request: HttpRequest) -> Response:
         headers = dict(request.scope["headers"])
         try:
-            origin = self.origins.of(request.scope, headers)
+            origin = self.origins.base_url_of(request.scope, headers)
             await self.guard.check(headers, self.origins.client(request.scope, headers))
             result = await answer(request, origin)
         except ProblemFound as problem:

@@ -11,12 +11,12 @@ from lakehouse.dialects.detection import DRAFT
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.targets import MEMBERS, is_catalog_path
 from lakehouse.serve.write.context import WriteContext
-from lakehouse.serve.write.effects import settle
+from lakehouse.serve.write.effects import write_effects
 from lakehouse.serve.write.operations import (
     CATALOG,
     body_of_document,
     delete,
-    only,
+    only_collections,
     post_definition,
     post_version,
     put_draft_group,
@@ -93,7 +93,7 @@ def apply(overlay: CatalogOverlay, write_request: WriteRequest, settings: Settin
         _check_ids(write_request)
         outcome = _outcome(context)
         _set_default(context, outcome)
-        settle(overlay, context.write_request, context.effects, settings)
+        write_effects(overlay, context.write_request, context.effects, settings)
     except ProblemFound:
         overlay.undo(mark)
         raise
@@ -111,7 +111,7 @@ def _outcome(context: WriteContext) -> WriteOutcome:
         body = context.body()
         if write_request.method != "POST":
             return WriteOutcome("entity", [REGISTRY], put_registry(context, body))
-        body = only(body, tuple(MEMBERS), "groups_only", write_request.path)
+        body = only_collections(body, tuple(MEMBERS), "groups_only", write_request.path)
         return WriteOutcome("types", put_types(context, body, ""))
     if len(parts) == 1:
         return WriteOutcome("collection", put_members(context, context.body(), write_request.path))
@@ -119,7 +119,7 @@ def _outcome(context: WriteContext) -> WriteOutcome:
         body = context.body()
         if write_request.method != "POST":
             return WriteOutcome("entity", [write_request.path], put_group(context, write_request.path, body))
-        body = only(body, (MEMBERS[parts[0]],), "resources_only", write_request.path)
+        body = only_collections(body, (MEMBERS[parts[0]],), "resources_only", write_request.path)
         context.make_parents()
         return WriteOutcome("types", put_types(context, body, write_request.path))
     context.make_parents()

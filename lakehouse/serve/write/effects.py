@@ -162,11 +162,11 @@ def parse(
     reading = read_document(document, [], dialect, whole=Whole(_finder(overlay, registryid, document)))
     errors = [finding for finding in reading.findings if finding.severity == "error" or finding.rule_id == _FORMAT]
     causes = [finding for finding in errors if finding.rule_id != _DEPENDENT]  # and not what cannot be loaded without them
-    raise_problems(map(refused, causes or errors))
+    raise_problems(map(problem_of_finding, causes or errors))
     return {row.xid: row for row in reading.rows}
 
 
-def refused(finding: Finding) -> ProblemFound:
+def problem_of_finding(finding: Finding) -> ProblemFound:
     """Return the error for a client: what is wrong, where, and how to fix it."""
     name = finding.pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~") or "/"
     hint = f"{finding.rule_id}: {finding.hint}"
@@ -289,7 +289,7 @@ class Effects:
     life: dict[Xid, Life] = field(default_factory=dict)
 
 
-def settle(overlay: CatalogOverlay, write_request: WriteRequest, effects: Effects, settings: Settings) -> None:
+def write_effects(overlay: CatalogOverlay, write_request: WriteRequest, effects: Effects, settings: Settings) -> None:
     """Write what a request does.
 
     Args:
@@ -301,12 +301,12 @@ def settle(overlay: CatalogOverlay, write_request: WriteRequest, effects: Effect
     Raises:
         ProblemFound: something breaks a rule; the caller takes back what was written.
     """
-    settling = _Settling(overlay, write_request, effects)
-    settling.run()
-    check_between(overlay, write_request.registryid, overlay.since(settling.mark), settings)
+    writer = _EffectsWriter(overlay, write_request, effects)
+    writer.run()
+    check_between(overlay, write_request.registryid, overlay.since(writer.mark), settings)
 
 
-class _Settling:
+class _EffectsWriter:
     def __init__(self, overlay: CatalogOverlay, write_request: WriteRequest, effects: Effects) -> None:
         self.overlay = overlay
         self.write_request = write_request
@@ -326,8 +326,8 @@ class _Settling:
                     raise ProblemFound("missing_versions", xid)
                 deleted.append(xid)  # the last Version takes the Resource along
             else:
-                resource_state.settle_ancestors()
-                resource_state.settle_default()
+                resource_state.resolve_ancestors()
+                resource_state.resolve_default()
                 resource_states.append(resource_state)
         for xid in deleted:
             self._delete(xid)
@@ -338,7 +338,7 @@ class _Settling:
             self._put_tree(resource_state, parsed)
         self._put_registry(parsed.get(REGISTRY))
         for xid in sorted(self.grown):
-            self._grow(xid)
+            self._count_epochs(xid)
 
     def _parsed(self, resource_states: list[ResourceState]) -> dict[Xid, Parsed]:
         has_registry = self.overlay.row(self.registryid, REGISTRY) is not None
@@ -376,7 +376,7 @@ class _Settling:
             self.overlay.put(self.registryid, self._row(parsed, row, self.effects.life.get(REGISTRY)))
             self.grown.discard(REGISTRY)
 
-    def _grow(self, xid: Xid) -> None:
+    def _count_epochs(self, xid: Xid) -> None:
         """Count the epoch of what holds something that came or went, whoever owns it."""
         if xid in self.effects.groups:
             return  # it was written, and counted

@@ -343,7 +343,7 @@ def put_members(context: WriteContext, members: Json, path: str) -> list[Xid]:
     return xids
 
 
-def only(body: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
+def only_collections(body: Json, names: tuple[str, ...], problem: str, path: str) -> Json:
     """Return the collections of a body that names nothing else; their URLs and counts are ignored (core, Registry Collections).
 
     Raises:
@@ -550,7 +550,7 @@ def _keep_authority(context: WriteContext, resource_state: ResourceState, defini
     Raises:
         ProblemFound: 409, it is another one.
     """
-    ours = f"{context.write_request.base}/{CATALOG}"
+    catalog_url = f"{context.write_request.base}/{CATALOG}"
     authority, wanted = resource_state.meta.get("authority"), definition.pop("authority", None) or None
     if wanted is not None and (resource_state.is_new or wanted == authority):
         definition["authority"] = wanted
@@ -558,7 +558,11 @@ def _keep_authority(context: WriteContext, resource_state: ResourceState, defini
         return
     if authority is not None:
         definition["authority"] = authority  # of which the URI of each version is made
-    if isinstance(wanted, str) and wanted.rstrip("/") in (context.write_request.base.rstrip("/"), ours) and authority is None:
+    if (
+        isinstance(wanted, str)
+        and wanted.rstrip("/") in (context.write_request.base.rstrip("/"), catalog_url)
+        and authority is None
+    ):
         return
     if wanted is not None:
         detail = f"CAT-064: the authority of the definition is {authority or 'this catalog'}, and does not change."

@@ -76,7 +76,7 @@ class CatalogOverlay:
         """List what a group or a Resource holds itself, by XID."""
         results: dict[Xid, OverlayRow | None] = {}
         if self.view is not None:
-            results = {child.xid: _of(child) for child in self.view.children(registryid, xid)}
+            results = {child.xid: _overlay_row(child) for child in self.view.children(registryid, xid)}
         for written in self._below.get((registryid, xid), ()):
             if (registryid, written) in self._written:
                 results[written] = self._written[registryid, written]
@@ -157,7 +157,7 @@ class CatalogOverlay:
         if self.view is None:
             return None
         result = self.view.entity(registryid, xid)
-        return None if result is None else _of(result)
+        return None if result is None else _overlay_row(result)
 
 
 def check_owner(xid: Xid, row: OverlayRow | None) -> None:
@@ -173,10 +173,12 @@ def check_owner(xid: Xid, row: OverlayRow | None) -> None:
 
 def owner_problem(xid: Xid, row: OverlayRow | None) -> ProblemFound | None:
     """Return what is wrong with a write to an entity that documents hold; None: none does."""
-    others = [] if row is None else [uri for uri in row.document_uris if uri != OVER_HTTP]
-    if not others:
+    document_uris = [] if row is None else [uri for uri in row.document_uris if uri != OVER_HTTP]
+    if not document_uris:
         return None
-    named = ", ".join(map(_name_for_clients, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+    named = ", ".join(map(_name_for_clients, document_uris[:3])) + (
+        f" and {len(document_uris) - 3} more" if len(document_uris) > 3 else ""
+    )
     return ProblemFound("readonly", xid, f"It is held by documents, which are to be changed instead: {named}.")
 
 
@@ -185,7 +187,7 @@ def _name_for_clients(uri: str) -> str:
     return uri.rsplit("/", 1)[1] if uri.startswith("file:") else uri
 
 
-def _of(entity: Entity) -> OverlayRow:
+def _overlay_row(entity: Entity) -> OverlayRow:
     return OverlayRow(
         entity.kind,
         entity.xid,

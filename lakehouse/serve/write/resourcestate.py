@@ -47,7 +47,7 @@ class Default:
     def choose(self, body: Json, here: str, *, patch: bool) -> None:
         """Take what a body says of it (spec.md, `defaultversionid` and `defaultversionsticky` attributes).
 
-        An id without stickiness says nothing: the newest Version is the default one then, which `settle` finds.
+        An id without stickiness says nothing: the newest Version is the default one then, which `resolve` finds.
 
         Args:
             body: attributes of the meta entity.
@@ -72,7 +72,7 @@ class Default:
         self.sticky = bool(sticky)
         self.versionid = wanted if self.sticky else None
 
-    def settle(self, xid: Xid, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
+    def resolve(self, xid: Xid, versions: Collection[str], removed: Collection[str], newest: str | None) -> None:
         """Find it once all Versions are written.
 
         Args:
@@ -178,7 +178,7 @@ class ResourceState:
             else:
                 attributes[name] = value
         if self.documents:
-            _settle_document(attributes, body)
+            _keep_document_text(attributes, body)
         self.versions[versionid] = attributes
         self.touched.add(versionid)
         self.removed.discard(versionid)
@@ -264,7 +264,7 @@ class ResourceState:
         self.default = Default(wanted, wanted is not None)
         self.is_meta_touched = True
 
-    def settle_default(self) -> None:
+    def resolve_default(self) -> None:
         """Find the default Version once all Versions are written.
 
         Raises:
@@ -273,9 +273,9 @@ class ResourceState:
         if self.xref is not None or not self.versions:
             self.default = Default()
         else:
-            self.default.settle(self.xid, self.versions, self.removed, self.newest())
+            self.default.resolve(self.xid, self.versions, self.removed, self.newest())
 
-    def settle_ancestors(self) -> None:
+    def resolve_ancestors(self) -> None:
         """Find the ancestors of Versions that the request gives none, and make sure that each one leads to a root.
 
         Raises:
@@ -338,7 +338,7 @@ def _tree_of(shown: ResourceView, row: OverlayRow | None, rows: dict[str, Overla
     return ResourceState(shown.xid, dialect, False, meta, versions, rows, row, default, shown.xref)
 
 
-def _settle_document(attributes: Json, body: Json) -> None:
+def _keep_document_text(attributes: Json, body: Json) -> None:
     """Store a document that was sent as a JSON value as its text; the media type is JSON's if none is named."""
     value = attributes.get("schema")
     if body.get("schema") is not None and not isinstance(value, str) and "contenttype" not in body:

@@ -129,14 +129,14 @@ class Tables:
 
     def _roll(self) -> None:
         from lakehouse.log.commits import read_head
-        from lakehouse.log.projections import lagging, roll_forward
+        from lakehouse.log.projections import find_lagging, roll_forward
         from lakehouse.store.deltatables import create_tables, is_small
         from lakehouse.store.session import without_codegen
 
         spark = self.session()
         with without_codegen(spark, is_small(spark, self.settings)):
             head = read_head(spark)
-            if lagging(spark, head, settings=self.settings):
+            if find_lagging(spark, head, settings=self.settings):
                 create_tables(spark, self.settings)
                 roll_forward(spark, head, settings=self.settings)
 

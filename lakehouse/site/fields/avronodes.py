@@ -89,10 +89,10 @@ class _AvroReader:
         """Go to what arrays, maps, optional values and names hold."""
         for _ in range(100):
             if isinstance(schema, list):
-                others = [branch for branch in schema if branch != "null"]
-                if len(others) != 1:
+                branches = [branch for branch in schema if branch != "null"]
+                if len(branches) != 1:
                     return schema, space
-                schema = others[0]
+                schema = branches[0]
             elif isinstance(schema, str):
                 result = self._find(schema, space)
                 if result is None:
@@ -121,8 +121,8 @@ class _AvroReader:
     def _type(self, schema: Any) -> str:
         self._steps.spend()
         if isinstance(schema, list):
-            others = [branch for branch in schema if branch != "null"]
-            shown = [self._type(branch) for branch in (others if len(others) == 1 else schema)[:12]]
+            branches = [branch for branch in schema if branch != "null"]
+            shown = [self._type(branch) for branch in (branches if len(branches) == 1 else schema)[:12]]
             return " or ".join(shown) + (f" or {len(schema) - 12} more" if len(schema) > 12 else "")
         if not isinstance(schema, dict):
             return text_of(schema) or "none"

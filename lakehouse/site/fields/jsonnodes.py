@@ -77,7 +77,7 @@ class _JsonReader:
         key = tuple(map(id, parts))
         if key not in self._members:
             self._members[key] = []  # what is met again while it is made
-            self._members[key] = [*self._named(parts), *(node for part in parts for node in self._others(part, through))]
+            self._members[key] = [*self._named(parts), *(node for part in parts for node in self._unnamed(part, through))]
         return self._members[key]
 
     def node(self, name: str, schema: Any, required: bool | None) -> FieldNode:
@@ -187,7 +187,7 @@ class _JsonReader:
             self._made.append(schema)
             yield self.node(name, schema, name in must)
 
-    def _others(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:
+    def _unnamed(self, part: dict[str, Any], through: frozenset[int]) -> Iterator[FieldNode]:
         """Return what a value holds besides its properties."""
         for pattern, subschema in _dict(part.get("patternProperties")).items():
             yield self.node(f"(names like {pattern})", subschema, None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from xmlschema.validators import XsdAnyElement, XsdGroup
 
-from lakehouse.match.payload.payloads import NoAnswer, apart
+from lakehouse.match.payload.payloads import NoAnswer, run_in_fork
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Unsupported
 from lakehouse.match.payload.xsd import XsdValidator
@@ -36,7 +36,7 @@ def xsd_fields(text: str, format_: str) -> Listing:
 
     _warm(format_)
     try:  # hostile text may keep the library busy
-        result = apart(work, _SECONDS)
+        result = run_in_fork(work, _SECONDS)
     except NoAnswer as error:
         raise Unsupported(f"the schema cannot be read: {error}") from error
     if isinstance(result, str):
@@ -78,10 +78,11 @@ class _XsdReader:
         kind = element.type
         self._seen.add(kind)
         required = None if is_root else declared.min_occurs > 0 and not is_optional
-        others = sorted(str(other.local_name) for other in self._schema.maps.substitution_groups.get(element.name, ()))
+        substitutes = sorted(str(other.local_name) for other in self._schema.maps.substitution_groups.get(element.name, ()))
         fixed = [f"{word} {getattr(element, word)}" for word in ("fixed", "default") if getattr(element, word) is not None]
         limits = [*fixed, _times(declared), self._facets(kind), "abstract" if element.abstract else "",
-                  "nillable" if element.nillable else "", f"or {', '.join(others)} in its place" if others else ""]  # fmt: skip
+                  "nillable" if element.nillable else "",
+                  f"or {', '.join(substitutes)} in its place" if substitutes else ""]  # fmt: skip
         keys = frozenset({kind}) if kind.is_complex() and not kind.has_simple_content() else frozenset()
         text = _documentation(declared) or _documentation(element)
         return FieldNode(str(element.local_name), _type(kind), required, text, joined(limits), below=self._below(kind), keys=keys)

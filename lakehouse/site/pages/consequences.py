@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.flattened import carrying
+from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.queries import is_endpoint_of, messages_changed_by
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.pagecontext import Page, PageContext
@@ -65,7 +65,9 @@ def broken_endpoints(page_context: PageContext, differences: Iterable[Difference
         for message in messages:
             group = xid_of_group(message)
             key = ("carrying", difference.registryid, group)
-            for endpoint in page_context.remember(key, partial(carrying, page_context.view, difference.registryid, group), 200):
+            for endpoint in page_context.remember(
+                key, partial(endpoints_carrying, page_context.view, difference.registryid, group), 200
+            ):
                 if _breaks(difference, endpoint):
                     owner = page_context.overview.owner(endpoint.registryid, endpoint.xid)
                     broken = results.setdefault(
@@ -85,7 +87,7 @@ def broken_endpoints(page_context: PageContext, differences: Iterable[Difference
 
 def _breaks(difference: Difference, endpoint: Entity) -> bool:
     sides = (("producers", difference.for_producers), ("consumers", difference.for_consumers))
-    return any(effect == _BREAKING and is_endpoint_of(endpoint, who) for who, effect in sides)
+    return any(effect == _BREAKING and is_endpoint_of(endpoint, side) for side, effect in sides)
 
 
 def feed_page(

@@ -9,11 +9,11 @@ from lakehouse.site import addresses
 from lakehouse.site.addresses import (
     MEMBERS,
     PageAddress,
+    id_of_path_part,
     path_of,
     path_of_document,
     path_of_rule,
     path_of_snapshot,
-    read,
     read_path,
 )
 from lakehouse.site.markdown import markdown_of
@@ -59,7 +59,7 @@ def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | N
         return missing_page(page_context)
     if path.endswith(".md"):
         page = find_page(page_context, f"{path[:-3]}.html", query)
-        return None if page is None else beside(page)
+        return None if page is None else markdown_page(page)
     if path == search.INDEX:
         return None if page_context.style.is_served else search.search_index(page_context)
     if page_context.style.is_served and path in _HIT_LISTS:
@@ -78,7 +78,7 @@ def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | N
     return _of_folder(page_context, address, path)
 
 
-def beside(page: Page) -> Page | None:
+def markdown_page(page: Page) -> Page | None:
     """Return the Markdown of a page of HTML; None: it has none."""
     if page.path == MISSING or not page.path.endswith(".html"):
         return None
@@ -108,7 +108,7 @@ def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mappin
     if address.part in ("", "p") and name in _LISTS:
         return _LISTS[name](page_context, address.number)
     if address.name.startswith("reg-") and address.part in ("", "p"):
-        written = read(address.name.removeprefix("reg-"), page_context.overview.registries)
+        written = id_of_path_part(address.name.removeprefix("reg-"), page_context.overview.registries)
         if written is None or written not in page_context.overview.registries:
             return None
         registryid = RegistryId(written)
@@ -144,7 +144,7 @@ def _of_folder(page_context: PageContext, address: PageAddress, path: str) -> Pa
         pair = past.tokens_of(address.name) if folder == "compare" else None
         return snapshotpages.differences_json(page_context, *pair) if pair is not None else None
     if folder == "findings":
-        rule_id = read(address.name)
+        rule_id = id_of_path_part(address.name)
         return None if rule_id is None else lists.rule_page(page_context, rule_id, address.number)
     if folder == "snapshots" and address.name.isdigit() and len(address.name) < 18:
         return snapshotpages.snapshot_page(page_context, int(address.name), address.number)
@@ -170,13 +170,13 @@ def _of_entity(page_context: PageContext, address: PageAddress, query: Mapping[s
 
 def _key_of(page_context: PageContext, address: PageAddress) -> tuple[RegistryId, Xid] | None:
     """Return registry and XID of the entity that an address names, whether it is in the catalog or not; None: it names none."""
-    registry = read(address.folder[0].removeprefix("reg-"), page_context.overview.registries)
+    registry = id_of_path_part(address.folder[0].removeprefix("reg-"), page_context.overview.registries)
     if registry is None or len(address.folder) not in (2, 3, 4) or address.folder[1] not in MEMBERS:
         return None
     collection = address.folder[1]
     registryid, at = RegistryId(registry), f"/{collection}"
     for name in (*address.folder[2:], address.name):
-        entityid = read(name, (sibling.rpartition("/")[2] for sibling in _siblings(page_context, registryid, at)))
+        entityid = id_of_path_part(name, (sibling.rpartition("/")[2] for sibling in _siblings(page_context, registryid, at)))
         if entityid is None:
             return None
         below = {1: "", 2: f"/{MEMBERS[collection]}", 4: "/versions"}[at.count("/")]
@@ -232,27 +232,27 @@ def all_paths(page_context: PageContext) -> Iterator[str]:
     overview = page_context.overview
     yield from (f"assets/{name}" for name in ASSETS)
     yield from (addresses.HOME, addresses.LLMS, addresses.SEARCH, MISSING, search.INDEX)
-    yield from numbered(addresses.MAP, map.count_pages(page_context), 1)
-    yield from numbered(addresses.NAMES, lists.count_names(page_context))
-    yield from numbered(addresses.FINDINGS, len(overview.findings_by_rule))
-    yield from numbered(addresses.DOCUMENTS, len(overview.documents))
+    yield from page_paths(addresses.MAP, map.count_pages(page_context), 1)
+    yield from page_paths(addresses.NAMES, lists.count_names(page_context))
+    yield from page_paths(addresses.FINDINGS, len(overview.findings_by_rule))
+    yield from page_paths(addresses.DOCUMENTS, len(overview.documents))
     upto = [snapshot for snapshot in overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id]
-    yield from numbered(addresses.SNAPSHOTS, len(upto))
+    yield from page_paths(addresses.SNAPSHOTS, len(upto))
     yield from (path_of_document(*key) for key in overview.documents)
     for rule_id, findings in overview.findings_by_rule.items():
-        yield from numbered(path_of_rule(rule_id), len(findings))
+        yield from page_paths(path_of_rule(rule_id), len(findings))
     for snapshot in upto:
         number = snapshot.snapshot_id
-        yield from numbered(path_of_snapshot(number), snapshotpages.count_rows(page_context, (number - 1, number)))
+        yield from page_paths(path_of_snapshot(number), snapshotpages.count_rows(page_context, (number - 1, number)))
     yield from consequences.FEEDS
     yield addresses.COMPARE
     for before, after in snapshotpages.ready_pairs(page_context):
         path = f"{addresses.path_of_differences(before, after).removesuffix('json')}html"
-        yield from numbered(path, snapshotpages.count_rows(page_context, (before, after)) if after > before + 1 else 1)
+        yield from page_paths(path, snapshotpages.count_rows(page_context, (before, after)) if after > before + 1 else 1)
         yield addresses.path_of_differences(before, after)
     for registryid in overview.registries:
         groups = sum(registry == registryid for registry, _ in overview.groups)
-        yield from numbered(path_of(registryid, REGISTRY), groups)
+        yield from page_paths(path_of(registryid, REGISTRY), groups)
         yield path_of(registryid, REGISTRY, ending="json")
     for (registryid, xid), group in overview.groups.items():
         yield from (path for path, _ in pages_of_group(overview, group))
@@ -263,7 +263,7 @@ def pages_of_group(overview: Overview, group: Entity) -> Iterator[tuple[str, lis
     """Yield the paths of the pages of a group or endpoint, each with the messages or schemas that it lists."""
     key = (group.registryid, group.xid)
     members = endpointview.carried_xids(overview, group) if group.kind == "endpoint" else overview.members[key]
-    for at, path in enumerate(numbered(path_of(*key), len(members))):
+    for at, path in enumerate(page_paths(path_of(*key), len(members))):
         yield path, members[at * PER_PAGE : (at + 1) * PER_PAGE]
 
 
@@ -293,7 +293,7 @@ def paths_of_member(page_context: PageContext, registryid: RegistryId, xid: Xid)
     yield from ready
 
 
-def numbered(path: str, count: int, per_page: int = PER_PAGE) -> Iterator[str]:
+def page_paths(path: str, count: int, per_page: int = PER_PAGE) -> Iterator[str]:
     """Yield the paths of the pages of a list; path: of the first."""
     for number in range(1, max(1, -(-count // per_page)) + 1):
         yield addresses.page_of_list(path, number)

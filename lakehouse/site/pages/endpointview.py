@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lakehouse.match.definition.scope import endpoint_row
-from lakehouse.readmodel.flattened import carried
+from lakehouse.readmodel.flattened import endpoint_message_row
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import endpoint_of
 from lakehouse.site.addresses import path_of
@@ -150,7 +150,7 @@ def carried_message(page_context: PageContext, endpoint: Entity, xid: Xid) -> Ca
     if definition is None:
         return CarriedMessage(xid, None, "", None, None, is_deprecated, is_refused)
     parent = overview.groups.get((registryid, xid_of_group(xid)))
-    row = carried(endpoint, definition, parent if parent is not None and parent.kind == "group" else None)
+    row = endpoint_message_row(endpoint, definition, parent if parent is not None and parent.kind == "group" else None)
     place = next(iter(places_of(definition, [endpoint])), None)
     name = definition["description"] or definition["name"] or ""
     return CarriedMessage(xid, row, name, definition["ce_type"], place, is_deprecated, is_refused)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.readmodel.detail import rendered
-from lakehouse.readmodel.queries import referring
+from lakehouse.readmodel.queries import find_referring
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.addresses import MEMBERS, path_of
 from lakehouse.site.pagecontext import Page, PageContext
@@ -127,7 +127,7 @@ def _schema_row(page_context: PageContext, registryid: RegistryId, xid: Xid) -> 
 
 
 def _carriers(page_context: PageContext, group: Entity) -> list[dict[str, Any]]:
-    xids = referring(page_context.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
+    xids = find_referring(page_context.view, group.registryid, group.xid, "messagegroups", _MOST_REFERRING)
     results = [page_context.entity(group.registryid, carrier_xid) for carrier_xid in xids]
     return [_group_row(page_context, carrier) for carrier in results if carrier is not None]
 
@@ -198,7 +198,7 @@ def _users(page_context: PageContext, registryid: RegistryId, xid: Xid) -> list[
     for relation in ("dataschemauri", "dataschemaxid"):
         results |= {
             xid_of_resource(referring_xid)
-            for referring_xid in referring(page_context.view, registryid, xid, relation, _MOST_REFERRING)
+            for referring_xid in find_referring(page_context.view, registryid, xid, relation, _MOST_REFERRING)
         }
     return sorted(results)
 

@@ -108,7 +108,7 @@ def _row(page_context: PageContext, group: Entity) -> MapRow:
     key = (group.registryid, group.xid)
     carriers = [page_context.overview.groups[neighbour] for neighbour in sorted(all_neighbours(page_context).get(key, ()))]
     sent_to, received_from = (
-        [carrier for carrier in carriers if is_endpoint_of(carrier, who)] for who in ("producers", "consumers")
+        [carrier for carrier in carriers if is_endpoint_of(carrier, side)] for side in ("producers", "consumers")
     )
     return MapRow(group, len(page_context.overview.members[key]), sent_to, received_from)
 
@@ -313,7 +313,7 @@ def _endpoint_boxes(
 def _line(endpoint: Box, group: Box) -> Line:
     """Draw a line between an endpoint and a group, from the left one to the right one."""
     is_left = endpoint.x < group.x
-    sent, received = (is_endpoint_of(endpoint.entity, who) for who in ("producers", "consumers"))
+    sent, received = (is_endpoint_of(endpoint.entity, side) for side in ("producers", "consumers"))
     left, other = (endpoint, group) if is_left else (group, endpoint)
     x1, x2 = left.x + left.width, other.x
     y1, y2 = (box.y + min((_ENDPOINT if box is endpoint else _HEAD) // 2, box.height // 2) for box in (left, other))

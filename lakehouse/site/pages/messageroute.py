@@ -74,8 +74,8 @@ def route_of(
     stops += [Stop(row["endpoint_xid"], row["variant"]) for row in through if row["endpoint_xid"] not in carrying]
     endpoints = {stop.xid: page_context.overview.groups.get((registryid, stop.xid)) for stop in stops}
     senders, receivers = (
-        [stop for stop in stops if (endpoint := endpoints[stop.xid]) is not None and is_endpoint_of(endpoint, who)]
-        for who in ("producers", "consumers")
+        [stop for stop in stops if (endpoint := endpoints[stop.xid]) is not None and is_endpoint_of(endpoint, side)]
+        for side in ("producers", "consumers")
     )
     places = places_of(definition, [carrying_endpoint for xid in carrying if (carrying_endpoint := endpoints[xid]) is not None])
     for variant in list(dict.fromkeys(stop.variant for stop in stops if stop.variant))[:_MOST_VARIANTS] if not places else []:

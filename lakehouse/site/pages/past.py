@@ -14,7 +14,7 @@ from lakehouse.errors import SnapshotNotFound
 from lakehouse.query.audit import history
 from lakehouse.readmodel.queries import attributes_of_default, attributes_of_version, declared_attributes
 from lakehouse.readmodel.snapshotview import Entity
-from lakehouse.site.addresses import TO, path_of, path_of_comparison, read, written
+from lakehouse.site.addresses import TO, id_of_path_part, path_of, path_of_comparison, path_part_of
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import cut
 from lakehouse.text.names import JsonText, RegistryId, Xid
@@ -143,7 +143,7 @@ def states_of(changes: list[EntityChange], versions: list[Entity]) -> list[State
     results = [State(str(number), f"Snapshot {number}") for number in seen]
     if len(versions) > 1:
         ids = [last_id(version.xid) for version in versions]
-        results += [State(f"v{written(versionid)}", f"Version {versionid}") for versionid in ids[-_MOST_STATES:]]
+        results += [State(f"v{path_part_of(versionid)}", f"Version {versionid}") for versionid in ids[-_MOST_STATES:]]
     return results
 
 
@@ -259,7 +259,7 @@ def _declared_at(page_context: PageContext, entity: Entity, token: str) -> tuple
     """Return a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
-        wanted = read(token[1:], (last_id(version.xid) for version in page_context.view.versions(registryid, xid)))
+        wanted = id_of_path_part(token[1:], (last_id(version.xid) for version in page_context.view.versions(registryid, xid)))
         version = None if wanted is None else page_context.entity(registryid, xid_of_version(xid, wanted))
         return attributes_of_version(version) if version is not None else (None, None)
     try:

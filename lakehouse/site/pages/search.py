@@ -35,10 +35,10 @@ from lakehouse.readmodel.wordsearch import (
     Key,
     PastEntity,
     declaration,
+    find_by_words,
     find_ids,
     hits_of,
     holds_words,
-    ranked,
     respelled,
     vocabulary,
     words_in,
@@ -97,7 +97,7 @@ class Traits:
     deprecated: set[Place]
     _cached: dict[Key, Values] = field(default_factory=dict)
 
-    def of(self, key: Key) -> Values:
+    def values_of(self, key: Key) -> Values:
         """Return the values of an entity, as many as there are for each facet."""
         result = self._cached.get(key)
         if result is None:
@@ -141,7 +141,9 @@ def traits_of(page_context: PageContext) -> Traits:
     return page_context.remember(("traits",), made)
 
 
-def narrowed(traits: Traits, chosen: Mapping[str, str], keys: Sequence[Key]) -> tuple[list[Key], dict[str, list[FacetCount]]]:
+def narrow_by_facets(
+    traits: Traits, chosen: Mapping[str, str], keys: Sequence[Key]
+) -> tuple[list[Key], dict[str, list[FacetCount]]]:
     """Return the entities that fit all chosen values, and the values of each facet, counted among what fits the others.
 
     Args:
@@ -154,7 +156,7 @@ def narrowed(traits: Traits, chosen: Mapping[str, str], keys: Sequence[Key]) -> 
     left: list[Key] = []
     counts: list[Counter[str]] = [Counter() for _ in FACETS]
     for key in keys:
-        values = traits.of(key)
+        values = traits.values_of(key)
         unlike = [at for at in used if wanted[at] not in values[at]]
         if not unlike:
             left.append(key)
@@ -245,7 +247,7 @@ def search_list(page_context: PageContext, wanted: Wanted, ending: str) -> Page:
     rows = []
     for hit in _hits(page_context, wanted, keys):
         key = (hit.registryid, hit.kind, hit.xid)
-        _, protocols, formats, _, owners, states = traits.of(key)
+        _, protocols, formats, _, owners, states = traits.values_of(key)
         values = (_path(key), *("; ".join(values_of) for values_of in (protocols, formats, owners, states)), traits.changed(key))
         rows.append((*key, hit.name or "", hit.description or "", *values))
     path = f"{SEARCH.removesuffix('html')}{ending}"
@@ -261,7 +263,7 @@ def search_list(page_context: PageContext, wanted: Wanted, ending: str) -> Page:
 def matching(page_context: PageContext, wanted: Wanted) -> tuple[list[Key], dict[str, list[FacetCount]]]:
     """Return what matches a search, in its order, and the facets that narrow it."""
     traits = traits_of(page_context)
-    keys, facets = narrowed(traits, {name: getattr(wanted, name) for name in FACETS}, _fitting(page_context, wanted))
+    keys, facets = narrow_by_facets(traits, {name: getattr(wanted, name) for name in FACETS}, _fitting(page_context, wanted))
     if wanted.order == "name":
         keys.sort(key=lambda key: (last_id(key[2]).casefold(), key))
     elif wanted.order == "last change":
@@ -272,7 +274,7 @@ def matching(page_context: PageContext, wanted: Wanted) -> tuple[list[Key], dict
 def _fitting(page_context: PageContext, wanted: Wanted) -> list[Key]:
     """List what has all words, the best first and before it what has exactly that id; without words all, by XID."""
     if wanted.words.strip():
-        keys = ranked(page_context.view, wanted.words, most=_MOST_RANKED)
+        keys = find_by_words(page_context.view, wanted.words, most=_MOST_RANKED)
         is_narrow = wanted.group or wanted.label
         exact = [] if is_narrow else find_ids(page_context.view, wanted.words.strip())[:5]
         past = past_entities(page_context)
@@ -394,7 +396,7 @@ def search_index(page_context: PageContext) -> Page:
     rows: list[list[Any]] = []
     for entity in _indexed(page_context):
         key = (entity["registryid"], entity["kind"], entity["xid"])
-        _, _, formats, _, owners, states = traits.of(key)
+        _, _, formats, _, owners, states = traits.values_of(key)
         numbers = array("I", (numbers_of_words.setdefault(word, len(numbers_of_words)) for word in words_in(entity["words"])))
         uses.extend([0] * (len(numbers_of_words) - len(uses)))
         for at in numbers:

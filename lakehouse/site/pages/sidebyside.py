@@ -7,7 +7,7 @@ from typing import NamedTuple
 from lakehouse.domain.diff import differences
 from lakehouse.readmodel.queries import comparable_attributes
 from lakehouse.readmodel.snapshotview import Entity
-from lakehouse.site.addresses import TO, WITH, path_beside, path_of, read
+from lakehouse.site.addresses import TO, WITH, id_of_path_part, path_beside, path_of
 from lakehouse.site.fields.listing import Field
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.schematext import Readable
@@ -34,9 +34,9 @@ def other_of(page_context: PageContext, entity: Entity, of: str, query: str) -> 
     xid = query.strip()
     if of and len(names) == 3:
         groups = (last_id(group) for registryid, group in page_context.overview.groups if registryid == entity.registryid)
-        group = read(names[1], groups)
+        group = id_of_path_part(names[1], groups)
         group_xid = Xid(f"/{names[0]}/{group}")
-        entityid = read(
+        entityid = id_of_path_part(
             names[2],
             (last_id(member_xid) for member_xid in page_context.overview.members.get((entity.registryid, group_xid), ())),
         )

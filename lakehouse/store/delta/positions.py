@@ -168,15 +168,15 @@ def _commits(spark: SparkSession, name: str) -> Iterator[str]:
     """
     folder = f"{table_location(spark, name)}/_delta_log"
 
-    def is_there(version: int) -> bool:
+    def has_commit(version: int) -> bool:
         return exists(spark, _commit_file(folder, version))
 
     version = _last_checkpoint(spark, folder)
-    if is_there(version):
-        version = _last_of(version, is_there)
+    if has_commit(version):
+        version = _last_of(version, has_commit)
     else:  # a log that lost its end, or one without a beginning
         version = max((_version(path) for path, _, _ in list_folder(spark, folder) if _COMMIT.search(path)), default=-1)
-    while version >= 0 and is_there(version):
+    while version >= 0 and has_commit(version):
         yield _commit_file(folder, version)
         version -= 1
 
@@ -197,14 +197,14 @@ def _last_checkpoint(spark: SparkSession, folder: str) -> int:
     return version if type(version) is int else 0
 
 
-def _last_of(start: int, is_there: Callable[[int], bool]) -> int:
+def _last_of(start: int, has_commit: Callable[[int], bool]) -> int:
     """Find the last of consecutive numbers, of which `start` is one."""
     step = 1
-    while is_there(start + step):
+    while has_commit(start + step):
         start, step = start + step, step * 2
     while step > 1:
         step //= 2
-        if is_there(start + step):
+        if has_commit(start + step):
             start += step
     return start
 

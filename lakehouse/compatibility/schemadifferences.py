@@ -95,12 +95,12 @@ class Judgement(NamedTuple):
     @property
     def breaks(self) -> Breaks:
         """Return whom the change breaks."""
-        return _over(difference.breaks for difference in self.differences)
+        return _worst_of(difference.breaks for difference in self.differences)
 
     @property
     def strictly(self) -> Breaks:
         """Return whom it breaks by the strict reading."""
-        return _over(difference.strictly for difference in self.differences)
+        return _worst_of(difference.strictly for difference in self.differences)
 
     def reasons(self) -> list[SchemaDifference]:
         """Return the differences that break somebody or cannot be decided, the gravest first."""
@@ -122,7 +122,7 @@ class DirectionResult(NamedTuple):
 _OLD, _NEW = "the old schema", "the new schema"
 
 
-def joined(backward: Iterable[DirectionResult], forward: Iterable[DirectionResult]) -> tuple[SchemaDifference, ...]:
+def join_directions(backward: Iterable[DirectionResult], forward: Iterable[DirectionResult]) -> tuple[SchemaDifference, ...]:
     """Join what both directions find: one difference for each place and kind.
 
     Args:
@@ -147,7 +147,7 @@ def unread_values(path: Path, values: Iterable[str], *, is_backward: bool) -> It
         yield DirectionResult(path, kind, f"value {value} {word}", Answer.YES, Answer.YES, because)
 
 
-def undecided(why: str) -> tuple[SchemaDifference, ...]:
+def incomparable(why: str) -> tuple[SchemaDifference, ...]:
     """Return the one difference of schemas that cannot be compared."""
     both = Breaks(Answer.UNKNOWN, Answer.UNKNOWN)
     return (SchemaDifference(Pointer(""), "undecided", "cannot be compared", both, f"{why[:1].upper()}{why[1:]}.", both),)
@@ -170,7 +170,7 @@ def _difference(
     return SchemaDifference(pointer_of(*path), kind, what, Breaks(*lenient), " ".join(reasons), Breaks(*strict))
 
 
-def _over(all_breaks: Iterable[Breaks]) -> Breaks:
+def _worst_of(all_breaks: Iterable[Breaks]) -> Breaks:
     readers = writers = Answer.NO
     for breaks in all_breaks:
         readers, writers = max(readers, breaks.readers), max(writers, breaks.writers)
