@@ -24,7 +24,7 @@ from lakehouse.domain.diff import (
 )
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical
+from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical, unquoted
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
@@ -165,10 +165,8 @@ def _option(attributes: FlatAttributes, *names: str) -> str | None:
 
 def _text(attributes: FlatAttributes, pointer: str) -> str | None:
     """Return a flat attribute as a column has it: a text without its quotes, else JSON text; None: it is absent or null."""
-    leaf = attributes.get(Pointer(pointer))
-    if leaf is None or leaf == "null":
-        return None
-    return str(read_canonical(leaf)) if leaf.startswith('"') else leaf
+    value = attributes.get(Pointer(pointer))
+    return None if value is None or value == "null" else unquoted(value)
 
 
 def xid_parts(message: Xid) -> dict[str, str]:

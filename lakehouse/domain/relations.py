@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-import orjson
-
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
 from lakehouse.domain.bases import Attributes, FlatAttributes, has_below
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
 from lakehouse.domain.versionchanges import ComparableVersion, broken_promise
-from lakehouse.text.jsontext import read_canonical
+from lakehouse.text.jsontext import read_canonical, unquoted
 from lakehouse.text.names import Pointer
 
 UNIQUE_TYPE = "CAT-007"
@@ -361,8 +359,8 @@ def declared_instead(pointer: str, endpoint_value: str, declared: Mapping[str, A
         endpoint_value: by the endpoint, as text.
         declared: by the message: value, JSON text; key_base64, of a key.
     """
-    message_value = _text_of(declared.get("value"))
-    key = _text_of(declared.get("key_base64")) if pointer == "/protocoloptions/key/value" else None
+    message_value, key_text = (None if text is None else unquoted(text) for text in map(declared.get, ("value", "key_base64")))
+    key = key_text if pointer == "/protocoloptions/key/value" else None
     if message_value is None and key is not None and key.rstrip("=") != b64encode(endpoint_value.encode()).decode().rstrip("="):
         message_value = f"{key.rstrip('=')} in base64"
     is_filter = pointer == "/protocoloptions/topic_name/value" and ("+" in endpoint_value or "#" in endpoint_value)
@@ -371,11 +369,6 @@ def declared_instead(pointer: str, endpoint_value: str, declared: Mapping[str, A
         if message_value is None or message_value == endpoint_value or "{" in endpoint_value or "{" in message_value or is_filter
         else message_value
     )
-
-
-def _text_of(value: str | None) -> str | None:
-    """Return a JSON value as text: a text without its quotes."""
-    return None if value is None else str(orjson.loads(value)) if value.startswith('"') else value
 
 
 JUDGES: dict[str, Callable[..., Violations]] = {

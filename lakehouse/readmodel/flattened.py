@@ -17,7 +17,7 @@ from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.readmodel.snapshotview import Entity, EntityReferences, View
 from lakehouse.rules.entity.constraints import constraints
-from lakehouse.text.jsontext import as_column_text
+from lakehouse.text.jsontext import as_column_text, unquoted
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 
 Record = dict[str, Any]
@@ -204,8 +204,7 @@ def _options(
         if option.instead in flat_attributes:
             useless.add(option.name)
         if option.pointer in flat_attributes:
-            text = flat_attributes[option.pointer]
-            declared[option.name] = orjson.loads(text) if text.startswith('"') else text
+            declared[option.name] = unquoted(flat_attributes[option.pointer])
     return {name: text for name, text in merged.items() if name not in useless} | declared
 
 

@@ -25,6 +25,8 @@ from markupsafe import Markup, escape
 
 from lakehouse.site.addresses import path_part_of
 from lakehouse.site.markdown import escaped
+from lakehouse.text.jsontext import unquoted
+from lakehouse.text.names import JsonText
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -189,7 +191,7 @@ def day(value: Any) -> str:
 
 def shown(text: str | None) -> str:
     """Write JSON text for a person: texts without quotes, all else as it is, long ones cut."""
-    return "" if text is None else cut(unquoted(text))
+    return "" if text is None else cut(_without_quotes(text))
 
 
 def apart(before: str | None, after: str | None, most: int = _MOST) -> tuple[str, str]:
@@ -238,11 +240,9 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{grouped(number)} {noun if number == 1 else many or noun + 's'}"
 
 
-def unquoted(text: str) -> str:
-    """Write JSON text without the quotes of a text; all else as it is."""
-    if text.startswith('"'):
-        with suppress(orjson.JSONDecodeError):  # else it is no JSON text
-            return str(orjson.loads(text))
+def _without_quotes(text: str) -> str:
+    with suppress(orjson.JSONDecodeError):  # it may be cut, or no JSON at all
+        return unquoted(JsonText(text))
     return text
 
 
@@ -254,7 +254,7 @@ def parts_apart(before: str | None, after: str | None, most: int) -> tuple[str, 
         after: the other.
         most: characters up to which they are given whole.
     """
-    first, other = ("" if text is None else unquoted(text) for text in (before, after))
+    first, other = ("" if text is None else _without_quotes(text) for text in (before, after))
     if max(len(first), len(other)) <= most or not first or not other:
         return first, other
     sides = _lines(*_trimmed(_laid_out(first), _laid_out(other)))

@@ -169,6 +169,15 @@ def read_written(text: JsonText) -> Any:
     return jiter.from_json(text.encode(), float_mode="lossless-float")
 
 
+def unquoted(text: JsonText) -> str:
+    """Return JSON text without the quotes of a text; all else as it is.
+
+    Raises:
+        orjson.JSONDecodeError: it begins with a quote, and is no JSON text.
+    """
+    return str(orjson.loads(text)) if text.startswith('"') else text
+
+
 def as_column_text(value: Any) -> str | None:
     """Return a JSON value as Spark's JSON functions read it into a STRING: a text without quotes, doubles as Java's."""
     return value if value is None or isinstance(value, str) else orjson.dumps(_with_java_doubles(value)).decode()

@@ -3,13 +3,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 from builders import MAX_DEPTH, found, json_values, law
 from hypothesis import given
 from hypothesis import strategies as st
 from jiter import LosslessFloat
 
-from lakehouse.text.jsontext import NotJson, as_written, canonical, canonical_text, pointer_of, read_canonical, read_json
+from lakehouse.text.jsontext import (
+    NotJson,
+    as_written,
+    canonical,
+    canonical_text,
+    pointer_of,
+    read_canonical,
+    read_json,
+    unquoted,
+)
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY
 
 HUGE = 2**70
@@ -329,6 +339,20 @@ def test_canonical_beside_a_big_integer_is_the_same_writing():
 
 def test_as_written_keeps_the_order_of_keys_and_drops_blanks():
     assert as_written(value_of('{ "b" : 1,\n "a" : [ ] }')) == '{"b":1,"a":[]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [('""', ""), ('"a\\"\\u00e9"', 'a"é'), ("null", "null"), (str(HUGE), str(HUGE)), ('{"a":"b"}', '{"a":"b"}')],
+)
+def test_a_text_alone_loses_its_quotes(text, plain):
+    assert unquoted(text) == plain
+
+
+@pytest.mark.parametrize("text", ['"cut', '"', '"\\ud800"'])
+def test_what_begins_with_a_quote_is_a_json_text(text):
+    with pytest.raises(orjson.JSONDecodeError):
+        unquoted(text)
 
 
 def test_canonical_refuses_what_is_no_json_value():
