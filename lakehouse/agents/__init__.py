@@ -1,7 +1,7 @@
 """The catalog for programs that write programs: tools, resources and prompts of the Model Context Protocol (MCP).
 
-`questions` answers out of the read model, `bounded` makes answers short, `mcpserver` offers both by the SDK `mcp`. Read only; no
-Spark, no Java. Texts of documents are data: answers say so, and no text of a document becomes part of the instructions.
+`questions` answers out of the read model, and keeps answers short; `mcpserver` offers them by the SDK `mcp`. Read only; no Spark,
+no Java. Texts of documents are data: answers say so, and no text of a document becomes part of the instructions.
 """
 
 import lazy_loader

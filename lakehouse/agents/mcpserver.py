@@ -12,8 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.types import ToolAnnotations
 
-from lakehouse.agents.bounded import bounded
-from lakehouse.agents.questions import CatalogQuestions
+from lakehouse.agents.questions import CatalogQuestions, bounded
 from lakehouse.errors import LakehouseError
 from lakehouse.readmodel.queries import TooManyChanges
 from lakehouse.version import VERSION

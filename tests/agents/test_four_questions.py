@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from sitecatalogs import opened, write_demo
 
 from lakehouse.agents import CatalogQuestions, make_mcp_server
-from lakehouse.agents.bounded import MOST_CHARACTERS
+from lakehouse.agents.questions import MOST_CHARACTERS
 
 CHARACTERS_A_TOKEN = 4
 MOST_CALLS, MOST_TOKENS = 3, 2_000

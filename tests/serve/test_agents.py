@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from sitecatalogs import write_demo
 
 from lakehouse.agents import CatalogQuestions, make_mcp_server
-from lakehouse.agents.bounded import MOST_CHARACTERS, bounded, run_select
+from lakehouse.agents.questions import MOST_CHARACTERS, bounded, run_select
 from lakehouse.errors import QueryError
 from lakehouse.query.sqlserver import write_user
 from lakehouse.readmodel import open_model
