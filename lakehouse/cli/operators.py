@@ -86,8 +86,8 @@ def ddl(context: Context, location: str | None, catalog: str, schema: str) -> in
     Any Spark session with Delta Lake runs it, such as `spark-sql -f` or a platform's; it needs nothing of this package.
     It creates the schema, the tables where the warehouse has them, and the views.
     """
-    from lakehouse.store.ddlscript import ddl_script
     from lakehouse.store.session import absolute_location
+    from lakehouse.store.views import ddl_script
 
     settings = context.settings
     script = ddl_script(settings, absolute_location(location or settings.warehouse), catalog, schema)

@@ -293,7 +293,7 @@ def _as_text(value: Any) -> str | None:
 
 def show_exported(exported: dict[str, Any], *, on_stderr: bool) -> None:
     """Print what an export wrote."""
-    from lakehouse.export.losses import losses_as_text
+    from lakehouse.export.writers import losses_as_text
 
     if exported.get("added"):
         counts = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in exported["added"].items())

@@ -33,7 +33,7 @@ from lakehouse.extras import require
 from lakehouse.log.commits import log_rows
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import project
-from lakehouse.rules.violations import Count, count_findings
+from lakehouse.rules.findings import Count, count_findings
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suites import SPECIFICATION, Expectation, Suite
 from lakehouse.rules.declared import SEVERITIES
-from lakehouse.rules.violations import Count
+from lakehouse.rules.findings import Count
 from lakehouse.settings import Settings
 from lakehouse.store.files import remove_folder, write_text
 from lakehouse.store.session import absolute_location

@@ -29,7 +29,7 @@ from lakehouse.log.projections import roll_forward
 from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.progress import Clock, Watcher
 from lakehouse.rules.declared import SEVERITIES
-from lakehouse.rules.violations import Count, count_findings, record_findings, unrecorded
+from lakehouse.rules.findings import Count, count_findings, record_findings, unrecorded
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, check_writers, is_small
 from lakehouse.store.schema import SCHEMA

@@ -26,12 +26,11 @@ from lakehouse.asyncapi.outward import OF_VERSIONS
 from lakehouse.dialects.tables import DBT, DIALECTS, NORMAL, WHOLE_DIALECTS, Loss
 from lakehouse.dialects.writing import layout_of, loss_of_entity, to_dialect
 from lakehouse.errors import LossyExport
-from lakehouse.export.losses import Losses, losses_as_text
 from lakehouse.export.otherformats import FORMATS, write_sources
 from lakehouse.export.selection import ExportChoice, Selection, choose_registry, current_rows, select_units
 from lakehouse.export.target import Target, TargetFile
 from lakehouse.export.view import COLLECTIONS, MEMBERS, Stored, Urls, as_bytes, registry_view, source_of_group
-from lakehouse.export.writers import GroupWriter, WriteStyle, group_writer, stored_row, whole_registry
+from lakehouse.export.writers import GroupWriter, Losses, WriteStyle, group_writer, losses_as_text, stored_row, whole_registry
 from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, table_name

@@ -56,15 +56,15 @@ from lakehouse.ingest.unchanged import (
 from lakehouse.log.baseline import current_documents, find_gone
 from lakehouse.log.commits import CommitInfo, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
-from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan
 from lakehouse.log.projections import find_lagging, roll_forward
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.log.writerlock import in_turn
 from lakehouse.progress import Clock, Watcher
 from lakehouse.readmodel.lookups import TooManyLookups
 from lakehouse.rules.declared import RULES
-from lakehouse.rules.violations import record_findings
+from lakehouse.rules.findings import record_findings
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.delta.positions import sync_table

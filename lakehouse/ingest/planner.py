@@ -68,8 +68,8 @@ from lakehouse.ingest.stagerows import (
     resource_of,
 )
 from lakehouse.log.digests import folded
-from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.plan import Decided, Plan
+from lakehouse.log.snapshotfacts import LOGGED, Head
 from lakehouse.readmodel.lookups import VERSION_KINDS, Lookups
 from lakehouse.rules.findings import FINDINGS
 from lakehouse.store.keys import KEY, LIFE, OVER_HTTP

@@ -16,8 +16,8 @@ from lakehouse.errors import DocumentsOvertaken, WarehouseError
 from lakehouse.ingest.planner import Planner, PlanWriter, grow_parents
 from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, tables_in_use, with_rejected
 from lakehouse.log.compare import compare
-from lakehouse.log.head import Head
 from lakehouse.log.plan import Plan, plan_changes
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.findings import FINDING_COLUMNS, no_findings

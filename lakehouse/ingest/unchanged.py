@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.sources import Sources, read_documents
-from lakehouse.log.head import Head
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.rules.declared import FINDING_RULES
 from lakehouse.settings import Settings
 from lakehouse.store.files import exists, list_folder, read_text, remove_folder, write_text

@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "commits": ["commit", "read_head"],
         "baseline": ["current_documents", "Baseline", "read_baseline"],
-        "head": ["Head"],
+        "snapshotfacts": ["Head"],
         "plan": ["Plan", "plan_changes"],
         "projections": ["roll_forward"],
         "snapshots": ["open_relations", "open_snapshot", "read_snapshots", "resolve_snapshot"],

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, MapType, StringType, StructField, StructType
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.owners import (
     added_to,
     existing_disputes,
 )
+from lakehouse.log.snapshotfacts import LOGGED, Head
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY, LIFE
 from lakehouse.store.materialize import is_empty, is_known_empty, materialize, no_rows

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from lakehouse.errors import CommitLost
 from lakehouse.faults import crash_point
 from lakehouse.log.baseline import of_snapshots
-from lakehouse.log.head import APPLICATION, LOGGED, Head
 from lakehouse.log.owners import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
+from lakehouse.log.snapshotfacts import APPLICATION, LOGGED, Head
 from lakehouse.store.delta.conflicts import is_conflict
 from lakehouse.store.delta.positions import metadata_of_appends, newest_version, was_never_written
 from lakehouse.store.deltatables import open_table, table_name

@@ -15,8 +15,8 @@ def folded(rows: Iterable[Iterable[Any]]) -> int:
     """Fold rows into one number, whatever their order: a lost or altered row changes it.
 
     Args:
-        rows: values of each row, in the order of `lakehouse.log.head.LOGGED`: texts, integers (dates in microseconds), lists of
-            them, or None.
+        rows: values of each row, in the order of `lakehouse.log.snapshotfacts.LOGGED`: texts, integers (dates in
+            microseconds), lists of them, or None.
     """
     digest = 0
     for values in rows:

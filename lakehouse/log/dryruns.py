@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log import effectivetable
-from lakehouse.log.head import Head
 from lakehouse.log.projections import find_lagging, last_rows, project
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import (
     SCHEMA_VERSION,

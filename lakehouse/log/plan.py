@@ -18,7 +18,6 @@ from lakehouse.domain.documents import Facts
 from lakehouse.errors import PruneRefused
 from lakehouse.log.baseline import Baseline, document_facts, of_snapshots, with_document_op
 from lakehouse.log.compare import Comparison, all_findings
-from lakehouse.log.head import LOGGED, Head
 from lakehouse.log.owners import (
     as_unchanged,
     by_document,
@@ -28,6 +27,7 @@ from lakehouse.log.owners import (
     remaining_disputes,
     with_declared,
 )
+from lakehouse.log.snapshotfacts import LOGGED, Head
 from lakehouse.store.keys import KEY, OVER_HTTP, VERSION_KIND
 from lakehouse.store.materialize import count, is_empty, is_known_empty, materialize
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND

@@ -16,8 +16,8 @@ from pyspark.sql.window import Window
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.log import effectivetable
-from lakehouse.log.head import Head
 from lakehouse.log.layout import by_key
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import is_conflict, retries
 from lakehouse.store.delta.positions import (

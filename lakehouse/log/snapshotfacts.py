@@ -1,14 +1,15 @@
-"""The facts of a snapshot, and the texts that name one: numbers, labels, dates, times, `head`. Needs no Spark."""
+"""The facts of a snapshot, the texts that name one (numbers, labels, dates, times, `head`), and the newest one. No Spark."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from lakehouse.errors import SettingsError, SnapshotNotFound
+from lakehouse.store.keys import KEY
 from lakehouse.text.timestamps import microseconds
 
 HEAD = "head"
@@ -16,6 +17,8 @@ NUMBER = re.compile(r"\A[0-9]+\Z")
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _TIME = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _DAY = timedelta(days=1)
+APPLICATION = "lakehouse.changes"  # whose transactions of Delta Lake the snapshots are
+LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,23 @@ def moment_of(text: str) -> datetime | None:
         raise SnapshotNotFound(text, str(error)) from error
     start = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
     return start + _DAY - timedelta(microseconds=1) if is_date else start
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest snapshot; number 0 before the first.
+
+    Attributes:
+        tables: for each entity table the snapshot that changed it last.
+        deletions: how many rows of the log are deletions.
+    """
+
+    snapshot_id: int = 0
+    committed_at: datetime = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    digest: str = ""
+    tables: dict[str, int] = field(default_factory=dict)
+    deletions: int = 0
+
+    def next_moment(self) -> datetime:
+        """Return the time of a snapshot that follows now; later than this one's also when the clock was set back."""
+        return max(datetime.now(timezone.utc), self.committed_at + datetime.resolution)

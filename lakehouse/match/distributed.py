@@ -1,11 +1,15 @@
 """Matching on Spark: landed rows → one `mapInArrow` pass, which matches and validates; no event is joined or shuffled.
 
-The index of a snapshot is written once and sent to the executors as files; each Python worker maps it.
+The index of a snapshot is written once and sent to the executors as a folder of Arrow files, which every Python worker of a
+machine maps: one copy, in the page cache. `keys.arrow` and `definitions.arrow` are the index, `schemas.arrow` the Versions of
+schemas, `schemakeys.arrow` their positions there. The folder is named by the digest of its content, so workers know what they
+have opened already.
 """
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import shutil
 import tempfile
 from collections import Counter
@@ -13,9 +17,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,14 +32,16 @@ from pyspark.sql.window import Window
 from lakehouse.log.snapshots import open_relations, resolve_snapshot
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS, SCHEMA_COLUMNS, Scope, in_scope
 from lakehouse.match.event.adapters import LANDED, to_landed
-from lakehouse.match.index import DEFINITION_ROWS, definition_rows, index_of
-from lakehouse.match.indexfiles import open_store, write_store
-from lakehouse.match.matcher import RESULT_COLUMNS, MatchRequest
+from lakehouse.match.index import DEFINITION_ROWS, Index, IndexTables, definition_rows, hash_of, index_of
+from lakehouse.match.matcher import RESULT_COLUMNS, Matcher, MatchRequest
+from lakehouse.match.payload.payloads import Payloads
+from lakehouse.match.payload.schemas import Key, Schemas, SchemaVersion
 from lakehouse.match.vectorized.batch import match_batch
 from lakehouse.settings import Settings
 from lakehouse.store.internals.plans import send_folder
 from lakehouse.store.materialize import hand_over, map_few
 from lakehouse.store.views import most_based, read_view, with_read
+from lakehouse.text.names import RegistryId
 
 # What a batch may hold. Spark has a limit of bytes, too, but with one it counts all vectors again after each row, and lists that
 # are NULL (`ce` of most landings) from their start, so that time grows with the square of the rows. How many fit follows from
@@ -41,6 +51,12 @@ _MOST_ROWS, _FEWEST_ROWS, _MOST_BYTES = 50_000, 100, 2**26
 _NO_LIMIT = str(2**31 - 1)  # Spark then counts no bytes
 _LOOKED_AT = 1_000  # rows of a source
 _ROW_BYTES = 500  # in addition to payload, line and key
+_FILES = ("keys", "definitions", "schemas", "schemakeys")
+SCHEMA_ROWS = pa.schema(
+    [("registryid", pa.string()), ("xid", pa.string()), ("schema_xid", pa.string()), ("isdefault", pa.bool_()),
+     ("format", pa.string()), ("schema", pa.string()), ("createdat", pa.int64()), ("labels", pa.map_(pa.string(), pa.string()))]
+)  # fmt: skip
+_opened: dict[tuple[str, str], tuple[Index, Schemas]] = {}  # of this process, by folder and rule of placeholders
 
 
 @dataclass(frozen=True)
@@ -244,3 +260,108 @@ def number_lines(batch: pa.RecordBatch, places: Counter[tuple[str | None, int | 
 def _definition_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from definition_rows(batch.to_pylist()).to_batches()
+
+
+def write_store(folder: Path, index: IndexTables, schemas: pa.Table) -> Path:
+    """Write an index and its schemas below a folder.
+
+    Returns:
+        The folder of the index, named by its digest.
+    """
+    made = folder / "index"
+    made.mkdir(parents=True)
+    digest = hashlib.sha256()
+    rows = schemas.select(SCHEMA_ROWS.names).cast(SCHEMA_ROWS)
+    for name, table in zip(_FILES, (index.keys, index.definitions, rows, _schema_keys(rows)), strict=True):
+        path = made / f"{name}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest() if hasattr(hashlib, "file_digest") else file.read())
+    return made.rename(folder / f"match-{digest.hexdigest()[:16]}")
+
+
+def open_store(folder: str, request: MatchRequest) -> Matcher:
+    """Open an index that was written; a process opens each once.
+
+    Args:
+        folder: as `write_store` gave it.
+        request: how events are matched.
+    """
+    key = (folder, request.tolerance.placeholders)
+    if key not in _opened:
+        _opened.clear()  # of an earlier snapshot: its maps go
+        keys, definitions, schemas, schema_keys = (_mapped(f"{folder}/{name}.arrow") for name in _FILES)
+        index = Index(IndexTables(keys, definitions), request.tolerance.placeholders)
+        _opened[key] = (index, Schemas(MappedVersions(schemas, schema_keys)))
+    index, versions = _opened[key]
+    return Matcher(index, Payloads(versions, request.max_unpacked_bytes), request)
+
+
+class MappedVersions:
+    """Versions of schemas in mapped files, of which those that are asked for are read.
+
+    Args:
+        rows: columns of `SCHEMA_ROWS`.
+        keys: as `_schema_keys` gives them.
+    """
+
+    def __init__(self, rows: pa.Table, keys: pa.Table) -> None:
+        self._rows = rows
+        self._hashes, self._numbers = (keys.column(name).to_numpy() for name in ("key_hash", "row"))
+
+    def version(self, key: Key) -> SchemaVersion | None:
+        """Find a Version by its registry and XID."""
+        return next((version for version in self._versions_of("version", key) if (version.registryid, version.xid) == key), None)
+
+    def default(self, key: Key) -> SchemaVersion | None:
+        """Find the default Version of a schema by its registry and the schema's XID."""
+        return next(
+            (version for version in self._versions_of("default", key) if (version.registryid, version.schema_xid) == key), None
+        )
+
+    def defaults(self, registryid: RegistryId) -> Iterator[SchemaVersion]:
+        """Return the default Versions of a registry."""
+        for batch in self._rows.filter((pc.field("registryid") == registryid) & pc.field("isdefault")).to_batches():
+            yield from map(_version, batch.to_pylist())
+
+    def of_schema(self, key: Key) -> Iterator[SchemaVersion]:
+        """Return all Versions of a schema by its registry and the schema's XID."""
+        return (version for version in self._versions_of("schema", key) if (version.registryid, version.schema_xid) == key)
+
+    def _versions_of(self, kind: str, key: Key) -> Iterator[SchemaVersion]:
+        wanted = np.uint64(hash_of("\x1f".join((kind, *key))))
+        first, last = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
+        for number in self._numbers[first:last].tolist():
+            yield _version(self._rows.slice(number, 1).to_pylist()[0])
+
+
+def _version(row: dict[str, Any]) -> SchemaVersion:
+    return SchemaVersion(*(row | {"labels": None if row["labels"] is None else dict(row["labels"])}).values())
+
+
+def _schema_keys(rows: pa.Table) -> pa.Table:
+    """Return where each Version is, the default one and all of each schema: key_hash, row; sorted by hash."""
+    hashes, numbers = [], []
+    defaults: dict[Key, int] = {}
+    names = ("registryid", "xid", "schema_xid", "isdefault")
+    for number, version in enumerate(zip(*(rows.column(name).to_pylist() for name in names), strict=True)):
+        registryid, xid, schema_xid, isdefault = version
+        hashes.append(hash_of("\x1f".join(("version", registryid, xid))))
+        hashes.append(hash_of("\x1f".join(("schema", registryid, schema_xid))))
+        numbers += [number, number]
+        if isdefault or (registryid, schema_xid) not in defaults:
+            defaults[registryid, schema_xid] = number
+    hashes += [hash_of("\x1f".join(("default", *key))) for key in defaults]
+    sorted_by = np.argsort(np.array(hashes, np.uint64), kind="stable")
+    columns = [np.array(hashes, np.uint64)[sorted_by], np.array([*numbers, *defaults.values()], np.int64)[sorted_by]]
+    return pa.table(columns, names=["key_hash", "row"])
+
+
+def schema_table(versions: list[SchemaVersion]) -> pa.Table:
+    """Return Versions of schemas as a table with columns of `SCHEMA_ROWS`."""
+    return pa.Table.from_pylist([dict(zip(SCHEMA_ROWS.names, version, strict=True)) for version in versions], schema=SCHEMA_ROWS)
+
+
+def _mapped(path: str) -> Any:
+    return pa.ipc.open_file(pa.memory_map(path)).read_all()

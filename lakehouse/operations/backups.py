@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import BackupError, NoBackup, WarehouseTaken
 from lakehouse.log.commits import read_head
-from lakehouse.log.head import APPLICATION
 from lakehouse.log.projections import roll_forward
+from lakehouse.log.snapshotfacts import APPLICATION
 from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings
 from lakehouse.store.delta.positions import sync_table

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.log.commits import chained_digest
-from lakehouse.log.head import LOGGED
+from lakehouse.log.snapshotfacts import LOGGED
 from lakehouse.store.schema import TABLE_OF_KIND
 
 MOST_PROBLEMS = 20

@@ -25,8 +25,8 @@ from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
 from lakehouse.extras import EXTRAS, missing_libraries
 from lakehouse.log import effectivetable
 from lakehouse.log.commits import read_head
-from lakehouse.log.head import Head
 from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.delta.positions import last_transaction, table_location

@@ -26,11 +26,10 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.match.definition.scope import Scope
-from lakehouse.match.distributed import OpenedIndex, large_batches, open_index
+from lakehouse.match.distributed import OpenedIndex, large_batches, open_index, open_store
 from lakehouse.match.evaluation import MATCHED, UNMATCHED, UNREADABLE
 from lakehouse.match.event.adapters import LANDED, read_stream
 from lakehouse.match.event.canonical import Event, events_of
-from lakehouse.match.indexfiles import open_store
 from lakehouse.match.matcher import Matcher, MatchRequest
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.runs import MatchOptions, land, read_landed

@@ -124,8 +124,7 @@ def fetch_registry(
         SourceNotFound: a topic cannot be read.
     """
     if source.address is not None:
-        from lakehouse.registries.restapi import RestReader  # noqa: PLC0415
-        from lakehouse.registries.unfinished import unfinished_read  # noqa: PLC0415
+        from lakehouse.registries.restapi import RestReader, unfinished_read  # noqa: PLC0415
         from lakehouse.replicate.client import Client, RequestLimits  # noqa: PLC0415
 
         limits = RequestLimits(bytes=settings.max_document_bytes, depth=settings.max_json_depth)

@@ -15,6 +15,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "gate": ["check_stage"],
         "entity.engine": ["Subject", "check_entity"],
         "published": ["check_catalog"],
-        "violations": ["count_findings"],
+        "findings": ["count_findings"],
     },
 )

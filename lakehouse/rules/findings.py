@@ -1,4 +1,7 @@
-"""What rules report about rows: the message, its place as the document spells it, its severity in the document's dialect."""
+"""What rules report about rows: the message, its place as the document spells it, its severity in the document's dialect.
+
+Findings are recorded in the table `violations`, each once.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -16,9 +20,11 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from lakehouse.dialects.tables import severity_in, spelled_in
 from lakehouse.domain.relations import RuleViolation
 from lakehouse.rules.declared import RULES
+from lakehouse.store.delta.conflicts import retries
+from lakehouse.store.deltatables import table_name
 from lakehouse.store.keys import KEY
-from lakehouse.store.materialize import is_known_empty, no_rows
-from lakehouse.store.schema import STAGE
+from lakehouse.store.materialize import is_empty, is_known_empty, no_rows
+from lakehouse.store.schema import STAGE, VIOLATIONS
 from lakehouse.store.xids import message_of
 from lakehouse.text.names import Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
@@ -159,3 +165,60 @@ def _own_collections(dialect: str) -> tuple[tuple[re.Pattern[str], str], ...]:
     """Return the collections that a dialect spells in its own way: where they come in an XID, and what takes their place."""
     spelled = [(place, name, spelled_in(dialect, entity, name)) for place, entity, name in _COLLECTIONS]
     return tuple((re.compile(rf"\A({place})/{name}/"), rf"\g<1>{own}/") for place, name, own in spelled if own != f"/{name}")
+
+
+@retries(8).wraps
+def record_findings(spark: SparkSession, findings: DataFrame, ingest_id: str) -> int:
+    """Append the findings that `violations` does not hold yet; a merge, so that two writers cannot both append one.
+
+    Args:
+        spark: the session.
+        findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`.
+        ingest_id: the run that found them.
+
+    Returns:
+        How many were appended.
+    """
+    if is_empty(findings):
+        return 0
+    rows = findings.withColumns({"ingest_id": F.lit(ingest_id), "found_at": F.current_timestamp()})
+    flat = rows.select(*(F.col(name) if name in rows.columns else F.col(f"finding.{name}") for name in VIOLATIONS.names))
+    # A merge that inserts nothing leaves an empty file behind, each time that a document is read again.
+    recorded = spark.table(table_name("violations")).select("violation_id")
+    if is_empty(flat.join(recorded, on="violation_id", how="left_anti")):
+        return 0
+    target = DeltaTable.forName(spark, table_name("violations")).alias("target")
+    once = flat.dropDuplicates(["violation_id"])  # one key standing twice under one pointer is one finding
+    merged = target.merge(once.alias("found"), "target.violation_id = found.violation_id").whenNotMatchedInsertAll().execute()
+    return int(merged.collect()[0]["num_inserted_rows"])
+
+
+def unrecorded(spark: SparkSession, findings: DataFrame) -> DataFrame:
+    """Return findings without those that `violations` has about the same entity, with the same text and action.
+
+    A finding of an ingest has a place in the document, one of a validation a place in the normal form.
+
+    Args:
+        spark: the session.
+        findings: as for `record_findings`.
+    """
+    details = ["registryid", "document_uri", "xid", "rule_id", "message", "action"]
+    recorded = spark.table(table_name("violations")).select(*details).distinct()
+    flat = findings.withColumns({name: F.col(f"finding.{name}") for name in ("rule_id", "message", "action")})
+    return flat.join(recorded, on=details, how="left_anti").select(*findings.columns)
+
+
+def count_findings(findings: DataFrame) -> list[Count]:
+    """Count findings by rule and severity."""
+    if is_known_empty(findings):
+        return []
+    rows = findings.groupBy(F.col("finding.rule_id").alias("rule_id"), F.col("finding.severity").alias("severity")).count()
+    return sorted(Count(row["rule_id"], row["severity"], row["count"]) for row in rows.collect())
+
+
+class Count(NamedTuple):
+    """How many findings of a rule there are, of one severity."""
+
+    rule_id: str
+    severity: str
+    n: int

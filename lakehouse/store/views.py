@@ -7,6 +7,9 @@ the catalog as of a snapshot. A separate session, in which temporary views repla
 yet. In all of them `scope` selects the messages.
 
 `flat_messages` reads the stored result of flattening where there is one (`stored`), and else what computes it.
+
+`ddl_script` writes the catalog as one SQL script, for Spark sessions and platforms that have Delta Lake and not this package:
+tables where the warehouse has them, whose columns come from Delta's log, and the views, each after those that it reads.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from pyspark.sql import functions as F
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.internals.plans import view_made_by
 from lakehouse.store.materialize import hand_over
+from lakehouse.store.schema import DECLARATIONS, SCHEMA
 from lakehouse.store.session import open_sibling
 
 MOST_BASES = 128  # the most that the setting max_chain_depth may be
@@ -85,6 +89,7 @@ SELECT
   is_cycle
 FROM cycles;
 """)
+_HEADER = re.compile(r"\A(?:--.*\n)+")
 
 
 def sees(based: int) -> int:
@@ -327,3 +332,35 @@ def _with_read(names: Iterable[str], by_name: dict[str, ViewFile], stand_ins: It
 
 def _depth_of(settings: Settings | None) -> int:
     return MOST_BASES if settings is None else settings.max_chain_depth
+
+
+def ddl_script(settings: Settings, location: str, catalog: str = "", schema: str = SCHEMA) -> str:
+    """Return the statements, each ended by `;` and an empty line, which occur nowhere within one.
+
+    Args:
+        settings: how far the views follow bases.
+        location: URI or absolute path of the warehouse, as the session that runs the script reaches it.
+        catalog: catalog of Spark that the schema is in; empty: the session's current one.
+        schema: schema that is created where it is missing, and holds tables and views.
+    """
+    name = ".".join(_quoted(part) for part in (catalog, schema) if part)
+    folder = location.rstrip("/")
+    statements = [
+        f"SET {' = '.join(ALL_STEPS)}",
+        # Fails where there is no warehouse: CREATE TABLE would make an empty one.
+        f"DESCRIBE DETAIL delta.{_quoted(f'{folder}/changes')}",
+        f"CREATE SCHEMA IF NOT EXISTS {name}",
+        f"USE {name}",
+        *(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {_literal(f'{folder}/{table}')}" for table in DECLARATIONS),
+        *(_HEADER.sub("", statement) for statement in view_statements(settings)),
+    ]
+    return "".join(f"{statement};\n\n" for statement in statements)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

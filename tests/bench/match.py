@@ -20,10 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.match.distributed import OpenedIndex, large_batches, with_matches
+from lakehouse.match.distributed import OpenedIndex, large_batches, schema_table, with_matches, write_store
 from lakehouse.match.event.adapters import to_landed
 from lakehouse.match.index import definition_rows, index_of
-from lakehouse.match.indexfiles import schema_table, write_store
 from lakehouse.match.matcher import MatchRequest
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.settings import read_settings

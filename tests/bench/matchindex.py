@@ -18,9 +18,9 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
+from lakehouse.match.distributed import open_store, schema_table, write_store
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.index import definition_rows, index_of
-from lakehouse.match.indexfiles import open_store, schema_table, write_store
 from lakehouse.match.matcher import MatchRequest
 
 SCHEMA_XID = "/schemagroups/bench/schemas/S"

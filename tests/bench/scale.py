@@ -36,8 +36,8 @@ from rich.table import Table
 from lakehouse.ingest.pipeline import ingest
 from lakehouse.log.baseline import current_documents
 from lakehouse.log.commits import CommitInfo, Totals, own_bodies, read_head
-from lakehouse.log.head import Head
 from lakehouse.log.projections import project
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings

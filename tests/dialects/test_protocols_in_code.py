@@ -28,7 +28,7 @@ REASONS = {
     "render": (19, "what is sent: requests, records, packets, and commands of clients"),
     "registries": (1, "subjects of a schema registry are named after topics of Kafka"),
     "replicate": (1, "subscriptions are delivered by HTTP"),
-    "rules/entity/endpoints.py": (6, "addresses of endpoints have rules by protocol"),
+    "rules/entity/engine.py": (6, "addresses of endpoints have rules by protocol"),
     "serve": (4, "the server speaks HTTP"),
     "store/schema.py": (2, "comments of the columns http_method and http_status"),
 }

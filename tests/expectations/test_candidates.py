@@ -13,7 +13,7 @@ from lakehouse.errors import CandidateRefused, SettingsError
 from lakehouse.expectations.gates import only_published, validate_candidate
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.commits import read_head
-from lakehouse.rules.violations import Count, count_findings, record_findings
+from lakehouse.rules.findings import Count, count_findings, record_findings
 from lakehouse.store.schema import STAGE
 
 FINDINGS = (

@@ -11,7 +11,7 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.expectations.suiteruns import check_expectations, specification, validate_counts, validate_rows
 from lakehouse.expectations.suites import Expectation, Suite
-from lakehouse.rules.violations import Count
+from lakehouse.rules.findings import Count
 
 
 class Rule(NamedTuple):

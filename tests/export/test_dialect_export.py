@@ -15,10 +15,9 @@ from said import TYPE, messages
 from lakehouse.dialects.detection import DRAFT, not_a_registry
 from lakehouse.dialects.tables import NORMAL, WRITABLE
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.export.losses import Losses, losses_as_text
 from lakehouse.export.run import Trailer, write_lines
 from lakehouse.export.view import Stored, Urls, registry_view
-from lakehouse.export.writers import WriteStyle
+from lakehouse.export.writers import Losses, WriteStyle, losses_as_text
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
 

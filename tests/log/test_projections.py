@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.log import projections
 from lakehouse.log.commits import read_head
-from lakehouse.log.head import Head
 from lakehouse.log.projections import find_lagging, rebuild_table, roll_forward
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.store.delta import positions

@@ -9,8 +9,8 @@ import pytest
 from builders import document, group
 
 from lakehouse.match import distributed
+from lakehouse.match.distributed import schema_table, write_store
 from lakehouse.match.index import definition_rows, index_of
-from lakehouse.match.indexfiles import schema_table, write_store
 from lakehouse.match.matcher import RESULT_COLUMNS, RESULT_SCHEMA, MatchRequest
 from lakehouse.match.runs import MatchOptions
 from match.catalogs import load

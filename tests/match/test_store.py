@@ -6,8 +6,8 @@ from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.match.distributed import MappedVersions, _mapped, schema_table, write_store
 from lakehouse.match.index import definition_rows, index_of
-from lakehouse.match.indexfiles import MappedVersions, _mapped, schema_table, write_store
 from lakehouse.match.payload.schemas import SchemaVersion, VersionsInMemory
 
 NAMES = st.sampled_from(["a", "b", "é", "a/versions/1"])

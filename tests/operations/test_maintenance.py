@@ -11,7 +11,7 @@ import pytest
 from histories import contents, shop
 
 from lakehouse.log import projections
-from lakehouse.log.head import Head
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain

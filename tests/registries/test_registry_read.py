@@ -12,7 +12,7 @@ import pytest
 from replicate.sources import QUICK, answering
 
 from lakehouse.errors import ReplicationError, SettingsError, SourceNotFound
-from lakehouse.registries import RegistryOptions, fetch_registry, read_registry_source, unfinished
+from lakehouse.registries import RegistryOptions, fetch_registry, read_registry_source, restapi
 from lakehouse.registries.restapi import RestReader
 from lakehouse.registries.schemastopic import record_of_line, replay
 from lakehouse.registries.subjectdocuments import RegistryContent, SubjectMapping
@@ -267,7 +267,7 @@ def test_answers_that_are_old_are_asked_for_again(tmp_path, monkeypatch, many):
     with answering(many.answer) as server:
         with pytest.raises(ReplicationError):
             fetch_into(tmp_path, server.url)
-        monkeypatch.setattr(unfinished, "_FRESH", 0.0)
+        monkeypatch.setattr(restapi, "_FRESH", 0.0)
         fetch_into(tmp_path, server.url)
     assert answered.count(answered[0]) == 2
 

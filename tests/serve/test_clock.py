@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakehouse.log import head
+from lakehouse.log import snapshotfacts
 from lakehouse.serve.subscriptions.store import Store, Subscription
 from serve.test_durability import batches_of
 from serve.writing import EVENT, asks, empty_warehouse, ignore
@@ -23,7 +23,7 @@ def test_times_of_snapshots_grow_when_the_clock_is_set_back(tmp_path, monkeypatc
         def now(cls, tz=None):
             return moments[-1]
 
-    monkeypatch.setattr(head, "datetime", Clock)
+    monkeypatch.setattr(snapshotfacts, "datetime", Clock)
     batches = batches_of(warehouse, tmp_path / "c")
     for days in (0, 400, 1, -400, -400, 401):
         moments.append(start + timedelta(days=days))

@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from lakehouse.errors import CommitLost, SettingsError, WarehouseError
 from lakehouse.log.commits import CommitInfo
-from lakehouse.log.head import Head
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.config import Options

@@ -9,10 +9,9 @@ import sys
 import pytest
 
 from lakehouse.settings import read_settings
-from lakehouse.store.ddlscript import ddl_script
 from lakehouse.store.deltatables import TABLES, attach_tables
 from lakehouse.store.session import resolve_delta_jars
-from lakehouse.store.views import create_views, views
+from lakehouse.store.views import create_views, ddl_script, views
 
 PLAIN = """
 import json, os, sys

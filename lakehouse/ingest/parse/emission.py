@@ -11,8 +11,7 @@ from lakehouse.dialects.tables import family_of
 from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading, make_row, take_life
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
-from lakehouse.rules.entity.endpoints import NO_LABELS
-from lakehouse.rules.entity.engine import PRESENCE, check_entity
+from lakehouse.rules.entity.engine import NO_LABELS, PRESENCE, check_entity
 from lakehouse.store.keys import LIFE, VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, escaped
 from lakehouse.text.names import WHOLE, Pointer, Xid

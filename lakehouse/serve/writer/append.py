@@ -25,7 +25,7 @@ from lakehouse.faults import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
 from lakehouse.log.commits import CommitInfo, Totals, commit_rows, own_bodies
 from lakehouse.log.digests import folded
-from lakehouse.log.head import APPLICATION, LOGGED, Head
+from lakehouse.log.snapshotfacts import APPLICATION, LOGGED, Head
 from lakehouse.readmodel.file.delta import Warehouse
 from lakehouse.serve.write.overlay import OverlayChange
 from lakehouse.settings import Settings

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.errors import CommitLost, LakehouseError, PartMissing, WarehouseError
 from lakehouse.log.commits import CommitInfo
-from lakehouse.log.head import Head
+from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.writerlock import no_turn_of_others
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.file.build import Facts
