@@ -262,8 +262,7 @@ def _demo_match(spark: Any, settings: Any) -> None:
 
 def _demo_propose(context: Context, spark: Any, settings: Any, watcher: Any) -> None:
     from lakehouse.cli.demo import PROPOSALS
-    from lakehouse.cli.match import show_matches
-    from lakehouse.cli.propose import accept, write_and_show
+    from lakehouse.cli.match import accept, show_matches, write_and_show
     from lakehouse.match.runs import MatchOptions, run_match
     from lakehouse.propose.decided import Thresholds
     from lakehouse.propose.proposalruns import ProposeOptions, run_propose

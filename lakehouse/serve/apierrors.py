@@ -1,4 +1,4 @@
-"""The HTTP errors of the two dialects: RFC 9457 in the shape of xRegistry."""
+"""The HTTP errors: RFC 9457 in the shape of xRegistry, by dialect; below `/ccompat/v7` those of the Confluent Schema Registry."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _CORE = "https://github.com/xregistry/spec/blob/main/core/spec.md#"
 _HTTP = "https://github.com/xregistry/spec/blob/main/core/http.md#"
 _ARGUMENT = re.compile(r"<([a-z_]+)>")
 _MOST_DETAILS = 20
+REGISTRY_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class Kind(NamedTuple):
@@ -254,3 +255,51 @@ def raise_problems(results: Iterable[ProblemFound]) -> None:
         more = [f"and {len(more_problems) - _MOST_DETAILS} more"] if len(more_problems) > _MOST_DETAILS else []
         first.detail = "\n".join([first.detail or first.title, f"{len(more_problems)} more:", *details, *more])
     raise first
+
+
+class RegistryError(ProblemFound):
+    """A request that is answered with an error of that API.
+
+    Attributes:
+        code: such as 40401; the status is its first three digits.
+        allowed: the methods of the path, for a request with another one, whose status is 405.
+    """
+
+    def __init__(self, code: int, message: str, allowed: str | None = None) -> None:
+        status, headers = (int(str(code)[:3]), None) if allowed is None else (405, {"Allow": allowed})
+        super().__init__("", detail=message, status=status, headers=headers)
+        self.code = code
+
+
+def subject_not_found(subject: str) -> RegistryError:
+    """Return the error of a subject that there is not."""
+    return RegistryError(40401, f"Subject '{subject}' not found.")
+
+
+def version_not_found(version: str) -> RegistryError:
+    """Return the error of a version that a subject has not."""
+    return RegistryError(40402, f"Version {version} not found.")
+
+
+def schema_not_found(message: str) -> RegistryError:
+    """Return the error of an id, GUID or schema that there is not."""
+    return RegistryError(40403, message)
+
+
+def invalid_schema(message: str) -> RegistryError:
+    """Return the error of a schema that is none."""
+    return RegistryError(42201, f"Invalid schema: {message}")
+
+
+def read_only(subject: str, allowed: str | None = None) -> RegistryError:
+    """Return the error of a request that writes, with the methods of its path where it has another one."""
+    what = f"Subject '{subject}'" if subject else "The registry"
+    text = f"{what} is in read-only mode: this is a catalog. Register the schema where the catalog is loaded from, and ingest it."
+    return RegistryError(42205, text, allowed)
+
+
+def error_body(problem: ProblemFound) -> bytes:
+    """Write a problem; one that every path may have has its status as the code."""
+    code = problem.code if isinstance(problem, RegistryError) else problem.status
+    message = " ".join(text for text in (problem.title if problem.name else "", problem.detail or "") if text)
+    return orjson.dumps({"error_code": code, "message": message or problem.title})

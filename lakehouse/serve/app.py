@@ -33,14 +33,13 @@ from lakehouse.serve.answer.changes import EventStreams
 from lakehouse.serve.answer.exchange import JSON, ApiAnswer, ApiRequest
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
 from lakehouse.serve.answer.reads import ReadHandler
-from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.apierrors import REGISTRY_TYPE, ProblemFound, error_body
 from lakehouse.serve.auth import Guard
 from lakehouse.serve.clientlimits import Bodies, Shares
 from lakehouse.serve.config import Options
 from lakehouse.serve.monitoring import Metrics, state_routes
 from lakehouse.serve.origins import Origins, Send, protecting
 from lakehouse.serve.subjects.registryapi import allowed_methods
-from lakehouse.serve.subjects.registryerrors import CONTENT_TYPE, error_body
 from lakehouse.serve.targets import RequestTarget, read_target
 from lakehouse.settings import Settings
 
@@ -370,7 +369,10 @@ class App:
             prefix, is_of_subjects = "", False
         body = error_body(problem) if is_of_subjects else problem.as_json(dialect, origin + prefix)
         headers = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items()]
-        headers += [(b"content-type", (CONTENT_TYPE if is_of_subjects else JSON).encode()), (b"cache-control", b"no-store")]
+        headers += [
+            (b"content-type", (REGISTRY_TYPE if is_of_subjects else JSON).encode()),
+            (b"cache-control", b"no-store"),
+        ]
         if origin:
             headers.append((b"link", f"<{origin}{prefix}>;rel=xregistry-root".encode()))
         return CachedResponse(problem.status, headers, body, b"", None)

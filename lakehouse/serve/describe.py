@@ -1,11 +1,12 @@
 """What the server says of itself: `/capabilities`, `/capabilitiesoffered`, `/model`, `/modelsource`, and the API as OpenAPI 3.1.
 
 The model is made of the tables of the dialects, so it holds the attributes that documents are read with. A message may have many
-Versions here: `maxversions` is 0, where the model files of the specification say 1.
+Versions here: `maxversions` is 0, where the model files of the specification say 1. `subject_paths`: below `/ccompat/v7`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from html import escape
@@ -15,9 +16,9 @@ import orjson
 
 from lakehouse.dialects.tables import table
 from lakehouse.domain.versionchanges import PROMISES
-from lakehouse.serve.apierrors import RC2, RC4
-from lakehouse.serve.subjects.described import subject_paths
-from lakehouse.serve.targets import MEMBERS, SINGULAR
+from lakehouse.serve.apierrors import RC2, RC4, REGISTRY_TYPE
+from lakehouse.serve.subjects.registryapi import ROUTES, SubjectRoute
+from lakehouse.serve.targets import MEMBERS, SINGULAR, SUBJECTS
 from lakehouse.version import VERSION
 
 FLAGS = ("binary", "collections", "doc", "filter", "inline", "sort", "specversion")
@@ -80,6 +81,47 @@ _WRITES = {
 }
 _COLLECTION = ("inline", "filter", "sort", "limit", "doc", "binary", "specversion")
 _ENTITY = ("inline", "filter", "doc", "binary", "specversion")
+_ERRORS = {
+    "400": "A parameter is wrong.",
+    "401": "A user is asked for.",
+    "404": "There is no such thing.",
+    "405": "The request writes.",
+    "406": "Too large.",
+    "414": "The URL is too long.",
+    "422": "The schema or the version is wrong, or the request writes.",
+    "501": "The library for Protobuf is not installed.",
+    "503": "Not now.",
+}
+_ERRORS_OF_BODIES = {"408": "The body did not come in time.", "413": "The body is too large."}
+_ERROR = {
+    "type": "object",
+    "required": ["error_code", "message"],
+    "properties": {"error_code": {"type": "integer"}, "message": {"type": "string"}},
+}
+_SCHEMA = {
+    "type": "object",
+    "required": ["schema"],
+    "properties": {
+        "schema": {"type": "string"},
+        "schemaType": {"type": "string", "enum": ["AVRO", "JSON", "PROTOBUF"]},
+        "references": {"type": "array", "items": {"type": "object"}},
+    },
+}
+_PARAMETERS = {
+    "deleted": "Also what is deleted in its registry.",
+    "deletedOnly": "Only what is.",
+    "subjectPrefix": "How subjects begin; empty: those without a context, `:*:`: in any.",
+    "subject": "Where an id is looked up: a subject, or a context as `:.NAME:`.",
+    "format": "`serialized`: a Protobuf schema as a descriptor in base64.",
+    "latestOnly": "Only the latest version of each subject.",
+    "offset": "Results that are left out.",
+    "limit": "Results at most; below 0: no limit.",
+    "defaultToGlobal": "Of a subject without a level, that of all.",
+    "verbose": "Say why.",
+    "key": "Name of a property.",
+    "value": "Its value.",
+}
+_NUMBERS = ("offset", "limit")
 
 
 @cache
@@ -503,3 +545,35 @@ def errors(dialect: str) -> Document:
     texts = {"400": "The request is wrong.", "401": "A user is asked for.", "404": "There is no such thing.", "406": "Too large."}
     texts |= {"414": "The URL is too long.", "503": "Not now."}
     return {status: {"description": what, "content": content} for status, what in texts.items()}
+
+
+def subject_paths() -> Document:
+    """Describe the paths."""
+    paths: Document = {}
+    for route in ROUTES:
+        path = f"/{SUBJECTS}/v7" + route.path.rstrip("/")
+        item = paths.setdefault(path, {"parameters": [_in_path(name) for name in re.findall(r"{(\w+)}", path)]})
+        item[route.method.lower()] = _subject_operation(route)
+    return paths
+
+
+def _subject_operation(route: SubjectRoute) -> Document:
+    has_body = route.method == "POST"
+    errors = _ERRORS | (_ERRORS_OF_BODIES if has_body else {})
+    answers: Document = {"200": {"description": "There it is.", "content": {REGISTRY_TYPE: {"schema": {}}}}}
+    answers |= {status: {"description": text, "content": {REGISTRY_TYPE: {"schema": _ERROR}}} for status, text in errors.items()}
+    answers["400"]["content"]["application/json"] = {}  # of a path that cannot be read
+    answers["307"] = {"description": "A name of a snapshot leads to its number."}
+    parameters = [
+        {
+            "name": name,
+            "in": "query",
+            "description": _PARAMETERS[name],
+            "schema": {"type": "integer" if name in _NUMBERS else "string"},
+        }
+        for name in route.parameters
+    ]
+    operation: Document = {"summary": route.summary, "parameters": parameters, "responses": answers}
+    if has_body:
+        operation["requestBody"] = {"required": True, "content": {REGISTRY_TYPE: {"schema": _SCHEMA}}}
+    return operation

@@ -22,21 +22,23 @@ from lakehouse.domain.subjects import (
 from lakehouse.domain.versionchanges import PROMISES, broken_promise, comparable_version, why_undecided
 from lakehouse.extras import not_installed
 from lakehouse.serve.answer.exchange import ApiAnswer, ReadRequest
-from lakehouse.serve.apierrors import ProblemFound
-from lakehouse.serve.subjects.catalogsubjects import (
-    CatalogSubject,
-    CatalogSubjects,
-    CatalogVersion,
-    references_of,
-)
-from lakehouse.serve.subjects.registryerrors import (
-    CONTENT_TYPE,
+from lakehouse.serve.apierrors import (
+    REGISTRY_TYPE,
+    ProblemFound,
     RegistryError,
     invalid_schema,
     read_only,
     schema_not_found,
     subject_not_found,
     version_not_found,
+)
+from lakehouse.serve.subjects.catalogsubjects import (
+    CatalogSubject,
+    CatalogSubjects,
+    CatalogVersion,
+    Json,
+    references_of,
+    schema_key,
 )
 from lakehouse.serve.subjects.sameschemas import (
     Imports,
@@ -45,7 +47,6 @@ from lakehouse.serve.subjects.sameschemas import (
     is_same_descriptor,
     key_of_schema,
 )
-from lakehouse.serve.subjects.schemarecords import Json, schema_key
 from lakehouse.text.jsontext import NotJson, in_order, object_at, read_json, text_at
 from lakehouse.text.names import Xid
 
@@ -310,7 +311,7 @@ def subjects_answer(request: ReadRequest) -> ApiAnswer:
                 body = route.answer(subject_request, *values)
             except ModuleNotFoundError as error:
                 raise ProblemFound("", status=501, detail=f"Protobuf: {not_installed(error)}") from error
-            answer = ApiAnswer(body=body if isinstance(body, bytes) else in_order(body), media_type=CONTENT_TYPE)
+            answer = ApiAnswer(body=body if isinstance(body, bytes) else in_order(body), media_type=REGISTRY_TYPE)
             if len(answer.body) > request.options.max_response_bytes:
                 raise ProblemFound("too_large", detail="Ask for less, page by page with ?offset and ?limit.")
             return answer

@@ -28,7 +28,6 @@ from lakehouse.site.pages import (
     messages,
     past,
     search,
-    sidebyside,
     snapshotpages,
 )
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
@@ -215,13 +214,11 @@ def _page_of(page_context: PageContext, entity: Entity, address: PageAddress, qu
         return None if tokens is None else past.comparison_page(page_context, entity, *tokens)
     if part == addresses.WITH:
         wanted = query.get("other", "")[:400]
-        other = sidebyside.other_of(page_context, entity, address.of, wanted)
+        other = past.other_of(page_context, entity, address.of, wanted)
         if other is None:
-            return None if address.of else sidebyside.choice_page(page_context, entity, wanted)
+            return None if address.of else past.choice_page(page_context, entity, wanted)
         readable = messages.payload_of if entity.kind == "message" else entities.schema_of
-        return sidebyside.beside_page(
-            page_context, entity, other, (readable(page_context, entity), readable(page_context, other))
-        )
+        return past.beside_page(page_context, entity, other, (readable(page_context, entity), readable(page_context, other)))
     if part == "p" and address.name:
         return None
     return messages.message_page(page_context, entity) if entity.kind == "message" else entities.schema_page(page_context, entity)
