@@ -7,8 +7,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.log.baseline import current_documents, find_gone, read_baseline
-from lakehouse.log.compare import compare
-from lakehouse.log.plan import Plan, plan_changes
+from lakehouse.log.plan import Plan, compare, plan_changes
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.rules.findings import no_findings
 from lakehouse.store.deltatables import open_table

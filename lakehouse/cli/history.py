@@ -229,8 +229,7 @@ def _diff_snapshots(context: Context, before: str, after: str) -> list[Any]:
 
 def _diff_documents(context: Context, before: str, after: str) -> list[Any]:
     from lakehouse.cli.beforehand import check_sources, is_local
-    from lakehouse.query.documentdiff import can_read, diff_documents, diff_files
-    from lakehouse.query.snapshotdiff import read_differences
+    from lakehouse.query.differences import can_read, diff_documents, diff_files, read_differences
 
     check_sources(context, [before, after])
     if is_local(context) and can_read(before) and can_read(after):

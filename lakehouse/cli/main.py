@@ -21,7 +21,6 @@ from lakehouse.extras import not_installed
 from lakehouse.version import VERSION
 
 _COMMANDS = {
-    "agents": ("codegen", "mcp"),
     "brokenrules": ("violations",),
     "compat": ("compat",),
     "helping": ("completion",),
@@ -30,9 +29,9 @@ _COMMANDS = {
     "match": ("match", "propose"),
     "operators": ("backup", "ddl", "doctor", "maintain", "migrate", "rebuild", "restore"),
     "query": ("export", "search", "serve_sql", "show", "sql", "sql_user"),
-    "render": ("render",),
+    "render": ("codegen", "render"),
     "replicate": ("replicate",),
-    "serve": ("serve", "site"),
+    "serve": ("mcp", "serve", "site"),
 }  # module below `lakehouse.cli` → its commands
 
 

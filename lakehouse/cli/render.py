@@ -1,9 +1,10 @@
-"""The command that generates messages from definitions: render."""
+"""Commands that generate from definitions: render messages, codegen client code."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import click
 from lakehouse.cli.console import REFUSED, Context, read_model, session, with_globals
 from lakehouse.cli.helping import command, complete_xid
 from lakehouse.cli.printing import log_stderr, printable
+from lakehouse.extras import require
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
@@ -205,3 +207,36 @@ def _target(out: str) -> Iterator[IO[bytes]]:
         os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+@command(
+    "lakehouse codegen shop.orders.kafka --language python --out client",
+    "lakehouse codegen shop.orders.kafka --language java --role producer --out sender",
+)
+@click.argument("xid", shell_complete=complete_xid)
+@click.option("--language", required=True, metavar="NAME", help="Language: python, java, typescript, csharp, go, asyncapi ...")
+@click.option("--role", type=click.Choice(["consumer", "producer"]), default="consumer", help="What to write (default consumer).")
+@click.option("--style", metavar="NAME", help="Style that `xrcg list` names (default: by the protocol and --role).")
+@click.option("--out", required=True, metavar="DIR", help="New folder to write.")
+@with_globals
+@click.pass_obj
+def codegen(context: Context, xid: str, language: str, role: str, style: str | None, out: str) -> int:
+    """Generate client code with xrcg.
+
+    XID is that of a message, group or endpoint, or its id; of a message the code of its group is generated. Needs xrcg on the
+    PATH (`pip install xrcg`) and the extra `serve`; without xrcg it prints what to run (exit code 2).
+    """
+    require("starlette")
+    from lakehouse.agents.codegen import code_request, generate_code
+
+    with read_model(context) as (model, settings):
+        registryid = RegistryId(settings.registry) or None
+        request = model.answer(lambda view: code_request(view, xid, registryid, language, role, style))
+    serve = ["serve", "--port", "0", "--json", "--warehouse", settings.warehouse, "--registry", request.registryid]
+    serve += ["--conf", context.options["conf"]] if context.options.get("conf") else []
+    files = generate_code(request, serve, Path(out))
+    if context.as_json:
+        click.echo(json.dumps({"out": out, "arguments": request.arguments, "files": files}))
+    else:
+        click.echo(f"{out}: {len(files)} files of xrcg generate {shlex.join(request.arguments)}")
+    return 0

@@ -1,4 +1,4 @@
-"""Commands that show the catalog to others: over HTTP, and as web pages in files."""
+"""Commands that show the catalog to others: over HTTP, as web pages in files, to coding agents."""
 
 from __future__ import annotations
 
@@ -159,3 +159,20 @@ def _bar(context: Context) -> Iterator[Any]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal or context.quiet) as shown:
         task = shown.add_task("writing pages", total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@command("lakehouse mcp --warehouse /data/warehouse")
+@with_globals
+@click.pass_obj
+def mcp(context: Context) -> int:
+    """Answer coding agents on standard input and output (MCP).
+
+    Read only: search, show, list, compare, match_event, render_example, explain_finding, sql. Needs the extra `mcp`.
+    """
+    require("mcp")
+    from lakehouse.agents import CatalogQuestions, make_mcp_server
+
+    with read_model(context) as (model, settings):
+        questions = CatalogQuestions(model, RegistryId(settings.registry) or None, settings.max_unpacked_bytes)
+        make_mcp_server(questions).run("stdio")
+    return 0

@@ -15,8 +15,7 @@ from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, WarehouseError
 from lakehouse.ingest.planner import Planner, PlanWriter, grow_parents
 from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, tables_in_use, with_rejected
-from lakehouse.log.compare import compare
-from lakehouse.log.plan import Plan, plan_changes
+from lakehouse.log.plan import Plan, compare, plan_changes
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups

@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.log.layout import by_key
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
-from lakehouse.store.merges import ends_of, fill_table, merge_rows
+from lakehouse.store.merges import by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.session import is_without_codegen
 from lakehouse.store.views import most_based, read_view

@@ -150,7 +150,7 @@ def disputes_after_plan(reconciled: DataFrame, stands: DataFrame | None, refused
     """Return the disputes of documents after a plan; of unread documents only those that the plan adds.
 
     Args:
-        reconciled: as from `compare.compare`.
+        reconciled: as from `plan.compare`.
         stands: as from `remaining_disputes`; None: no document had any.
         refused: entities that were refused in documents that do not own them: document_uri, KEY; None: none were.
 
@@ -222,7 +222,7 @@ def find_refusals(reconciled: DataFrame, stage: DataFrame) -> DataFrame:
     """Return the findings of what was rejected or got another owner since documents disagree, each with both documents.
 
     Args:
-        reconciled: as from `compare.compare`.
+        reconciled: as from `plan.compare`.
         stage: columns `schema.STAGE`.
 
     Returns:
@@ -390,7 +390,7 @@ _DISPUTE_BEFORE = StructType([*_texts("document_uri", *_OF_DISPUTE), *_flags("ho
 _DISPUTE_AFTER = StructType(_texts("document_uri", *_OF_DISPUTE))
 _REPORT = StructType(_texts("document_uri", "rule_id", "severity", "action", "message"))
 _AGREED = StructType(_texts("document_uri"))
-# What `compare.compare` returns of an entity, but for `flipped`.
+# What `plan.compare` returns of an entity, but for `flipped`.
 VERDICT = StructType(
     [
         *_texts(*KEY, "op", "refused", "document_uri", "content_hash"),

@@ -16,7 +16,6 @@ from pyspark.sql.window import Window
 from lakehouse.dialects.tables import shorthands
 from lakehouse.faults import crash_point
 from lakehouse.log import effectivetable
-from lakehouse.log.layout import by_key
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import is_conflict, retries
@@ -31,7 +30,7 @@ from lakehouse.store.delta.positions import (
 )
 from lakehouse.store.deltatables import table_name
 from lakehouse.store.materialize import hand_over, materialize
-from lakehouse.store.merges import ends_of, fill_table, merge_rows
+from lakehouse.store.merges import by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
     ENTITY_TABLES,

@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.log.effectivetable import NAME as EFFECTIVE
-from lakehouse.log.layout import FILE_BYTES
 from lakehouse.settings import Settings
 from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.delta.positions import metadata_of_commits, set_commit_metadata, sync_table, table_location
@@ -26,6 +25,7 @@ from lakehouse.store.deltatables import TABLES, attach_tables, check_writers, ta
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.internals.deltalog import add_statistics, live_files
 from lakehouse.store.internals.guards import print_to_errors
+from lakehouse.store.merges import FILE_BYTES
 from lakehouse.store.schema import ENTITY_TABLES
 
 logger = logging.getLogger(__name__)

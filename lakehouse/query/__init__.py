@@ -7,8 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "audit": ["blame", "history", "read_history"],
-        "snapshotdiff": ["diff_snapshots"],
-        "documentdiff": ["diff_documents", "diff_files"],
+        "differences": ["diff_documents", "diff_files", "diff_snapshots"],
         "changeevents": ["change_events", "stream_changes"],
         "sql": ["run_query"],
     },

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import QueryError
 from lakehouse.log.snapshots import open_relations, resolve_snapshot
-from lakehouse.query.snapshotdiff import open_diff
+from lakehouse.query.differences import open_diff
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_tables, tables_named_in
 from lakehouse.store.internals import guards

@@ -63,7 +63,7 @@ def check_stage(
         settings: how far chains of bases are followed.
         stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
-        reconciled: as from `compare.compare`; None: all that is staged would be published as it is.
+        reconciled: as from `plan.compare`; None: all that is staged would be published as it is.
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
         existing_documents: as for `candidate`.

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from lakehouse import Catalog
 from lakehouse.errors import QueryError, SettingsError
 from lakehouse.log.snapshots import read_snapshots, resolve_snapshot
-from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
+from lakehouse.query.differences import diff_snapshots, read_differences
 from lakehouse.store.internals.jvm import is_connect
 
 os.environ["no_proxy"] = "127.0.0.1"  # which gRPC reads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lakehouse.domain.diff import CLASSES, Difference, compatibility_rules, differences
-from lakehouse.query.snapshotdiff import compare, read_differences
+from lakehouse.query.differences import compare, read_differences
 from lakehouse.settings import data_folder
 from lakehouse.store.views import session_with_views
 

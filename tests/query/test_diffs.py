@@ -8,8 +8,7 @@ import pytest
 from histories import shop
 
 from lakehouse.cli.history import as_markdown
-from lakehouse.query.documentdiff import diff_documents, diff_files
-from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
+from lakehouse.query.differences import diff_documents, diff_files, diff_snapshots, read_differences
 from lakehouse.query.sql import run_query
 from lakehouse.store.deltatables import attach_tables
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakehouse.domain.diff import differences
-from lakehouse.query.documentdiff import diff_files
+from lakehouse.query.differences import diff_files
 from lakehouse.readmodel.queries import with_endpoints
 from lakehouse.settings import read_settings
 

@@ -27,7 +27,7 @@ from lakehouse.errors import DocumentNotFound
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.snapshots import open_relations, read_snapshots
 from lakehouse.query.changeevents import change_events
-from lakehouse.query.snapshotdiff import diff_snapshots, read_differences
+from lakehouse.query.differences import diff_snapshots, read_differences
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.readmodel import queries as quick_events
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of

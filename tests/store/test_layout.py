@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse.log import layout
+from lakehouse.store import merges
 from lakehouse.store.deltatables import attach_tables
 
 
@@ -17,12 +17,12 @@ def keys(spark, count):
 
 
 def test_rows_of_a_large_table_are_shared_out_by_key(spark, monkeypatch):
-    monkeypatch.setattr(layout, "table_bytes", lambda session, name: 1 << 40)
-    monkeypatch.setattr(layout, "is_without_codegen", lambda session: False)
-    monkeypatch.setattr(layout, "_FEW_ROWS", 500)
-    monkeypatch.setattr(layout, "_ROWS_OF_A_FILE", 100)
+    monkeypatch.setattr(merges, "table_bytes", lambda session, name: 1 << 40)
+    monkeypatch.setattr(merges, "is_without_codegen", lambda session: False)
+    monkeypatch.setattr(merges, "_FEW_ROWS", 500)
+    monkeypatch.setattr(merges, "_ROWS_OF_A_FILE", 100)
     rows = keys(spark, 1000)
-    found = layout.by_key(rows.withColumn("text", F.lit("t")), rows).withColumn("file", F.spark_partition_id()).collect()
+    found = merges.by_key(rows.withColumn("text", F.lit("t")), rows).withColumn("file", F.spark_partition_id()).collect()
     assert sorted((row["registryid"], row["xid"]) for row in found) == sorted(map(tuple, rows.collect()))
     files = {}
     for row in found:
@@ -32,11 +32,11 @@ def test_rows_of_a_large_table_are_shared_out_by_key(spark, monkeypatch):
     ends = [(each[0], each[-1]) for _, each in sorted(files.items())]
     assert all(last < first for (_, last), (first, _) in pairwise(ends))
     few = keys(spark, 500)
-    assert layout.by_key(few, few) is few
+    assert merges.by_key(few, few) is few
 
 
 @pytest.mark.slow
 def test_rows_of_a_small_catalog_stay_as_they_come(spark, history):
     attach_tables(spark, history.settings)
     rows = keys(spark, 1000)
-    assert layout.by_key(rows, rows) is rows
+    assert merges.by_key(rows, rows) is rows

@@ -48,7 +48,7 @@ def candidate(
         spark: the session.
         stage: columns `schema.STAGE`.
         used: names of the entity tables that hold something.
-        reconciled: as from `compare.compare`; None: all that is staged is new and would be published as it is.
+        reconciled: as from `plan.compare`; None: all that is staged is new and would be published as it is.
         compare: add the published state of what would be written, as separate kinds.
         existing_documents: as from `baseline.current_documents`: the dialects of those that were not read; None: of none.
     """
