@@ -33,7 +33,7 @@ from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, ENTITY_TABLES, V
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-_OTHERS = {"violations": VIOLATIONS, effectivetable.NAME: EFFECTIVE_MESSAGES}
+_OTHER_TABLES = {"violations": VIOLATIONS, effectivetable.NAME: EFFECTIVE_MESSAGES}
 
 
 def without_stand_ins_after(command: Callable[Concatenate[SparkSession, _Arguments], _Result]) -> Callable[..., _Result]:
@@ -65,7 +65,7 @@ def stand_in_missing(spark: SparkSession, settings: Settings) -> None:
     for table in ENTITY_TABLES:
         if table.name not in existing or version < SCHEMA_VERSION:
             stand_in(spark, table.name, _out_of_log(spark, table))
-    for name, columns in _OTHERS.items():
+    for name, columns in _OTHER_TABLES.items():
         if name not in existing:
             stand_in(spark, name, no_rows(spark, columns))
 

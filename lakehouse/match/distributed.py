@@ -108,8 +108,8 @@ def open_index(spark: SparkSession, settings: Settings, scope: Scope, at: str | 
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = write_store(folder, index_of(definitions), schemas)
     send_folder(spark, path)
-    older = _count_older(definitions) if scope.all_versions else 0
-    return OpenedIndex(path.name, str(path), snapshot_id, definitions.num_rows - older)
+    former = _count_older(definitions) if scope.all_versions else 0
+    return OpenedIndex(path.name, str(path), snapshot_id, definitions.num_rows - former)
 
 
 def older_versions(spark: SparkSession, settings: Settings, schema: str) -> DataFrame:

@@ -237,8 +237,8 @@ def attach_tables(spark: SparkSession, settings: Settings, names: Iterable[str] 
         WarehouseError: the warehouse holds no catalog, or one of a newer version of the product.
     """
     wanted = list(names)
-    there = attach_existing(spark, settings, wanted)
-    missing = [name for name in wanted if name not in there]
+    attached = attach_existing(spark, settings, wanted)
+    missing = [name for name in wanted if name not in attached]
     if missing:
         raise no_catalog(settings.warehouse, missing[0])
     if "changes" in wanted:

@@ -21,7 +21,7 @@ from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unresolved, Unsupported
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
-_OTHERS = tuple(f"{_XSD}{name}" for name in ("include", "import", "redefine", "override"))
+_REFERENCES = tuple(f"{_XSD}{name}" for name in ("include", "import", "redefine", "override"))
 _CONDITIONS = tuple(f"{_XSD}{name}" for name in ("assert", "assertion", "alternative"))  # XPath, whose patterns backtrack
 _MOST_PARTICLES = 20_000
 _MOST_OCCURRENCES = 100_000
@@ -136,7 +136,7 @@ def _check_references(root: Any) -> None:
     condition = next((element for element in root.iter() if element.tag in _CONDITIONS), None)
     if condition is not None:
         raise Unsupported(f"conditions in XPath are not run: {condition.tag.rpartition('}')[2]}")
-    other = next((element for element in root if element.tag in _OTHERS), None)
+    other = next((element for element in root if element.tag in _REFERENCES), None)
     if other is not None:
         place = other.get("schemaLocation") or other.get("namespace") or other.tag.rpartition("}")[2]
         raise Unresolved(f"refers to what is not there: {place}")

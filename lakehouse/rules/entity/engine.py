@@ -407,7 +407,7 @@ _CUTOFF = 0.85  # of the ratio of difflib
 _DECLARATION = ("name", "type", "value", "required", "description", "specurl")
 _OWN = "own"  # family of protocols that are in no table
 # Names that are near a known one, and are common for something else.
-_OTHERS = frozenset(("version", "icon", "documentationtext"))
+_NEAR_MISSES = frozenset(("version", "icon", "documentationtext"))
 
 
 def check_names(subject: Subject, *, is_event: bool) -> Iterator[EntityViolation]:
@@ -473,7 +473,7 @@ def _names(entity: str, place: str, family: str) -> dict[str, _AttributeName]:
     fixed = {"declaration": _DECLARATION, "envelopemetadata": ENVELOPE_NAMES}.get(place)
     if fixed:
         return {name: _AttributeName(name) for name in fixed}
-    names = {name: _AttributeName(name, is_meant=False) for name in _OTHERS}
+    names = {name: _AttributeName(name, is_meant=False) for name in _NEAR_MISSES}
     for entity_name in ("message", "schema") if entity == "meta" else (entity,):
         for kind in FAMILIES if place == "protocoloptions" and not family else (family or None,):
             places = places_of(entity_name, kind)

@@ -69,7 +69,7 @@ def _paths(dialect: str) -> Document:
     many = {"content": {"application/json": {"schema": {"type": "array", "items": _shown()}}}}
     location = {"headers": {"Location": {"schema": _TEXT}}}
     always = ("400", "401")
-    there = _errors(dialect, *always, "404")
+    of_one = _errors(dialect, *always, "404")
     writing = _errors(dialect, *always, "408", "413", "415")
     name = {"name": "subscriptionid", "in": "path", "required": True, "schema": _TEXT}
     return {
@@ -85,12 +85,12 @@ def _paths(dialect: str) -> Document:
         PATH + "/{subscriptionid}": {
             "parameters": [name],
             "get": _operation(
-                "A subscription, with the last event its sink received", {"200": _response("There it is.", single)} | there
+                "A subscription, with the last event its sink received", {"200": _response("There it is.", single)} | of_one
             ),
             "put": _operation(
-                "Replace it; a parked one resumes", {"200": _response("It is kept.", single)} | there | writing, _request_body()
+                "Replace it; a parked one resumes", {"200": _response("It is kept.", single)} | of_one | writing, _request_body()
             ),
-            "delete": _operation("End it", {"204": {"description": "It is no more."}} | there),
+            "delete": _operation("End it", {"204": {"description": "It is no more."}} | of_one),
         },
     }
 

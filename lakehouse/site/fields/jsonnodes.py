@@ -14,7 +14,7 @@ _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _HOLDING = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "dependentSchemas",
             "dependencies", "required", "choices", "oneOf", "anyOf", "then", "else", "prefixItems", "contains")  # fmt: skip
 _PLAIN = ("type", "enum", "const", "$ref", "oneOf", "anyOf", "allOf", "format", "pattern")
-_OTHERS = ("additionalProperties", "unevaluatedProperties")
+_UNNAMED = ("additionalProperties", "unevaluatedProperties")
 _MOST_BRANCHES, _MOST_CONDITION, _MOST_PARTS = 6, 100, 200
 _FOR_ANCHOR = 400  # steps: the whole document is searched for one
 
@@ -191,7 +191,7 @@ class _JsonReader:
         """Return what a value holds besides its properties."""
         for pattern, subschema in _dict(part.get("patternProperties")).items():
             yield self.node(f"(names like {pattern})", subschema, None)
-        for word in _OTHERS:
+        for word in _UNNAMED:
             if isinstance(part.get(word), dict) and part[word]:
                 yield self.node("(other names)", part[word], None)
         for name, subschema in _dict(part.get("choices")).items():

@@ -82,7 +82,7 @@ def endpoint_page(page_context: PageContext, endpoint: Entity, number: int) -> P
         part.at(number),
         entity=endpoint,
         attributes=Attributes(endpoint.attributes),
-        others=facts_of(endpoint.attributes, "usage", "channel", "messagegroups", "envelopeoptions", "protocoloptions"),
+        other_facts=facts_of(endpoint.attributes, "usage", "channel", "messagegroups", "envelopeoptions", "protocoloptions"),
         connection=connection_of(endpoint),
         part=part,
         traffic=page_context.all_sent(),
