@@ -41,9 +41,8 @@ from lakehouse.propose.decided import Thresholds
 from lakehouse.propose.proposalruns import ProposeOptions, ProposeSummary, run_propose, write_proposals
 from lakehouse.query.audit import Blame, Change, flat_attributes, read_history
 from lakehouse.query.audit import blame as blame_of
-from lakehouse.query.calls import for_python
 from lakehouse.query.differences import diff_snapshots, read_differences
-from lakehouse.query.records import Records
+from lakehouse.query.records import Records, for_python
 from lakehouse.query.sql import run_query
 from lakehouse.readmodel.detail import Shown, ShownDocument, ShownEntity
 from lakehouse.readmodel.detail import show as show_entities

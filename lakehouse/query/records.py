@@ -1,9 +1,15 @@
-"""Results as a list that a notebook shows as a table, and that pandas and Arrow read."""
+"""What methods of `Catalog` give: results as a list that a notebook shows as a table, and that pandas and Arrow read.
+
+Errors are in the words of Python, too: methods and arguments, where the command has commands and options.
+"""
 
 from __future__ import annotations
 
 import html
+import inspect
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, SupportsIndex, TypeVar, overload
 
@@ -15,6 +21,9 @@ _MOST_ROWS = 20
 _MOST_CHARACTERS = 60
 _PLAIN: tuple[set[type], ...] = ({str}, {bool}, {int}, {float}, {int, float})
 _INT64 = 2**63
+_COMMAND = re.compile(r"`lakehouse (?:--warehouse \S+ )?([a-z]+)((?: [^`]*)?)`")
+_OPTION = re.compile(r"--([a-z][a-z-]*)(?: [A-Z]+\b)?")
+_PLACEHOLDER = re.compile(r"\A[A-Z]+\Z|\A\d+\Z")
 
 
 def fields_of(result: Any) -> list[dict[str, Any]]:
@@ -113,3 +122,49 @@ def _arrow_column(values: list[Any]) -> list[Any]:
     if types == {list} and all(isinstance(item, str) for value in values for item in value or ()):
         return values
     return [None if value is None else _as_json(value) for value in values]
+
+
+def for_python(text: str, methods: type) -> str:
+    """Return a text with calls and arguments where it names commands and options.
+
+    Args:
+        text: such as "move it with `lakehouse label --move`".
+        methods: the class whose methods are called like the commands; a command without a method stays as it is.
+    """
+    flags = {
+        name
+        for _, method in inspect.getmembers(methods, inspect.isfunction)
+        for name, parameter in inspect.signature(method).parameters.items()
+        if parameter.default is False
+    }
+
+    def call(rows: re.Match[str]) -> str:
+        return _call(rows[1], rows[2], flags) if hasattr(methods, rows[1]) else rows[0].replace("--", "\0")
+
+    text = _COMMAND.sub(call, text)
+    return _OPTION.sub(lambda result: _argument(result[1], flags), text).replace("\0", "--")
+
+
+def _argument(option: str, flags: set[str]) -> str:
+    name = option.replace("-", "_")
+    return f"{name}=True" if name in flags else f"{name}="
+
+
+def _call(command: str, rest: str, flags: set[str]) -> str:
+    """Write a command line as a call: `show /x --at 3` is `catalog.at(3).show('/x')`."""
+    words, arguments, past = shlex.split(rest.replace("'", "\\'")), [], ""
+    while words:
+        word = words.pop(0)
+        name = word.removeprefix("--").replace("-", "_")
+        if not word.startswith("--"):
+            arguments.append(_value(word))
+        elif name in flags:
+            arguments.append(f"{name}=True")
+        else:
+            value = _value(words.pop(0)) if words else "..."
+            past, arguments = (f".at({value})", arguments) if name == "at" else (past, [*arguments, f"{name}={value}"])
+    return f"`catalog{past}.{command}({', '.join(arguments)})`"
+
+
+def _value(word: str) -> str:
+    return word if _PLACEHOLDER.match(word) else repr(word)

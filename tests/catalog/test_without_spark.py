@@ -19,8 +19,7 @@ from lakehouse.errors import (
     SnapshotNotFound,
     WarehouseError,
 )
-from lakehouse.query.calls import for_python
-from lakehouse.query.records import Records
+from lakehouse.query.records import Records, for_python
 
 PLACED = "/messagegroups/orders/messages/placed"
 

@@ -36,16 +36,14 @@ from lakehouse.serve.subjects.catalogsubjects import (
     CatalogSubject,
     CatalogSubjects,
     CatalogVersion,
-    Json,
-    references_of,
-    schema_key,
-)
-from lakehouse.serve.subjects.sameschemas import (
     Imports,
+    Json,
     descriptor_in,
     descriptor_of,
     is_same_descriptor,
     key_of_schema,
+    references_of,
+    schema_key,
 )
 from lakehouse.text.jsontext import NotJson, in_order, object_at, read_json, text_at
 from lakehouse.text.names import Xid
