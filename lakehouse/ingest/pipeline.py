@@ -66,14 +66,13 @@ from lakehouse.readmodel.lookups import TooManyLookups
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import record_findings
 from lakehouse.settings import Settings
-from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import attach_log, create_tables, is_small, open_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.internals.plans import large_files
 from lakehouse.store.materialize import is_empty, is_local, materialize, no_rows, on_driver
 from lakehouse.store.schema import STAGE
 from lakehouse.store.session import without_codegen
+from lakehouse.store.tablelog import retries, sync_table
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
 _MOST_BYTES_IN_DRIVER = 64 * 1024 * 1024  # of the texts of staged rows that the driver plans

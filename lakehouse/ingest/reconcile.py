@@ -22,9 +22,9 @@ from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.findings import FINDING_COLUMNS, no_findings
 from lakehouse.rules.gate import check_stage, reject_documents, without_refused
 from lakehouse.settings import Settings
-from lakehouse.store.delta.positions import table_bytes
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.materialize import is_empty, materialize
+from lakehouse.store.tablelog import table_bytes
 
 _MOST_LOOKUPS = 200_000  # entities that are looked up; what has to do with more is joined by Spark
 

@@ -22,14 +22,13 @@ from lakehouse.log.baseline import of_snapshots
 from lakehouse.log.owners import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest
 from lakehouse.log.snapshotfacts import APPLICATION, LOGGED, Head
-from lakehouse.store.delta.conflicts import is_conflict
-from lakehouse.store.delta.positions import metadata_of_appends, newest_version, was_never_written
 from lakehouse.store.deltatables import open_table, table_name
 from lakehouse.store.internals.deltalog import append
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_known_empty
 from lakehouse.store.schema import CHANGES, SCHEMA
 from lakehouse.store.session import is_without_codegen
+from lakehouse.store.tablelog import is_conflict, metadata_of_appends, newest_version, was_never_written
 from lakehouse.version import VERSION
 
 _FEW_ROWS = 50_000

@@ -18,16 +18,6 @@ from lakehouse.faults import crash_point
 from lakehouse.log import effectivetable
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
-from lakehouse.store.delta.conflicts import is_conflict, retries
-from lakehouse.store.delta.positions import (
-    as_transaction,
-    last_transaction,
-    metadata_of_commits,
-    recorded_position,
-    set_commit_metadata,
-    version_at,
-    was_never_written,
-)
 from lakehouse.store.deltatables import table_name
 from lakehouse.store.materialize import hand_over, materialize
 from lakehouse.store.merges import by_key, ends_of, fill_table, merge_rows
@@ -43,6 +33,17 @@ from lakehouse.store.schema import (
     body_schema,
 )
 from lakehouse.store.session import open_sibling
+from lakehouse.store.tablelog import (
+    as_transaction,
+    is_conflict,
+    last_transaction,
+    metadata_of_commits,
+    recorded_position,
+    retries,
+    set_commit_metadata,
+    version_at,
+    was_never_written,
+)
 
 _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows

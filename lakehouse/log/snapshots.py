@@ -23,11 +23,11 @@ from lakehouse.log.projections import effective_is_behind, effective_version, ex
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, check_label, moment_of
 from lakehouse.log.writerlock import in_turn
 from lakehouse.settings import Settings
-from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import attach_tables, check_writers, open_table, table_name
 from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, SCHEMA, VIOLATIONS
 from lakehouse.store.session import scratch_folder
+from lakehouse.store.tablelog import sync_table
 from lakehouse.store.views import create_views, most_based, read_view, tables_read_by, with_read
 
 # The relations of a snapshot. All that is put in are names and expressions of this package, and the snapshot's number.

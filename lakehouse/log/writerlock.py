@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from lakehouse.store.delta.conflicts import is_lost, retries
+from lakehouse.store.tablelog import is_lost, retries
 
 T = TypeVar("T")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")

@@ -30,7 +30,6 @@ from lakehouse.log.projections import roll_forward
 from lakehouse.log.snapshotfacts import APPLICATION
 from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings
-from lakehouse.store.delta.positions import sync_table
 from lakehouse.store.deltatables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 from lakehouse.store.durable import sync_tree
 from lakehouse.store.files import list_folder, read_text, write_text
@@ -38,6 +37,7 @@ from lakehouse.store.localpaths import local_path
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
+from lakehouse.store.tablelog import sync_table
 from lakehouse.version import VERSION
 
 _PART = re.compile(r"changes-[0-9]{9,}-[0-9]{9,}-[0-9a-f]{8}")

@@ -29,7 +29,6 @@ from lakehouse.log.projections import effective_is_behind, last_rows, project, r
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.delta.positions import last_transaction, table_location
 from lakehouse.store.deltatables import (
     SCHEMA_VERSION,
     TABLES,
@@ -51,6 +50,7 @@ from lakehouse.store.schema import (
     Table,
 )
 from lakehouse.store.session import open_sibling
+from lakehouse.store.tablelog import last_transaction, table_location
 from lakehouse.version import VERSION
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"

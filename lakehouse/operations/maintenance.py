@@ -19,14 +19,13 @@ from pyspark.sql import functions as F
 
 from lakehouse.log.effectivetable import NAME as EFFECTIVE
 from lakehouse.settings import Settings
-from lakehouse.store.delta.conflicts import retries
-from lakehouse.store.delta.positions import metadata_of_commits, set_commit_metadata, sync_table, table_location
 from lakehouse.store.deltatables import TABLES, attach_tables, check_writers, table_name
 from lakehouse.store.files import dead_stages, folder_size, remove_folder
 from lakehouse.store.internals.deltalog import add_statistics, live_files
 from lakehouse.store.internals.guards import print_to_errors
 from lakehouse.store.merges import FILE_BYTES
 from lakehouse.store.schema import ENTITY_TABLES
+from lakehouse.store.tablelog import metadata_of_commits, retries, set_commit_metadata, sync_table, table_location
 
 logger = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from lakehouse.dialects.tables import severity_in, spelled_in
 from lakehouse.domain.relations import RuleViolation
 from lakehouse.rules.declared import RULES
-from lakehouse.store.delta.conflicts import retries
 from lakehouse.store.deltatables import table_name
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_empty, is_known_empty, no_rows
 from lakehouse.store.schema import STAGE, VIOLATIONS
+from lakehouse.store.tablelog import retries
 from lakehouse.store.xids import message_of
 from lakehouse.text.names import Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id

@@ -22,16 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 from lakehouse.errors import SettingsError, WarehouseError, WarehouseTooNew
 from lakehouse.faults import crash_point
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.delta.conflicts import is_conflict, retries
-from lakehouse.store.delta.positions import (
-    current_files,
-    qualified,
-    schema_location,
-    table_bytes,
-    table_location,
-    table_property,
-    was_never_written,
-)
 from lakehouse.store.files import exists
 from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
@@ -40,6 +30,17 @@ from lakehouse.store.localpaths import no_catalog
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
 from lakehouse.store.session import absolute_location, is_without_codegen, log_store_key, open_sibling, without_codegen
+from lakehouse.store.tablelog import (
+    current_files,
+    is_conflict,
+    qualified,
+    retries,
+    schema_location,
+    table_bytes,
+    table_location,
+    table_property,
+    was_never_written,
+)
 
 _MIGRATION_FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
 _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)

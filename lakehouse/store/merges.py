@@ -13,11 +13,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.store.delta.positions import current_files, first_transaction, table_bytes, transaction_of, write_options
 from lakehouse.store.deltatables import read_files, table_name
 from lakehouse.store.internals.deltalog import Files, rewrite
 from lakehouse.store.materialize import is_local
 from lakehouse.store.session import is_without_codegen
+from lakehouse.store.tablelog import current_files, first_transaction, table_bytes, transaction_of, write_options
 
 _LARGE_TABLE = 64 << 20  # bytes
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
@@ -83,7 +83,7 @@ def merge_rows(
     Where the session's work is small, and its commits are a transaction, so that the table has nothing newer, its rows are
     written again; else with a MERGE.
 
-    That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`positions.as_transaction`).
+    That nothing comes back that was deleted meanwhile, the session's transaction takes care of (`tablelog.as_transaction`).
 
     Args:
         session: whose settings have the commit's user metadata.

@@ -41,12 +41,12 @@ from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import open_snapshot, resolve_snapshot
 from lakehouse.operations.maintenance import maintain
 from lakehouse.settings import Settings, read_settings
-from lakehouse.store.delta.positions import newest_version, set_commit_metadata, table_bytes
 from lakehouse.store.deltatables import TABLES, attach_tables, create_tables, table_name
 from lakehouse.store.internals.jvm import java_class
 from lakehouse.store.merges import fill_table
 from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
 from lakehouse.store.session import open_session, open_sibling
+from lakehouse.store.tablelog import newest_version, set_commit_metadata, table_bytes
 from tests.bench.generator import Shape, write_documents
 from tests.bench.ingest import leave_catalog
 from tests.bench.memory import Memory

@@ -7,10 +7,10 @@ from queries import executions
 
 from lakehouse.errors import CommitLost
 from lakehouse.log.commits import CommitInfo, Label, commit_label, read_head
-from lakehouse.store.delta.positions import metadata_of_appends
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.internals import deltalog
 from lakehouse.store.session import without_codegen
+from lakehouse.store.tablelog import metadata_of_appends
 
 
 @pytest.fixture(params=["small", "large"])

@@ -8,8 +8,8 @@ import pytest
 from histories import shop
 
 from lakehouse.log.commits import read_head
-from lakehouse.store.delta.positions import metadata_of_appends
 from lakehouse.store.deltatables import table_name
+from lakehouse.store.tablelog import metadata_of_appends
 
 
 def asked(spark):

@@ -17,12 +17,12 @@ from lakehouse.log.projections import find_lagging, rebuild_table, roll_forward
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
-from lakehouse.store.delta import positions
-from lakehouse.store.delta.positions import metadata_of_commits, recorded_position
+from lakehouse.store import tablelog
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.merges import merge_rows
 from lakehouse.store.schema import MESSAGES, VERSIONS
 from lakehouse.store.session import open_sibling
+from lakehouse.store.tablelog import metadata_of_commits, recorded_position
 
 VERSION = "/messagegroups/g/messages/n/versions/1"
 FOREIGN = ["by hand", "[1]", '"x"', '{"job": "project"}', '{"snapshot_id": "9", "job": "project"}', '{"snapshot_id": 9}', "{"]
@@ -98,7 +98,7 @@ def test_of_two_that_meet_one_looks_again(late, monkeypatch, tmp_path):
         return genuine(rows)
 
     # The table has the product's own transactions already.
-    monkeypatch.setattr(positions, "_application", lambda name: f"tests.{name}")
+    monkeypatch.setattr(tablelog, "_application", lambda name: f"tests.{name}")
     monkeypatch.setattr(projections, "last_rows", read)
     first, second, third = heads(history)[1:4]
     with ThreadPoolExecutor(1) as pool:

@@ -15,8 +15,8 @@ from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
-from lakehouse.store.delta.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.deltatables import attach_tables
+from lakehouse.store.tablelog import CONFLICTS, is_conflict
 
 
 def by_table(maintained):

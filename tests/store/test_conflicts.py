@@ -7,8 +7,8 @@ from pyspark.sql.readwriter import DataFrameWriter
 
 from lakehouse.errors import CommitLost
 from lakehouse.log.commits import _HEAD_MEMBERS, CommitInfo, _append
-from lakehouse.store.delta.conflicts import CONFLICTS, is_conflict
 from lakehouse.store.schema import CHANGES
+from lakehouse.store.tablelog import CONFLICTS, is_conflict
 
 FORMS = ["itself", "in a thread of its own", "as the cause of an error of Spark"]
 

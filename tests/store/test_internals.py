@@ -20,7 +20,6 @@ from lakehouse.ingest.sources import find_sources
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
 from lakehouse.query.sql import Allowed, run_query
-from lakehouse.store.delta.positions import last_transaction, table_property
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.files import folder_size, list_folder, move_folder, read_text, write_text
 from lakehouse.store.internals.deltalog import last_transaction as last_transaction_of_table
@@ -30,6 +29,7 @@ from lakehouse.store.internals.jvm import VARIABLE, uses_internals
 from lakehouse.store.internals.plans import empty_files, large_files, view_made_by
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize
 from lakehouse.store.session import without_codegen
+from lakehouse.store.tablelog import last_transaction, table_property
 
 _OF_A_RUN = re.compile(r"datetime\.datetime\([^)]*\)|(?:ingest|violation)_id='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z|file:/[^'\"]*/")
 

@@ -6,13 +6,12 @@ import pytest
 from queries import executions
 
 from lakehouse.store import merges
-from lakehouse.store.delta.conflicts import is_conflict
-from lakehouse.store.delta.positions import as_transaction, current_files, recorded_position, set_commit_metadata
 from lakehouse.store.deltatables import attach_tables, open_table
 from lakehouse.store.materialize import on_driver
 from lakehouse.store.merges import fill_table, merge_rows
 from lakehouse.store.schema import GROUPS
 from lakehouse.store.session import open_sibling, without_codegen
+from lakehouse.store.tablelog import as_transaction, current_files, is_conflict, recorded_position, set_commit_metadata
 
 KNOWN = {"epoch": "1", "content_hash": "repeat('0', 64)"}
 OTHERS = [

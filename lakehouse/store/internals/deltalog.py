@@ -217,7 +217,7 @@ def append(session: SparkSession, version: Any, rows: DataFrame, application: st
         message: what the commit says of itself, as user metadata.
 
     Raises:
-        Py4JJavaError: somebody else committed a transaction of the application meanwhile (`conflicts.is_conflict`).
+        Py4JJavaError: somebody else committed a transaction of the application meanwhile (`tablelog.is_conflict`).
     """
     if last_transaction_of(version, application) >= number:
         return
@@ -242,7 +242,7 @@ def rewrite(session: SparkSession, files: Files, rows: DataFrame, application: s
         number: of the transaction.
 
     Raises:
-        Py4JJavaError: somebody else committed to the table meanwhile (`conflicts.is_conflict`).
+        Py4JJavaError: somebody else committed to the table meanwhile (`tablelog.is_conflict`).
     """
     if last_transaction_of(files.version, application) >= number:
         return

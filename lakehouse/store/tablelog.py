@@ -1,8 +1,8 @@
-"""What Delta's log says of a table, without a query: its properties, size and files, and its position in the log `changes`.
+"""What Delta's log says of a table, without a query, and what to do when another commit was quicker.
 
-Each projection writes the snapshot that it brings into its Delta commit, as user metadata and as its own transaction id.
-Others may commit too: an `OPTIMIZE` by hand, a new property, a write by another program. What such a commit says in its
-metadata is not read.
+It says a table's properties, size and files, and its position in the log `changes`: each projection writes the snapshot that it
+brings into its Delta commit, as user metadata and as its own transaction id. Others may commit too: an `OPTIMIZE` by hand, a new
+property, a write by another program. What such a commit says in its metadata is not read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,21 @@ from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from lakehouse.errors import CommitLost
 from lakehouse.settings import Settings
 from lakehouse.store.durable import Durable
 from lakehouse.store.files import exists, list_folder, read_text
@@ -32,6 +45,16 @@ _COMMIT = re.compile(r"/(\d{20})\.json\Z")
 _RETENTION = re.compile(r"\A(?:interval )?(\d+) (hour|day|week)s?\Z", re.IGNORECASE)
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TRANSACTION = "spark.databricks.delta.write.txn"
+# They share no base class.
+CONFLICTS = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 
 
 class _Commit(NamedTuple):
@@ -271,3 +294,27 @@ def table_bytes(spark: SparkSession, name: str) -> int:
 def current_files(spark: SparkSession, name: str) -> Files | None:
     """Return the files of a table's newest version; None where its rows are better read by a query."""
     return deltalog.current_files(spark, table_location(spark, name))
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Return whether an error is a conflict with another writer.
+
+    What fails in a thread of Delta's own reaches Python as an error of Java, or as one of Spark that a conflict caused.
+    """
+    if isinstance(error, CONFLICTS):
+        return True
+    if isinstance(error, Py4JJavaError):
+        return any(f"io.delta.exceptions.{exception.__name__}" in str(error) for exception in CONFLICTS)
+    cause = getattr(error, "_cause", None) if isinstance(error, PySparkException) else None
+    return cause is not None and is_conflict(cause)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether a snapshot was not committed because another writer took its number."""
+    return isinstance(error, CommitLost)
+
+
+def retries(attempts: int, again: Callable[[BaseException], bool] = is_conflict) -> Retrying:
+    """Return the attempts at work that a conflict may end; the last error is raised unchanged."""
+    wait = wait_random_exponential(multiplier=0.5, max=10)
+    return Retrying(retry=retry_if_exception(again), stop=stop_after_attempt(attempts), wait=wait, reraise=True)
