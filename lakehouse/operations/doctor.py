@@ -76,7 +76,7 @@ class Diagnosis:
         table: the table, or empty.
         state: ok, warning or error.
         found: what was found.
-        fix: the command or the step that fixs it; empty when nothing is wrong.
+        fix: the command or the step that fixes it; empty when nothing is wrong.
     """
 
     check: str

@@ -202,7 +202,7 @@ def test_a_second_run_makes_what_shows_the_change_and_reads_all_texts_once(tmp_p
     """Two documents, lists of several pages, findings with and without an entity: one text of a message changes."""
     for module in (pagecontext, contents, snapshotpages):
         monkeypatch.setattr(module, "PER_PAGE", 2)
-    monkeypatch.setattr(contents.numbered, "__defaults__", (2,))
+    monkeypatch.setattr(contents.page_paths, "__defaults__", (2,))
     document, other = start(), {"messagegroups": {"far": {"messages": {"f1": message("f1", protocol="nonsense/1")}}}}
     document["messagegroups"]["aside"]["messages"]["z0"]["unknown attribute!"] = 1
     catalog = Catalog(tmp_path / "warehouse")
@@ -215,9 +215,9 @@ def test_a_second_run_makes_what_shows_the_change_and_reads_all_texts_once(tmp_p
     model.refresh()
     paths: list[str] = []
     scans: list[int] = []
-    make, read = static.find_page, static.mentioning
+    make, read = static.find_page, static.find_mentions
     monkeypatch.setattr(static, "find_page", lambda page_context, path: paths.append(path) or make(page_context, path))
-    monkeypatch.setattr(static, "mentioning", lambda view, members: scans.append(len(members)) or read(view, members))
+    monkeypatch.setattr(static, "find_mentions", lambda view, members: scans.append(len(members)) or read(view, members))
     write_site(model, str(tmp_path / "site"))
     write_site(model, str(tmp_path / "new"))
     assert files_of(tmp_path / "site") == files_of(tmp_path / "new")
