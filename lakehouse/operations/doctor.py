@@ -6,6 +6,7 @@ folder shows. A table that cannot be read is a finding and not a failure.
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import time
@@ -181,8 +182,9 @@ def _attach(spark: SparkSession, settings: Settings) -> tuple[list[str], list[Di
 
 
 def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
-    """Check that Delta's log lacks no commit: Delta itself reads on without the last ones."""
-    files = {path.rsplit("/", 1)[-1]: size for path, size, _ in list_folder(spark, f"{table_location(spark, name)}/_delta_log")}
+    """Check that Delta's log lacks no commit, and that the last one is whole: Delta itself reads on without the last ones."""
+    folder = f"{table_location(spark, name)}/_delta_log"
+    files = {path.rsplit("/", 1)[-1]: size for path, size, _ in list_folder(spark, folder)}
     commits = {int(match.group(1)): size for file, size in files.items() if (match := _COMMIT.match(file))}
     checked = [int(match.group(1)) for file in files if (match := _CHECKSUM.match(file))]
     points = [int(match.group(1)) for file in files if (match := _CHECKPOINT.match(file))]
@@ -194,9 +196,21 @@ def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
     problems += [f"commit {number} is missing" for number in gaps if number > max(points, default=-1)]
     if checked and max(checked) > last:
         problems.append(f"commits after {last} are missing: there was a commit {max(checked)}")
+    if commits.get(last) and not _is_json(spark, f"{folder}/{last:020d}.json"):
+        problems.append(f"commit {last} is cut off")
     if problems:
         return [Diagnosis("Delta log", name, "error", "; ".join(problems[:5]), _fix_for(name))]
     return [Diagnosis("Delta log", name, "ok", f"up to Delta version {last}")]
+
+
+def _is_json(spark: SparkSession, file: str) -> bool:
+    """Return whether each line of a file is a JSON value."""
+    try:
+        for row in spark.read.text(file).collect():
+            json.loads(row["value"])
+    except (ValueError, *_SPARK_FAULTS):
+        return False
+    return True
 
 
 def _check_contents(spark: SparkSession, settings: Settings, readable: list[str], *, deep: bool) -> list[Diagnosis]:
@@ -317,7 +331,10 @@ def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
     declared = {"changes": CHANGES, "violations": VIOLATIONS} | {table.name: table.columns for table in ENTITY_TABLES}
     text = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     wanted = {key: value.replace("\\'", "'") for key, value in _PROPERTY.findall(text[text.index("TBLPROPERTIES") :])}
-    has = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table_name(name)}").collect()}
+    try:
+        has = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table_name(name)}").collect()}
+    except _SPARK_FAULTS as error:
+        return Diagnosis("definition", name, "error", f"it cannot be read: {_short(error)}", _fix_for(name))
     problems = [
         f"{key} is {has.get(key, 'not set')!r} instead of {value!r}" for key, value in wanted.items() if has.get(key) != value
     ]
