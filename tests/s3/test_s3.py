@@ -174,17 +174,20 @@ for number in range(count):
 
 def put(url: str, number: int) -> int:
     """Write a message by the server's API, again where it says that it cannot write now, and return the status."""
-    url = f"{url}/messagegroups/server.{number}/messages/m"
-    request = Request(url, b'{"description": "server"}', {"Content-Type": "application/json"}, method="PUT")
     for _ in range(60):
-        try:
-            with urlopen(request, timeout=300) as answer:
-                return answer.status
-        except HTTPError as error:
-            if error.code != 503:
-                return error.code
-            time.sleep(1)
+        if (status := put_once(f"{url}/messagegroups/server.{number}/messages/m")) != 503:
+            return status
+        time.sleep(1)
     return 503
+
+
+def put_once(url: str) -> int:
+    request = Request(url, b'{"description": "server"}', {"Content-Type": "application/json"}, method="PUT")
+    try:
+        with urlopen(request, timeout=300) as answer:
+            return answer.status
+    except HTTPError as error:
+        return error.code
 
 
 def test_several_processes_write_and_nothing_is_lost_or_doubled(lakehouse, environment, tmp_path):
