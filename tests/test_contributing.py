@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from test_architecture import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -42,6 +43,10 @@ LAYOUT = re.findall(r"^    (\w+)  +(.*(?:\n {19}.*)*)", TEXT[TEXT.index("## Pack
 def test_the_layout_names_parts_that_exist(package, reported):
     parts = re.findall(r"(?<![\w/])(\w+(?:/|\.py))(?![\w*])", reported.replace("ddl/", "").replace("data/*.csv", ""))
     assert [part for part in parts if not (ROOT / "lakehouse" / package / part).exists()] == []
+
+
+def test_the_layout_has_the_order_in_which_packages_import():
+    assert [package for package, _ in LAYOUT] == PACKAGES
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ class Verdict:
         regained: it had lost its last owner.
         source_uri: the document that a report of that names.
         agreed, opposed: claims that say what is published after the change, and the others.
-        displaced: owners that were not read and are none any more, or a registry's next document.
+        displaced: owners that lost the entity though they were not read; of a registry its next document.
         joined: documents that waited, were not read, and say what is published now.
         remaining: owners before that still are, or could not be read.
         declared_epoch, declared_modifiedat: of the text that would be taken.

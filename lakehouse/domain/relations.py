@@ -155,7 +155,7 @@ def check_cycle(*, basemessage: str, by_default: bool = False) -> Violations:
 
     Args:
         basemessage: of a Version that its chain leads back to.
-        by_default: that was there, and is shown by the message now, which closes the cycle.
+        by_default: the Version existed, and the message made it its default one, which closes the cycle.
     """
     over = f"leads over {basemessage} back to this message"
     if by_default:

@@ -2,8 +2,8 @@
 
 It looks up what is published in the read model, as a write over HTTP does. Spark lists, reads and parses the documents, and
 writes what comes of it. `Planner` decides; `PlanWriter` makes a plan of it: rows of the log, effective definitions, facts of
-documents, findings. A larger ingest is planned by Spark's joins (`lakehouse.log.plan`, `lakehouse.rules.gate`,
-`lakehouse.log.plan`); tests hold both equal.
+documents, findings. A larger ingest is planned by Spark's joins (`lakehouse.log.plan`,
+`lakehouse.rules.gate`); tests hold both equal.
 """
 
 from __future__ import annotations

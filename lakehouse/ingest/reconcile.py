@@ -130,7 +130,7 @@ def reconcile_in_driver(
     Args:
         planner: with all that is gone.
         settings: whether and how the rules between entities are applied.
-        refused: findings of the stage that the facts of its documents do not count; None: there are none.
+        refused: findings of the numbering, which the facts of documents do not count yet; None: there are none.
         existing_documents: as from `current_documents`.
         options: what the ingest was asked for.
 
@@ -173,7 +173,7 @@ def reconcile_by_spark(
         settings: whether and how the rules between entities are applied.
         head: snapshot that the entity tables are at.
         stage: columns `schema.STAGE`, as the documents were read.
-        refused: findings of the stage that the facts of its documents do not count; None: there are none.
+        refused: findings of the numbering, which the facts of documents do not count yet; None: there are none.
         before: what was known and is gone.
         options: what the ingest was asked for.
     """

@@ -1,6 +1,6 @@
 """What a stage changes against the current state of the catalog, without reading a text twice.
 
-What happens to each entity that documents say or no longer say is compared first.
+First `compare` decides about each entity that a document holds or held.
 
 Everything here is narrow: keys, hashes, dates, owners. The texts stay in the stage until `commits.commit` appends them.
 Decisions 3 to 9 of docs/decisions.md.

@@ -239,7 +239,7 @@ def _try_effective_forward(
     """Roll `effective_messages` forward together with the tables that it reads, by their new rows in memory.
 
     Returns:
-        Its name; None where it had been filled before, or another process was at it too, so that it has to be looked at again.
+        Its name; None where another process filled it: it is to be rolled forward then.
     """
     session = _open_projecting(spark, head)
     as_transaction(session, effectivetable.NAME, head.snapshot_id)

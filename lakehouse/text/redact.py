@@ -88,7 +88,7 @@ def redact(document: Any, text: bytes | None = None) -> list[Problem]:
 
     Args:
         document: the parsed document, of any shape.
-        text: the JSON text that it was parsed from: what that proves to be needless is not done. None: all is looked at.
+        text: the JSON text that it was parsed from: patterns that cannot occur in it are skipped. None: all is looked at.
 
     Returns:
         One finding for each value that was replaced; the entity is quarantined.

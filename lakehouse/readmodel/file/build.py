@@ -255,7 +255,7 @@ def _number(db: sqlite3.Connection, last: int) -> None:
 
 
 def _replace(db: sqlite3.Connection, last: int) -> None:
-    """Return of each row that a row above `last` replaces, since when."""
+    """Set `until` of each row that a row above `last` replaces: to the first snapshot that replaced it."""
     db.execute(
         f"""
         UPDATE log_rows SET until = coalesce((
