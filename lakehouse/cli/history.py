@@ -180,8 +180,6 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     A and B are snapshots (a number, label, date, time, or head: the latest), or files or folders; you need not ingest them
     first. Each difference is classified: does it break producers or consumers?
     """
-    from lakehouse.cli.history import as_markdown
-
     are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
     if any(are_documents) and not all(are_documents):
         raise click.UsageError("A and B must both be snapshots, or both files or folders.")

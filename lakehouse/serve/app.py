@@ -508,5 +508,5 @@ def _is_browser(headers: dict[bytes, bytes]) -> bool:
 
 def _to_the_site(origin: str) -> CachedResponse:
     """Redirect a browser, which requests HTML by `Accept`, to the pages; the API has none."""
-    subscriptions = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
-    return CachedResponse(303, subscriptions, b"", b"", None)
+    headers = [(b"location", f"{origin}/ui/".encode()), (b"vary", b"Accept"), (b"cache-control", b"no-cache")]
+    return CachedResponse(303, headers, b"", b"", None)

@@ -329,8 +329,8 @@ _ROOT: dict[str, Callable[[ReadRequest, tuple[str, ...]], ApiAnswer]] = {
     "": _registry_answer,
     "export": _export,
     "capabilities": _capabilities,
-    "capabilitiesoffered": lambda request, capabilities: ApiAnswer(
-        body=capabilities_offered(request.dialect, capabilities, request.options.writable)
+    "capabilitiesoffered": lambda request, specifications: ApiAnswer(
+        body=capabilities_offered(request.dialect, specifications, request.options.writable)
     ),
     "model": lambda request, _: ApiAnswer(body=model(request.dialect)),
     "modelsource": lambda request, _: ApiAnswer(body=modelsource(request.dialect)),
