@@ -117,8 +117,8 @@ def _renew_constraints(session: SparkSession, table: str, statement: str) -> Non
         return
     properties = {row["key"]: row["value"] for row in session.sql(f"SHOW TBLPROPERTIES {table}").collect()}
     for name, text in declared.items():
-        existing = properties.get(f"delta.constraints.{name}")
-        if existing != text:
+        existing = properties.get(f"delta.constraints.{name}", "")
+        if "".join(existing.split()) != "".join(text.split()):  # Delta puts spaces between the words of one that was added
             session.sql(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {name}")
             session.sql(f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({text})")
 

@@ -87,16 +87,16 @@ def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def match_lines(shop, tmp_path) -> tuple[MatchSummary, list[dict]]:
-    """Match the captured lines, and one that is no JSON, into the schema `conformance`; return the summary and the results."""
+def match_lines(shop, tmp_path, into: str) -> tuple[MatchSummary, list[dict]]:
+    """Match the captured lines, and one that is no JSON, into a schema; return the summary and the results."""
     text = tmp_path / "captured.jsonl"
     text.write_text("".join(json.dumps(captured(row)) + "\n" for row in ROWS) + "no JSON\n")
-    options = MatchOptions((str(text),), results=str(tmp_path / "one.jsonl"), into="conformance")
+    options = MatchOptions((str(text),), results=str(tmp_path / "one.jsonl"), into=into)
     return run_match(shop.spark, shop.settings, options), lines(tmp_path / "one.jsonl")
 
 
 def test_lines(shop, tmp_path):
-    summary, reported = match_lines(shop, tmp_path)
+    summary, reported = match_lines(shop, tmp_path, "lines")
     # in the order of the input, and what is no event is reported too
     assert [row["row"] for row in reported] == list(range(7))
     assert [row["status"] for row in reported] == [*EXPECTED, "unreadable"]
@@ -120,7 +120,7 @@ def test_lines(shop, tmp_path):
 @pytest.mark.slow
 def test_kafka_rows_tables_and_the_suite(shop, tmp_path):
     spark, settings = shop.spark, shop.settings
-    _, reported = match_lines(shop, tmp_path)
+    _, reported = match_lines(shop, tmp_path, "conformance")
 
     # Kafka as Spark lands it
     landed = spark.createDataFrame(ROWS, KAFKA)
