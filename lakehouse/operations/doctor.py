@@ -6,7 +6,6 @@ folder shows. A table that cannot be read is a finding and not a failure.
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import time
@@ -51,7 +50,7 @@ from lakehouse.store.schema import (
     Table,
 )
 from lakehouse.store.session import open_sibling
-from lakehouse.store.tablelog import last_transaction, table_location
+from lakehouse.store.tablelog import last_transaction, read_actions, table_location
 from lakehouse.version import VERSION
 
 _RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
@@ -196,18 +195,17 @@ def _check_log_folder(spark: SparkSession, name: str) -> list[Diagnosis]:
     problems += [f"commit {number} is missing" for number in gaps if number > max(points, default=-1)]
     if checked and max(checked) > last:
         problems.append(f"commits after {last} are missing: there was a commit {max(checked)}")
-    if commits.get(last) and not _is_json(spark, f"{folder}/{last:020d}.json"):
+    if commits.get(last) and not _is_whole(spark, f"{folder}/{last:020d}.json"):
         problems.append(f"commit {last} is cut off")
     if problems:
         return [Diagnosis("Delta log", name, "error", "; ".join(problems[:5]), _fix_for(name))]
     return [Diagnosis("Delta log", name, "ok", f"up to Delta version {last}")]
 
 
-def _is_json(spark: SparkSession, file: str) -> bool:
-    """Return whether each line of a file is a JSON value."""
+def _is_whole(spark: SparkSession, commit: str) -> bool:
+    """Return whether the file of a commit can be read to its end."""
     try:
-        for row in spark.read.text(file).collect():
-            json.loads(row["value"])
+        read_actions(spark, commit)
     except (ValueError, *_SPARK_FAULTS):
         return False
     return True

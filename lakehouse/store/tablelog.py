@@ -123,7 +123,7 @@ def _newest_commits(spark: SparkSession, name: str) -> Iterator[_Commit]:
     """Read what the newest commits say, newest first."""
     for path in islice(_commits(spark, name), _MOST_COMMITS):
         try:
-            actions: list[dict[str, Any]] = [json.loads(line) for line in read_text(spark, path).splitlines() if line.strip()]
+            actions = read_actions(spark, path)
         except ValueError:  # cut off: the table will be asked, and Delta then says so
             return
         infos = [action["commitInfo"] for action in actions if action.get("commitInfo")]
@@ -132,6 +132,19 @@ def _newest_commits(spark: SparkSession, name: str) -> Iterator[_Commit]:
         made_at = None if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc)
         changes_rows = any(_changes_rows(action) for action in actions)
         yield _Commit(_version(path), made_at, details, changes_rows, any("remove" in action for action in actions))
+
+
+def read_actions(spark: SparkSession, path: str) -> list[dict[str, Any]]:
+    """Read the actions of a commit, one a line.
+
+    Args:
+        spark: the session.
+        path: of its file in Delta's log.
+
+    Raises:
+        ValueError: the file is cut off.
+    """
+    return [json.loads(line) for line in read_text(spark, path).splitlines() if line.strip()]
 
 
 def recorded_position(spark: SparkSession, name: str) -> int:
