@@ -6,7 +6,8 @@ The snapshots of a catalog are read too: their facts and labels, and the texts t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -142,8 +143,8 @@ class Entities(Timeline):
 
     def __init__(self, db: sqlite3.Connection, head: int, snapshot_id: int) -> None:
         super().__init__(db, head, snapshot_id)
-        self._found: dict[tuple[RegistryId, Xid], Entity | None] = {}
-        self._found_versions: dict[tuple[RegistryId, Xid], list[Entity]] = {}
+        self._found: OrderedDict[tuple[RegistryId, Xid], Entity | None] = OrderedDict()
+        self._found_versions: OrderedDict[tuple[RegistryId, Xid], list[Entity]] = OrderedDict()
 
     def registries(self) -> list[RegistryId]:
         """List the registries that hold anything at the snapshot, sorted."""
@@ -178,10 +179,8 @@ class Entities(Timeline):
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Return an entity; None if there is none at the snapshot."""
         key = (registryid, xid)
-        if key not in self._found:
-            rows = self._entities("registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')", key)
-            _remember(self._found, key, next(rows, None), _MOST_ENTITIES)
-        return self._found[key]
+        condition = "registryid = ? AND xid = ? AND kind NOT IN ('document', 'label', 'snapshot')"
+        return remember(self._found, key, lambda: next(self._entities(condition, key), None), _MOST_ENTITIES)
 
     def entities(self, xid: Xid, registryid: RegistryId | None = None) -> list[Entity]:
         """Return the entities of an XID in all registries, or in one; by registry."""
@@ -232,10 +231,11 @@ class Entities(Timeline):
     def versions(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List the Versions of a message or schema, by XID."""
         key = (registryid, xid)
-        if key not in self._found_versions:
-            of_kind = [entity for entity in self.below(*key) if entity.kind in ("version", "schemaversion")]
-            _remember(self._found_versions, key, of_kind, _MOST_LISTS)
-        return self._found_versions[key].copy()
+
+        def read() -> list[Entity]:
+            return [entity for entity in self.below(*key) if entity.kind in ("version", "schemaversion")]
+
+        return remember(self._found_versions, key, read, _MOST_LISTS).copy()
 
     def by_version_uri(self, version_uri: str) -> list[Entity]:
         """Find the Versions that a URI names, by registry."""
@@ -287,11 +287,28 @@ class Entities(Timeline):
         return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
 
 
-def _remember(found: dict[tuple[RegistryId, Xid], T], key: tuple[RegistryId, Xid], value: T, most: int) -> None:
-    """Keep what was looked up, in place of the first where there is no room."""
-    if len(found) >= most:
-        del found[next(iter(found))]
-    found[key] = value
+class _Nothing:
+    """What is kept under a key that is not there; None may be kept."""
+
+
+_NOTHING = _Nothing()
+
+
+def remember(cache: OrderedDict[Any, T], key: Any, make: Callable[[], T], most: int) -> T:
+    """Make something once, and keep it in place of the first where there is no room.
+
+    Args:
+        cache: what is kept; threads may share it.
+        key: of this.
+        make: makes it.
+        most: are kept.
+    """
+    result: T | _Nothing = cache.get(key, _NOTHING)  # what one thread reads another may drop
+    if isinstance(result, _Nothing):
+        result = cache[key] = make()
+        if len(cache) > most:
+            cache.popitem(last=False)
+    return result
 
 
 def _timestamp(micros: int | None) -> str | None:

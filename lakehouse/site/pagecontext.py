@@ -13,7 +13,7 @@ from markupsafe import Markup
 from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
-from lakehouse.readmodel.snapshotview import Entity, View
+from lakehouse.readmodel.snapshotview import Entity, View, remember
 from lakehouse.readmodel.traffic import SentMessage, SentTotals
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
@@ -24,13 +24,6 @@ from lakehouse.text.xid import xid_of_resource
 T = TypeVar("T")
 PER_PAGE = 100
 _MOST_CACHED = 8
-
-
-class _Nothing:
-    """What is kept under a key that is not there; None may be kept."""
-
-
-_NOTHING = _Nothing()
 
 
 class Page(NamedTuple):
@@ -187,13 +180,8 @@ class PageContext:
             make: makes it.
             most: of that kind are kept.
         """
-        cache = self.cache.setdefault(key[0], OrderedDict())
-        result: T | _Nothing = cache.get(key, _NOTHING)  # threads of a server share it: what one reads another may drop
-        if isinstance(result, _Nothing):
-            result = cache[key] = make()
-            if len(cache) > most:
-                cache.popitem(last=False)
-        return result
+        cache: OrderedDict[Any, T] = self.cache.setdefault(key[0], OrderedDict())
+        return remember(cache, key, make, most)
 
 
 class Links:
