@@ -98,7 +98,7 @@ def attributes_of(view: View, definition: Record, max_depth: int = 128, steps: l
 
 
 def endpoints_of(view: View, definition: Record, carriers: list[Entity] | None = None) -> list[Record]:
-    """Return a message's rows of the view `endpoint_messages`, by endpoint and way; carriers: of `carrying`, where known."""
+    """Return a message's rows of `endpoint_messages`, by endpoint and way; carriers: of `endpoints_carrying`, where known."""
     registryid, group_xid = definition["registryid"], definition["group_xid"]
     own = view.entity(registryid, group_xid)
     group = own if own is not None and own.kind == "group" else None

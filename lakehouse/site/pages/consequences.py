@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from lakehouse.domain.diff import CLASSES, Difference
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.queries import is_endpoint_of, messages_changed_by
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site.pagecontext import Page, PageContext
@@ -63,11 +62,7 @@ def broken_endpoints(page_context: PageContext, differences: Iterable[Difference
             else sorted(messages_changed_by(page_context.view, difference.registryid, difference.xid))
         )
         for message in messages:
-            group = xid_of_group(message)
-            key = ("carrying", difference.registryid, group)
-            for endpoint in page_context.remember(
-                key, partial(endpoints_carrying, page_context.view, difference.registryid, group), 200
-            ):
+            for endpoint in page_context.carriers(difference.registryid, xid_of_group(message)):
                 if _breaks(difference, endpoint):
                     owner = page_context.overview.owner(endpoint.registryid, endpoint.xid)
                     broken = results.setdefault(
