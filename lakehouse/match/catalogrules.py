@@ -149,13 +149,9 @@ def findings_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def signature_of(definition: Definition) -> str | None:
     """Return a text that two definitions share when only the payload distinguishes them; None: it is bare."""
-    attributes = definition.attributes
-    if not any(attribute.has_value for attribute in attributes):
+    if not definition.shapes - {("/protocol", definition.family or "")}:
         return None
-    required = sorted(
-        (attribute.shape or (), attribute.demands) for attribute in attributes if attribute.shape or attribute.demands
-    )
-    parts = (required, definition.family, definition.is_cloudevent, _shared(definition))
+    parts = [sorted(definition.shapes), sorted(definition.demands), definition.is_cloudevent, _shared(definition)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -197,11 +193,10 @@ def _may_be_of_type(template: Template, kind: str | None) -> bool:
 
 def _shared(definition: Definition) -> list[list[str]]:
     """Return the places that must hold the same text, whatever the placeholder is called."""
-    templates = [(attribute.pointer, attribute.template.names) for attribute in definition.attributes if attribute.template]
     places: dict[str, list[str]] = {}
-    for pointer, names in templates:
-        for number, name in enumerate(names):
-            places.setdefault(name, []).append(f"{pointer}#{number}")
+    for attribute in definition.attributes:
+        for number, name in enumerate(attribute.template.names if attribute.template else ()):
+            places.setdefault(name, []).append(f"{attribute.pointer}#{number}")
     return sorted(sorted(uses) for uses in places.values() if len(uses) > 1)
 
 

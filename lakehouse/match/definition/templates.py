@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 Rule = Literal["auto", "segment", "any"]
@@ -100,7 +99,6 @@ def has_placeholder(text: str) -> bool:
     return "{" in text and _PLACEHOLDER.search(text) is not None
 
 
-@lru_cache(10_000)
 def compile_template(text: str, separator: str = "/", rule: Rule = "auto") -> Template:
     """Compile a value with placeholders.
 
