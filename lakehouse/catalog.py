@@ -48,8 +48,7 @@ from lakehouse.readmodel.detail import Shown, ShownDocument, ShownEntity
 from lakehouse.readmodel.detail import show as show_entities
 from lakehouse.readmodel.file.words import KINDS
 from lakehouse.readmodel.model import ReadModel, open_model
-from lakehouse.readmodel.queries import change_events
-from lakehouse.readmodel.queries import diff_snapshots as diff_quickly
+from lakehouse.readmodel.queries import change_events, snapshot_differences
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.readmodel.violationlist import RuleFindings, find_violations, violations_by_rule, with_reasons
 from lakehouse.readmodel.wordsearch import Hit
@@ -668,7 +667,7 @@ class Catalog(CatalogUpkeep):
             attach_tables(self.spark, self.settings, ["changes"])
             return read_differences(diff_snapshots(self.spark, self.settings, *sides))
 
-        result = self._quick_or(by_spark, lambda model: diff_quickly(model, *sides))
+        result = self._quick_or(by_spark, lambda model: snapshot_differences(model, *sides))
         return Records(result, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
 
     def close(self) -> None:

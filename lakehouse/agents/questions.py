@@ -20,7 +20,7 @@ from lakehouse.match.matcher import MatchRequest
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.readmodel.detail import full_xid, rendered, show
 from lakehouse.readmodel.file.sqliteschema import PACKED
-from lakehouse.readmodel.queries import comparable_attributes, diff_snapshots
+from lakehouse.readmodel.queries import comparable_attributes, snapshot_differences
 from lakehouse.readmodel.violationlist import with_reasons
 from lakehouse.readmodel.wordsearch import hits_of
 from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of
@@ -122,7 +122,7 @@ class CatalogQuestions:
         if "/" in before or "/" in after:
             results = self._model.answer(lambda view: _between(view, before, after, self._registry))
         else:
-            results = diff_snapshots(self._model, before, after, _MOST_ENTITIES)
+            results = snapshot_differences(self._model, before, after, _MOST_ENTITIES)
         results = [difference for difference in results if self._registry in (None, difference.registryid)]
         broken = self._model.answer(lambda view: broken_endpoints(self._site.page_context(view), results))
         rows = [{name: value for name, value in difference.as_row().items() if name != "rule"} for difference in results]

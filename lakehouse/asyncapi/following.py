@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.text.jsontext import below, escaped, pointer_of
-from lakehouse.text.names import WHOLE, Pointer
+from lakehouse.text.names import ROOT, Pointer
 from lakehouse.text.problems import Problem
 
 DANGLING = "AAPI-001"
@@ -40,9 +40,9 @@ class Spot(NamedTuple):
     """
 
     value: Any
-    at: Pointer = WHOLE
+    at: Pointer = ROOT
     file: str = ""
-    inside: Pointer = WHOLE
+    inside: Pointer = ROOT
 
     @property
     def place(self) -> tuple[str, Pointer]:

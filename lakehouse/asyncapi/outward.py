@@ -36,7 +36,7 @@ from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import schema_places
 from lakehouse.text.jsontext import below, canonical_text, object_at, objects_at, pointer_of, same, text_at
-from lakehouse.text.names import WHOLE, Pointer, Xid
+from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.xid import xid_of
 
 OF_VERSIONS = "AAPI-101"
@@ -442,7 +442,7 @@ class _Writing:
         alone = [channel for channel in shown if channel.groups == [name]]
         if not alone and (set(own) - {"protocol"}):
             self.losses.append(
-                (xid_of("messagegroups", name), Loss(WHOLE, OF_GROUP, "attributes of the group: no channel shows it alone"))
+                (xid_of("messagegroups", name), Loss(ROOT, OF_GROUP, "attributes of the group: no channel shows it alone"))
             )
 
     def _idle_channel(self, protocol: str | None, address: str | None, group: str) -> _ChannelOut:
@@ -590,5 +590,5 @@ def _attributes(entity: str, value: dict[str, Any], family: str | None) -> dict[
         for name, value_of_name in value.items()
         if name not in COMPUTED or (entity, name) == ("endpoint", "messagegroups")
     }
-    result = read_entity(entity, own, WHOLE, family)
+    result = read_entity(entity, own, ROOT, family)
     return result.attributes | result.extensions

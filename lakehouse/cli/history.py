@@ -219,10 +219,10 @@ def _of_several_registries(context: Context, results: list[Any], *, are_document
 
 
 def _diff_snapshots(context: Context, before: str, after: str) -> list[Any]:
-    from lakehouse.readmodel.queries import diff_snapshots
+    from lakehouse.readmodel.queries import snapshot_differences
 
     with read_model(context) as (model, _):
-        return diff_snapshots(model, before, after)
+        return snapshot_differences(model, before, after)
 
 
 def _diff_documents(context: Context, before: str, after: str) -> list[Any]:

@@ -16,7 +16,7 @@ from lakehouse.dialects.draft.writer import write_draft, write_drafts
 from lakehouse.dialects.tables import WHOLE_DIALECTS, WRITABLE, Attribute, Loss, family_of, table
 from lakehouse.dialects.versionorder import version_order
 from lakehouse.text.jsontext import below, same
-from lakehouse.text.names import WHOLE, Pointer
+from lakehouse.text.names import ROOT, Pointer
 
 ENTITIES_OF = {
     "messagegroups": "messagegroup",
@@ -44,7 +44,7 @@ def respell(
         The entity in the dialect, and what could not be expressed.
     """
     losses: list[Loss] = []
-    result = _DialectWriter(dialect, losses).write(entity, written, WHOLE, family)
+    result = _DialectWriter(dialect, losses).write(entity, written, ROOT, family)
     if entity == "registry" and "specversion" in result:
         result["specversion"] = dialect
     return result, losses
@@ -326,7 +326,7 @@ def _write_draft(value: dict[str, Any], entity: str) -> tuple[Any, list[Loss]]:
 
 def loss_of_entity(dialect: str, what: str) -> Loss:
     """Return the loss of an entity of a collection that the dialect does not know."""
-    return Loss(WHOLE, layout_of(dialect).rule, f"{dialect} has no {what}")
+    return Loss(ROOT, layout_of(dialect).rule, f"{dialect} has no {what}")
 
 
 # Dialects that do not name things as xRegistry does have another writer.

@@ -21,7 +21,7 @@ from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.references import schema_places
 from lakehouse.text.csvtables import read_rows
 from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
-from lakehouse.text.names import WHOLE, JsonText, Pointer, RegistryId, Xid
+from lakehouse.text.names import ROOT, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
 
 CLASSES = ("breaking", "unknown", "compatible", "cosmetic")  # the gravest first
@@ -116,7 +116,7 @@ def differences_of(key: Key, before: FlatAttributes | None, after: FlatAttribute
     """
     if before is None or after is None:
         if before is not after:
-            yield _ruled(key, "added" if before is None else "removed", "", WHOLE, None, None)
+            yield _ruled(key, "added" if before is None else "removed", "", ROOT, None, None)
         return
     for pointer in before.keys() | after.keys():
         was, now = before.get(pointer), after.get(pointer)

@@ -64,7 +64,7 @@ class Refused:
         for claim in self.claims:
             self._xids[Uri(claim.key.registryid, claim.document_uri)].add(claim.key.xid)
 
-    def holds(self, document_uri: str, key: Key) -> bool:
+    def covers(self, document_uri: str, key: Key) -> bool:
         """Return whether an entity, or something that holds it, was refused in a document."""
         refused = self._xids.get(Uri(key.registryid, document_uri))
         if not refused:
@@ -87,7 +87,7 @@ def existing_disputes(documents: Mapping[Uri, Facts], gone: Collection[Uri]) -> 
     ]
 
 
-def with_standing(existing: Iterable[ExistingDispute], read: Mapping[Uri, Facts], refused: Refused) -> list[ExistingDispute]:
+def with_remaining(existing: Iterable[ExistingDispute], read: Mapping[Uri, Facts], refused: Refused) -> list[ExistingDispute]:
     """Find which disputes still hold: their document was not read, or could not be, or the entity was refused in it.
 
     That a document took an entity over, or got it back, is reported until the document changes, even if the change is refused.
@@ -98,25 +98,25 @@ def with_standing(existing: Iterable[ExistingDispute], read: Mapping[Uri, Facts]
         refused: what was refused in them.
 
     Returns:
-        All of them, with `holds` and `is_read`.
+        All of them, with `remains` and `is_read`.
     """
     return [
-        _with_standing(dispute, read.get(Uri(dispute.key.registryid, dispute.dispute.document_uri)), refused)
+        _with_remaining(dispute, read.get(Uri(dispute.key.registryid, dispute.dispute.document_uri)), refused)
         for dispute in existing
     ]
 
 
-def _with_standing(existing: ExistingDispute, facts: Facts | None, refused: Refused) -> ExistingDispute:
+def _with_remaining(existing: ExistingDispute, facts: Facts | None, refused: Refused) -> ExistingDispute:
     if facts is None:
-        return existing._replace(dispute=existing.dispute._replace(holds=True))
+        return existing._replace(dispute=existing.dispute._replace(remains=True))
     is_changed = facts.get("sha256") != existing.last_sha256
     if existing.dispute.rule_id in REPORTED_ONLY and is_changed:
-        holds = False
+        remains = False
     elif facts["status"] == "rejected":
-        holds = True
+        remains = True
     else:  # what was refused before, and is refused no more, is gone; what is refused now is reported again
-        holds = existing.dispute.content_hash is not None and refused.holds(existing.dispute.document_uri, existing.key)
-    return existing._replace(dispute=existing.dispute._replace(holds=holds), is_read=True)
+        remains = existing.dispute.content_hash is not None and refused.covers(existing.dispute.document_uri, existing.key)
+    return existing._replace(dispute=existing.dispute._replace(remains=remains), is_read=True)
 
 
 def find_dropped(
@@ -139,7 +139,7 @@ def find_dropped(
     for key, uris in owned.items():
         for uri in uris:
             is_left = Uri(key.registryid, uri) in left and ClaimKey(uri, key) not in present
-            if is_left and not refused.holds(uri, key):
+            if is_left and not refused.covers(uri, key):
                 result[key].add(uri)
     return result
 

@@ -97,14 +97,14 @@ class Dispute(NamedTuple):
         content_hash: of what it said; None: that was refused.
         rule_id: of the finding about it; None: there is none.
         other: the document that the finding names.
-        holds: the document still says so: it was not read now, or could not be, or the entity was refused in it.
+        remains: the document still says so: it was not read now, or could not be, or the entity was refused in it.
     """
 
     document_uri: str
     content_hash: str | None
     rule_id: str | None = None
     other: str | None = None
-    holds: bool = False
+    remains: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Verdict:
         remaining: owners before that still are, or could not be read.
         declared_epoch, declared_modifiedat: of the text that would be taken.
         stored: as it is published before the change.
-        flipped: `isdefault` is not as the text says.
+        isdefault_differs: `isdefault` is not as the text says.
     """
 
     op: str | None
@@ -150,7 +150,7 @@ class Verdict:
     declared_epoch: int | None
     declared_modifiedat: int | None
     stored: Published | None
-    flipped: bool = False
+    isdefault_differs: bool = False
 
     @property
     def is_single_insert(self) -> bool:
@@ -288,7 +288,7 @@ def _joined(winner: Claim, disputes: Sequence[Dispute], opposed_uris: Collection
     same = (
         dispute.document_uri
         for dispute in disputes
-        if dispute.holds and dispute.rule_id != STALE and winner.says(dispute.content_hash)
+        if dispute.remains and dispute.rule_id != STALE and winner.says(dispute.content_hash)
     )
     return tuple(uri for uri in dict.fromkeys(same) if uri not in opposed_uris)
 
@@ -427,8 +427,9 @@ def with_default(outcome: Verdict, *, is_default: bool) -> Verdict:
         return replace(outcome, op="own" if outcome.stored is not None and outcome.stored.document_uris else None)
     if outcome.isdefault is None or outcome.isdefault is is_default:
         return outcome
-    flipped = replace(outcome, flipped=True, isdefault=is_default, op="update" if outcome.op in (None, "own") else outcome.op)
-    return flipped if outcome.document_uri is None else replace(flipped, content_hash=outcome.twin_hash)
+    op = "update" if outcome.op in (None, "own") else outcome.op
+    result = replace(outcome, isdefault_differs=True, isdefault=is_default, op=op)
+    return result if outcome.document_uri is None else replace(result, content_hash=outcome.twin_hash)
 
 
 def with_counted_epoch(outcome: Verdict, now: int, *, declares_epoch: bool, declares_modifiedat: bool) -> Verdict:
@@ -448,7 +449,7 @@ def with_counted_epoch(outcome: Verdict, now: int, *, declares_epoch: bool, decl
         epoch=outcome.stored.epoch if declares_epoch else outcome.stored.epoch + 1,
         modifiedat=outcome.stored.modifiedat if declares_modifiedat else now,
         document_uri=outcome.document_uris[0] if outcome.has_text else None,
-        flipped=False,
+        isdefault_differs=False,
     )
 
 

@@ -38,7 +38,7 @@ from lakehouse.store.internals.plans import cores
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.store.views import with_read
 from lakehouse.store.xids import group_of, id_in, message_of, version_xid
-from lakehouse.text.names import REGISTRY, WHOLE, RegistryId, Xid
+from lakehouse.text.names import REGISTRY, ROOT, RegistryId, Xid
 from lakehouse.text.xid import xid_of, xid_of_resource
 from lakehouse.text.yamltext import as_yaml
 
@@ -426,7 +426,7 @@ def _write_whole(target: Target, rows: DataFrame, log: DataFrame, request: Expor
     several = current_rows(log.filter(F.col("kind") == "version")).groupBy("registryid", message_of("xid").alias("xid")).count()
     is_loadable = request.style.dialect in DIALECTS
     for row in several.filter("count > 1").orderBy("registryid", "xid").collect() if is_loadable else ():
-        lost = Loss(WHOLE, OF_VERSIONS, f"{row['count'] - 1} of its Versions: one effective definition is written")
+        lost = Loss(ROOT, OF_VERSIONS, f"{row['count'] - 1} of its Versions: one effective definition is written")
         losses.add(row["registryid"], row["xid"], [lost])
     form = FORMATS[request.style.dialect]
     texts: dict[str, bytes] = {}

@@ -27,9 +27,9 @@ from lakehouse.ingest.parse.parallel import stage_large
 from lakehouse.ingest.parse.parse import limits_of, parse_documents
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.reconcile import (
-    Before,
     Reconciled,
     ReconcileOptions,
+    StoredDocuments,
     open_lookups,
     read_existing_documents,
     reconcile_by_spark,
@@ -503,7 +503,7 @@ class _ReconcileInputs:
 def _reconciled_by_spark(spark: SparkSession, settings: Settings, inputs: _ReconcileInputs) -> Reconciled:
     gone = inputs.find_gone()
     inputs.check_followers(gone)
-    before = Before(inputs.existing_documents, gone)
+    before = StoredDocuments(inputs.existing_documents, gone)
     return reconcile_by_spark(spark, settings, inputs.head, inputs.numbered, inputs.refused, before, inputs.options)
 
 

@@ -32,7 +32,7 @@ from lakehouse.domain.documents import (
     disputes_of,
     existing_disputes,
     find_dropped,
-    with_standing,
+    with_remaining,
 )
 from lakehouse.domain.effective import EntityBodies
 from lakehouse.domain.flatattributes import flat_attributes_of_body
@@ -72,11 +72,11 @@ from lakehouse.log.plan import Decided, Plan
 from lakehouse.log.snapshotfacts import LOGGED, Head
 from lakehouse.readmodel.lookups import VERSION_KINDS, Lookups
 from lakehouse.rules.findings import FINDINGS
-from lakehouse.store.keys import KEY, LIFE, OVER_HTTP
+from lakehouse.store.keys import KEY, LIFECYCLE, OVER_HTTP
 from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.text.jsontext import hash_of
-from lakehouse.text.names import WHOLE, JsonText, RegistryId, Xid
+from lakehouse.text.names import ROOT, JsonText, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.timestamps import micros_of
 from lakehouse.text.xid import last_id, xid_of_resource
@@ -88,11 +88,11 @@ _RECONCILED = StructType(
         *(CHANGES[name] for name in (*KEY, "op")),
         StructField("refused", StringType()),
         StructField("document_uri", StringType()),
-        *(CHANGES[name] for name in ("content_hash", *LIFE, "document_uris")),
+        *(CHANGES[name] for name in ("content_hash", *LIFECYCLE, "document_uris")),
         StructField("isdefault", BooleanType()),
         StructField("stored_in", LongType()),
         StructField("stored_content_hash", StringType()),
-        StructField("flipped", BooleanType()),
+        StructField("isdefault_differs", BooleanType()),
         StructField("agreed", ArrayType(_CLAIM)),
         StructField("displaced", ArrayType(StringType())),
     ]
@@ -235,7 +235,7 @@ class Planner:
         """Decide about each entity that documents say or say no more."""
         self.refused = Refused(refused_in([*self.stage.findings, *self.findings]))
         read = {uri: facts for uri, facts in self.stage.documents.items() if facts["status"] != "unchanged"}
-        self.disputes = with_standing(existing_disputes(self.existing_documents, self.gone), read, self.refused)
+        self.disputes = with_remaining(existing_disputes(self.existing_documents, self.gone), read, self.refused)
         left = {
             uri
             for uri, facts in self.stage.documents.items()
@@ -277,7 +277,7 @@ class Planner:
     def _protected(self) -> set[Key]:
         """Find what is not pruned without an owner: what was refused, what waits, what holds something that came over HTTP."""
         protected = {claim.key for claim in self.refused.claims}
-        protected |= {dispute.key for dispute in self.disputes if dispute.dispute.holds}
+        protected |= {dispute.key for dispute in self.disputes if dispute.dispute.remains}
         parents = {
             (key.registryid, "/".join(key.xid.split("/")[:end]))
             for key, stored in self.state.items()
@@ -343,7 +343,7 @@ def _mark_defaults(planner: Planner) -> None:
             is_default = last_id(key.xid) == named
             before = planner.verdicts.get(key) or unchanged(planner.state[key])
             after = with_default(before, is_default=is_default)
-            if after.flipped and after.document_uri is None:
+            if after.isdefault_differs and after.document_uri is None:
                 entity = planner.lookups.entity(key.registryid, key.xid)
                 assert entity is not None
                 after = replace(after, content_hash=hash_of(with_isdefault(entity.body, is_default)))
@@ -438,7 +438,7 @@ class PlanWriter:
             assert entity is not None
             body, raw = entity.body, entity.raw
             attributes = dict(flat_attributes_of_body(body)) if key.kind in VERSION_KINDS else None
-        if outcome.flipped:
+        if outcome.isdefault_differs:
             body, raw = with_isdefault(body, bool(outcome.isdefault)), body if raw is None else raw
         return key._asdict() | {
             "op": outcome.op,
@@ -462,10 +462,10 @@ class PlanWriter:
             (key, each) for key, outcome in self.verdicts.items() for each in disputes_after(outcome, is_registry=is_root(key))
         ]
         after += [
-            (outcome.key, outcome.dispute) for outcome in self.planner.disputes if outcome.dispute.holds and outcome.is_read
+            (outcome.key, outcome.dispute) for outcome in self.planner.disputes if outcome.dispute.remains and outcome.is_read
         ]
         waiting = {
-            ClaimKey(outcome.dispute.document_uri, outcome.key) for outcome in self.planner.disputes if outcome.dispute.holds
+            ClaimKey(outcome.dispute.document_uri, outcome.key) for outcome in self.planner.disputes if outcome.dispute.remains
         }
         after += [(claim.key, Dispute(claim.document_uri, None)) for claim in broken if claim not in waiting]
         return by_document(after)
@@ -522,7 +522,7 @@ class PlanWriter:
         uri, action = report.document_uri, report.action
         text = self.planner.stage.texts.get(ClaimKey(uri, key)) if action == "quarantined" else None
         finding = {
-            "violation_id": violation_id(key.registryid, uri, report.rule_id, key.xid, WHOLE, report.message, action),
+            "violation_id": violation_id(key.registryid, uri, report.rule_id, key.xid, ROOT, report.message, action),
             "pointer": "",
             "rule_id": report.rule_id,
             "severity": report.severity,
@@ -576,7 +576,7 @@ class _Definitions:
         body = self.planner.stage.texts[ClaimKey(outcome.document_uri, key)].body if outcome.document_uri is not None else None
         if body is None and entity is not None:
             body = entity.body
-        return with_isdefault(body, bool(outcome.isdefault)) if body is not None and outcome.flipped else body
+        return with_isdefault(body, bool(outcome.isdefault)) if body is not None and outcome.isdefault_differs else body
 
     def _owners_after(self, key: Key) -> tuple[str, ...] | None:
         """Return the documents that would hold an entity; None: it would not be there."""
@@ -603,7 +603,7 @@ def _reconciled_frame(spark: SparkSession, verdicts: Mapping[Key, Verdict]) -> D
             "isdefault": outcome.isdefault,
             "stored_in": None if outcome.stored is None else outcome.stored.snapshot_id,
             "stored_content_hash": None if outcome.stored is None else outcome.stored.content_hash,
-            "flipped": outcome.flipped,
+            "isdefault_differs": outcome.isdefault_differs,
             "agreed": [{"document_uri": claim.document_uri} for claim in outcome.agreed],
             "displaced": outcome.displaced,
         }

@@ -29,7 +29,7 @@ from lakehouse.store.tablelog import table_bytes
 _MOST_LOOKUPS = 200_000  # entities that are looked up; what has to do with more is joined by Spark
 
 
-class Before(NamedTuple):
+class StoredDocuments(NamedTuple):
     """What an ingest finds: known, as from `current_documents`; gone, as from `find_gone`."""
 
     existing_documents: DataFrame
@@ -161,7 +161,7 @@ def reconcile_by_spark(
     head: Head,
     stage: DataFrame,
     refused: DataFrame | None,
-    before: Before,
+    before: StoredDocuments,
     options: ReconcileOptions,
 ) -> Reconciled:
     """Compare a stage with the catalog, and apply the rules between entities to what would be published, until they hold.

@@ -20,10 +20,10 @@ from lakehouse.domain.relations import UNIQUE_TYPE
 from lakehouse.readmodel.lookups import VERSION_KINDS, Lookups, facts_of
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FindingSubject, finding_of, missing_parent
-from lakehouse.store.keys import LIFE, VERSION_KIND
+from lakehouse.store.keys import LIFECYCLE, VERSION_KIND
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import WHOLE, JsonText, RegistryId, Xid
+from lakehouse.text.names import ROOT, JsonText, RegistryId, Xid
 from lakehouse.text.problems import STRICT, violation_id
 from lakehouse.text.xid import parent_xid, xid_of_group, xid_of_resource
 
@@ -195,7 +195,7 @@ class CollectedStage:
 
 def _rejection(uri: Uri, registryid: RegistryId, reason: str) -> Finding:
     finding = {
-        "violation_id": violation_id(registryid, uri.document_uri, STRICT, Xid(""), WHOLE, reason, "quarantined"),
+        "violation_id": violation_id(registryid, uri.document_uri, STRICT, Xid(""), ROOT, reason, "quarantined"),
         "pointer": "",
         "rule_id": STRICT,
         "severity": "error",
@@ -220,7 +220,7 @@ def _finding_of_row(row: StageRow) -> Finding:
 
 
 def _claim(row: StageRow) -> Claim:
-    names = ("document_uri", "content_hash", "twin_hash", *LIFE, "isdefault", "defaultversionid")
+    names = ("document_uri", "content_hash", "twin_hash", *LIFECYCLE, "isdefault", "defaultversionid")
     return Claim(again=bool(row.again), **{name: getattr(row, name) for name in names})
 
 
@@ -517,7 +517,7 @@ class _Registry:
 
     def _changed(self) -> Iterator[Key]:
         for key, outcome in self.planned.verdicts.items():
-            if key.registryid == self.registryid and (outcome.op in ("insert", "update", "delete") or outcome.flipped):
+            if key.registryid == self.registryid and (outcome.op in ("insert", "update", "delete") or outcome.isdefault_differs):
                 yield key
 
     def _keys_of(self, resource: Xid) -> Iterator[Key]:

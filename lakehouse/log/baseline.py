@@ -17,13 +17,13 @@ from lakehouse.log.owners import (
 )
 from lakehouse.log.snapshotfacts import LOGGED, Head
 from lakehouse.store.deltatables import open_table
-from lakehouse.store.keys import KEY, LIFE
+from lakehouse.store.keys import KEY, LIFECYCLE
 from lakehouse.store.materialize import is_empty, is_known_empty, materialize, no_rows
 from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND, Table
 from lakehouse.store.xids import no_uris
 
 # What of an entity is compared, besides its key and its content_hash; and what only some kinds of entities have.
-STATE = (*LIFE, "document_uris", "snapshot_id")
+STATE = (*LIFECYCLE, "document_uris", "snapshot_id")
 OPTIONAL = {"isdefault": BooleanType(), "defaultversionid": StringType()}
 _FEW_REGISTRIES = 100
 _FEW_SNAPSHOTS = 1000  # that are named in a query

@@ -285,8 +285,8 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame | None) -> DataFr
 
 def _flipped_texts() -> list[Column]:
     """Return body and raw of a planned row; where `isdefault` differs from the text, the body has the current value."""
-    body = F.when(F.col("flipped"), with_isdefault(F.col("body"), F.col("isdefault"))).otherwise(F.col("body"))
-    raw = F.when(F.col("flipped"), F.coalesce("raw", "body")).otherwise(F.col("raw"))
+    body = F.when(F.col("isdefault_differs"), with_isdefault(F.col("body"), F.col("isdefault"))).otherwise(F.col("body"))
+    raw = F.when(F.col("isdefault_differs"), F.coalesce("raw", "body")).otherwise(F.col("raw"))
     return [body.alias("body"), raw.alias("raw")]
 
 

@@ -39,7 +39,7 @@ from lakehouse.domain.ownership import (
     verdict,
     without_stale,
 )
-from lakehouse.store.keys import KEY, LIFE, VERSION_KIND
+from lakehouse.store.keys import KEY, LIFECYCLE, VERSION_KIND
 from lakehouse.store.materialize import is_known_empty, materialize
 from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
 from lakehouse.store.xids import id_in, message_of, no_uris, version_xid
@@ -50,12 +50,12 @@ _NAMES = [*_DOCUMENT, *DISPUTE.names]
 _CLAIM_KEY = ["document_uri", *KEY]
 _LATER = 1_000_000  # behind every dispute of the plan
 _OF_RESOURCE = ["registryid", "version_kind", "resource_xid"]
-CLAIM_COLUMNS = ("document_uri", "content_hash", "twin_hash", *LIFE, "again", "isdefault", "defaultversionid")
+CLAIM_COLUMNS = ("document_uri", "content_hash", "twin_hash", *LIFECYCLE, "again", "isdefault", "defaultversionid")
 _DATES = ("createdat", "modifiedat")
 _OF_DISPUTE = [name for name in DISPUTE.names if name not in KEY]
 _URIS = ArrayType(StringType())
 _SAME = (
-    "op", "refused", "document_uri", "content_hash", *LIFE, "isdefault", "defaultversionid", "twin_hash", "document_uris",
+    "op", "refused", "document_uri", "content_hash", *LIFECYCLE, "isdefault", "defaultversionid", "twin_hash", "document_uris",
     "displaced", "is_single_insert", "is_suspect", "declared_epoch", "declared_modifiedat",
 )  # fmt: skip
 _STORED: dict[str, Callable[[Published], Any]] = {
@@ -118,18 +118,18 @@ def remaining_disputes(disputes: DataFrame, stage: DataFrame, refused: DataFrame
     return unread.unionByName(broken).select(*_NAMES, F.col("status").isNotNull().alias("is_read"))
 
 
-def with_standing(disputes: DataFrame, stands: DataFrame) -> DataFrame:
+def with_remaining(disputes: DataFrame, remaining: DataFrame) -> DataFrame:
     """Add to each dispute whether it remains.
 
     Args:
         disputes: as from `existing_disputes`.
-        stands: as from `remaining_disputes`.
+        remaining: as from `remaining_disputes`.
 
     Returns:
-        Rows of `disputes`, with the column `stands`.
+        Rows of `disputes`, with the column `remains`.
     """
-    now = stands.select(*_CLAIM_KEY, F.lit(True).alias("stands"))
-    return disputes.join(now, on=_CLAIM_KEY, how="left").withColumn("stands", F.coalesce("stands", F.lit(False)))
+    now = remaining.select(*_CLAIM_KEY, F.lit(True).alias("remains"))
+    return disputes.join(now, on=_CLAIM_KEY, how="left").withColumn("remains", F.coalesce("remains", F.lit(False)))
 
 
 def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
@@ -146,12 +146,12 @@ def at_or_below(refused: DataFrame, *also: str) -> tuple[DataFrame, Column]:
     return F.broadcast(other), reduce(Column.__and__, same) & below
 
 
-def disputes_after_plan(reconciled: DataFrame, stands: DataFrame | None, refused: DataFrame | None) -> DataFrame:
+def disputes_after_plan(reconciled: DataFrame, remaining: DataFrame | None, refused: DataFrame | None) -> DataFrame:
     """Return the disputes of documents after a plan; of unread documents only those that the plan adds.
 
     Args:
         reconciled: as from `plan.compare`.
-        stands: as from `remaining_disputes`; None: no document had any.
+        remaining: as from `remaining_disputes`; None: no document had any.
         refused: entities that were refused in documents that do not own them: document_uri, KEY; None: none were.
 
     Returns:
@@ -160,12 +160,14 @@ def disputes_after_plan(reconciled: DataFrame, stands: DataFrame | None, refused
     own = reconciled.select(*KEY, F.posexplode("disputes").alias("_nth", "dispute")).select(*KEY, "dispute.*", "_nth")
     parts = [own.select(*_NAMES, "_nth")]
     # What the plan says of a document that could not be read goes before what was said earlier.
-    if stands is not None:
-        parts.append(stands.filter("is_read").select(*_NAMES, F.lit(_LATER).alias("_nth")))
+    if remaining is not None:
+        parts.append(remaining.filter("is_read").select(*_NAMES, F.lit(_LATER).alias("_nth")))
     if refused is not None:
         nothing = {name: F.lit(None).cast("string") for name in _OF_DISPUTE}
         broken = refused.withColumns(nothing | {"_nth": F.lit(_LATER)}).select(*_NAMES, "_nth")
-        parts.append(broken if stands is None else broken.join(stands, on=_CLAIM_KEY, how="left_anti").select(*_NAMES, "_nth"))
+        parts.append(
+            broken if remaining is None else broken.join(remaining, on=_CLAIM_KEY, how="left_anti").select(*_NAMES, "_nth")
+        )
     every = reduce(DataFrame.unionByName, parts)
     first = F.min_by(F.struct(*_OF_DISPUTE), "_nth").alias("_first")
     return (
@@ -269,8 +271,8 @@ def with_defaults(reconciled: DataFrame, state: DataFrame, log: DataFrame) -> Da
 
     Returns:
         `reconciled`, with rows for published Versions that only change their `isdefault` (op update; epoch and dates stay, and
-        document_uri is NULL: their text is the stored one), and flipped (`isdefault` is not as the text says). The default
-        Version of a message that stays is not deleted.
+        document_uri is NULL: their text is the stored one), and isdefault_differs (`isdefault` is not as the text says). The
+        default Version of a message that stays is not deleted.
     """
     version_kind = F.create_map(*(F.lit(part) for pair in VERSION_KIND.items() for part in pair))
     is_version = F.col("kind").isin(*VERSION_KIND.values())
@@ -299,17 +301,17 @@ def with_defaults(reconciled: DataFrame, state: DataFrame, log: DataFrame) -> Da
     owners_change = F.size("stored_document_uris") > 0
     op = (
         F.when(F.col("stays"), F.when(owners_change, "own"))
-        .when(F.col("flipped") & F.coalesce(F.col("op") == "own", F.lit(True)), "update")
+        .when(F.col("isdefault_differs") & F.coalesce(F.col("op") == "own", F.lit(True)), "update")
         .otherwise(F.col("op"))
     )
     settled = (
         judged.withColumn("stays", F.coalesce(stays, F.lit(False)))
-        .withColumn("flipped", F.coalesce(differs & (F.coalesce(F.col("op") != "delete", F.lit(True))), F.lit(False)))
-        .withColumn("isdefault", F.when(F.col("flipped"), ~F.col("isdefault")).otherwise(F.col("isdefault")))
+        .withColumn("isdefault_differs", F.coalesce(differs & (F.coalesce(F.col("op") != "delete", F.lit(True))), F.lit(False)))
+        .withColumn("isdefault", F.when(F.col("isdefault_differs"), ~F.col("isdefault")).otherwise(F.col("isdefault")))
         .withColumn("op", op)
-        .filter(F.col("was_compared") | F.col("flipped"))
+        .filter(F.col("was_compared") | F.col("isdefault_differs"))
     )
-    return _with_hashes(settled, log).select(*reconciled.columns, "flipped")
+    return _with_hashes(settled, log).select(*reconciled.columns, "isdefault_differs")
 
 
 def may_move_default() -> Column:
@@ -334,8 +336,8 @@ def as_unchanged(stored: DataFrame) -> DataFrame:
 
 def _with_hashes(settled: DataFrame, log: DataFrame) -> DataFrame:
     """Return rows with the hash of the text that is published, where `isdefault` differs from their text."""
-    is_stored_text = F.col("flipped") & F.col("document_uri").isNull()
-    staged = F.when(F.col("flipped"), F.col("twin_hash")).otherwise(F.col("content_hash"))
+    is_stored_text = F.col("isdefault_differs") & F.col("document_uri").isNull()
+    staged = F.when(F.col("isdefault_differs"), F.col("twin_hash")).otherwise(F.col("content_hash"))
     published = F.when(is_stored_text, F.col("content_hash")).otherwise(staged)
     settled = materialize(settled.withColumn("content_hash", published))
     wanted = settled.filter(is_stored_text).select(*KEY, "stored_in", "isdefault")
@@ -386,15 +388,15 @@ def _flags(*names: str) -> list[StructField]:
     return [StructField(name, BooleanType()) for name in names]
 
 
-_DISPUTE_BEFORE = StructType([*_texts("document_uri", *_OF_DISPUTE), *_flags("holds")])
+_DISPUTE_BEFORE = StructType([*_texts("document_uri", *_OF_DISPUTE), *_flags("remains")])
 _DISPUTE_AFTER = StructType(_texts("document_uri", *_OF_DISPUTE))
 _REPORT = StructType(_texts("document_uri", "rule_id", "severity", "action", "message"))
 _AGREED = StructType(_texts("document_uri"))
-# What `plan.compare` returns of an entity, but for `flipped`.
+# What `plan.compare` returns of an entity, but for `isdefault_differs`.
 VERDICT = StructType(
     [
         *_texts(*KEY, "op", "refused", "document_uri", "content_hash"),
-        *_longs(*LIFE),
+        *_longs(*LIFECYCLE),
         *_flags("isdefault"),
         *_texts("defaultversionid", "twin_hash"),
         StructField("document_uris", _URIS),
@@ -442,7 +444,7 @@ def gather_facts(
         dropped: entities that documents say no more; columns KEY, dropped (the documents, sorted).
         state: as from `baseline.read_state`.
         deleted: rows of the log with op delete.
-        disputes: as from `with_standing`; None: no document has a dispute.
+        disputes: as from `with_remaining`; None: no document has a dispute.
         protected: with `prune`, entities that a known document still says; columns KEY. None: there are none.
 
     Returns:
@@ -456,7 +458,7 @@ def gather_facts(
     if disputes is None:
         both = both.withColumn("disputes_before", F.lit(None).cast(ArrayType(_DISPUTE_BEFORE)))
     else:
-        dispute = F.struct("document_uri", *_OF_DISPUTE, F.col("stands").alias("holds"))
+        dispute = F.struct("document_uri", *_OF_DISPUTE, F.col("remains"))
         both = both.join(disputes.groupBy(*KEY).agg(F.collect_list(dispute).alias("disputes_before")), on=KEY, how="left")
     if protected is None:
         return both.withColumn("is_declared", F.lit(False))
@@ -494,7 +496,7 @@ def _dated(decided: DataFrame) -> DataFrame:
 
 def _inserted(entities: DataFrame, now: int) -> DataFrame:
     claim = F.get("claims", F.lit(0))
-    values = {name: claim[name] for name in (*CLAIM_COLUMNS, *LIFE) if name in VERDICT.names} | {
+    values = {name: claim[name] for name in (*CLAIM_COLUMNS, *LIFECYCLE) if name in VERDICT.names} | {
         **{name: F.col(name) for name in KEY},
         "op": F.lit("insert"),
         **{f"declared_{name}": claim[name] for name in ("epoch", "modifiedat")},
@@ -587,14 +589,14 @@ def _declared_epochs(entities: DataFrame, log: DataFrame) -> DataFrame:
         *KEY,
         F.get_json_object("raw", "$.epoch").isNotNull().alias("own"),
         F.get_json_object("raw", "$.meta.epoch").isNotNull().alias("meta"),
-        F.col("raw").isNull().alias("stands_below"),
+        F.col("raw").isNull().alias("is_in_version"),
         version_xid("xid", F.get_json_object("body", "$.defaultversionid")).alias("default_xid"),
     )  # fmt: skip
     is_resource, is_version = F.col("kind").isin(*_RESOURCES), F.col("kind").isin(*_VERSIONS)
     resources, versions = texts.filter(is_resource).alias("r"), texts.filter(is_version).alias("v")
     same = (F.col("r.registryid") == F.col("v.registryid")) & (F.col("r.default_xid") == F.col("v.xid"))
     pairs = resources.join(versions, on=same, how="full")
-    of_resource = F.col("r.meta") | (F.col("r.stands_below") & F.coalesce("v.meta", F.lit(False)))
+    of_resource = F.col("r.meta") | (F.col("r.is_in_version") & F.coalesce("v.meta", F.lit(False)))
     of_version = F.col("v.own") | F.coalesce("r.own", F.lit(False))
     parts = [
         texts.filter(~is_resource & ~is_version).select(*KEY, F.col("own").alias("has_epoch")),

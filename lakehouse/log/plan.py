@@ -32,7 +32,7 @@ from lakehouse.log.owners import (
     remaining_disputes,
     with_declared,
     with_defaults,
-    with_standing,
+    with_remaining,
     with_verdict,
 )
 from lakehouse.log.snapshotfacts import LOGGED, Head
@@ -66,7 +66,7 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
     policy, state = baseline.policy, baseline.state
     details = all_findings(stage, rows)
     dropped = find_dropped(baseline, stage, details)
-    stands = None if baseline.disputes is None else remaining_disputes(baseline.disputes, stage, refused_in(details))
+    remaining = None if baseline.disputes is None else remaining_disputes(baseline.disputes, stage, refused_in(details))
     protected = None
     if policy.prune:  # what lost its last owner in an ingest without --prune
         ownerless = state.filter(F.size("document_uris") == 0)
@@ -74,12 +74,12 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
         dropped = dropped.groupBy(*KEY).agg(F.array_distinct(F.flatten(F.collect_list("dropped"))).alias("dropped"))
         protected = state.select(*KEY).join(refused_in(details).select(*KEY).distinct(), on=KEY, how="left_semi")
         protected = protected.unionByName(_parents_of_http(state))
-        if stands is not None:
-            protected = protected.unionByName(stands.select(*KEY))
+        if remaining is not None:
+            protected = protected.unionByName(remaining.select(*KEY))
     log, head = baseline.log, baseline.head
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
     now = micros_of(baseline.committed_at)
-    disputes = None if baseline.disputes is None or stands is None else with_standing(baseline.disputes, stands)
+    disputes = None if baseline.disputes is None or remaining is None else with_remaining(baseline.disputes, remaining)
     entities = gather_facts(claims_of(stage), dropped, state, deleted, disputes, protected)
     reconciled = materialize(with_verdict(entities, policy=policy, now=now))
     seen = _look_at(reconciled)
@@ -89,7 +89,7 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
         again = with_verdict(entities, policy=policy, now=now, declared=declared)
         reconciled = materialize(reconciled.filter("NOT is_suspect").unionByName(again))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
-        return Comparison(reconciled.withColumn("flipped", F.lit(False)), seen.all_single_inserts, moved)
+        return Comparison(reconciled.withColumn("isdefault_differs", F.lit(False)), seen.all_single_inserts, moved)
     return Comparison(materialize(with_defaults(reconciled, state, log)), False, moved)
 
 
@@ -296,8 +296,8 @@ def _disputes(
         broken = materialize(refused.join(owned, on=["document_uri", *KEY], how="left_anti"))
     if not count.reported and baseline.disputes is None and broken is None:
         return None
-    stands = None if baseline.disputes is None else materialize(remaining_disputes(baseline.disputes, stage, refused))
-    return materialize(by_document(disputes_after_plan(reconciled, stands, broken)))
+    remaining = None if baseline.disputes is None else materialize(remaining_disputes(baseline.disputes, stage, refused))
+    return materialize(by_document(disputes_after_plan(reconciled, remaining, broken)))
 
 
 class _Count(NamedTuple):
@@ -317,7 +317,7 @@ class _Count(NamedTuple):
 
 def _count(reconciled: DataFrame) -> _Count:
     outcome = F.coalesce("op", F.when(F.col("refused").isNotNull(), "refused"), F.lit("unchanged"))
-    is_single = F.col("is_single_insert") & ~F.col("flipped")
+    is_single = F.col("is_single_insert") & ~F.col("isdefault_differs")
     folded = reconciled.groupBy("kind", outcome.alias("outcome")).agg(
         F.count("*").alias("n"),
         F.count_if(~is_single).alias("others"),
@@ -451,7 +451,7 @@ def _counted(baseline: Baseline, parents: DataFrame) -> DataFrame:
             "epoch": F.col("epoch") + F.when(F.col("declares_epoch"), 0).otherwise(1),
             "modifiedat": F.when(F.col("declares_modifiedat"), F.col("modifiedat")).otherwise(F.lit(baseline.committed_at)),
             "document_uri": F.when(F.col("grows") & F.col("has_text"), F.get("document_uris", F.lit(0))),
-            "flipped": F.lit(False),
+            "isdefault_differs": F.lit(False),
         }
     )
     return materialize(counted)

@@ -34,7 +34,7 @@ from lakehouse.rules.published import Parents, check_catalog, check_published_en
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
 from lakehouse.store.schema import STAGE
-from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
+from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_group
 
@@ -225,7 +225,7 @@ def _of_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if alike_xids:
         more = f" and {len(alike_xids) - _MOST_NAMED} more" if len(alike_xids) > _MOST_NAMED else ""
         message = f"asks for the same as {', '.join(alike_xids[:_MOST_NAMED])}{more} asks: only the payload can distinguish them"
-        yield _finding(row, TWINS, WHOLE, message)
+        yield _finding(row, TWINS, ROOT, message)
     for flaw in row["flaws"]:
         start = "no event can match " if flaw["rule_id"] == HOPELESS else ""
         yield _finding(row, flaw["rule_id"], flaw["pointer"], start + flaw["reason"])

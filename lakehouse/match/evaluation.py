@@ -37,7 +37,7 @@ from lakehouse.match.definition.valuetypes import (
     timestamp_of,
 )
 from lakehouse.match.event.canonical import Event
-from lakehouse.text.names import WHOLE, Pointer
+from lakehouse.text.names import ROOT, Pointer
 
 _TIMES = frozenset({"timestamp", "datetime"})
 _NOT_EMPTY = frozenset({"id", "source", "type"})
@@ -500,7 +500,7 @@ def _match_bare(
 ) -> tuple[list[Evaluation], Reason | None]:
     """Match definitions that only a content type and a schema distinguish: inside a scope, or when there are few (MSG-087)."""
     if not scoped and len(bare) > _ENOUGH_BARE:
-        return [], Reason(WHOLE, "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
+        return [], Reason(ROOT, "too_many_candidates", f"{_ENOUGH_BARE}", str(len(bare)))
     results = []
     for definition in bare:
         outcome = evaluate(definition, event, tolerance)

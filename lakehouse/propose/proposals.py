@@ -225,7 +225,7 @@ class ProposedGroup:
     kinds: list[ProposedKind] = field(default_factory=list)
     widened: list[WidenedVersion] = field(default_factory=list)
 
-    def holds(self, schemaid: str) -> bool:
+    def has_schema(self, schemaid: str) -> bool:
         """Return whether it has a schema of an id, in any letter case."""
         ids = [kind.messageid for kind in self.kinds] + [version.schemaid for version in self.widened]
         return schemaid.casefold() in map(str.casefold, ids)
@@ -249,7 +249,7 @@ def groups_of(kinds: Iterable[ProposedKind], widened: Iterable[WidenedVersion] =
     for version in widened:
         own = f"{version.broken.registryid}.{version.group}"
         names = chain((version.group, own), (f"{own}-{number}" for number in count(2)))
-        name = next(name for name in names if name not in groups or not groups[name].holds(version.schemaid))
+        name = next(name for name in names if name not in groups or not groups[name].has_schema(version.schemaid))
         groups.setdefault(name, ProposedGroup()).widened.append(version)
     return dict(sorted(groups.items()))
 

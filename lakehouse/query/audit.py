@@ -17,7 +17,7 @@ from lakehouse.errors import EntityNotFound, SettingsError
 from lakehouse.readmodel.detail import full_xid
 from lakehouse.readmodel.violationlist import with_reasons
 from lakehouse.text.jsontext import below
-from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
+from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -187,7 +187,7 @@ def blame(changes: Iterable[Change]) -> list[Blame]:
     ]
 
 
-def flat_attributes(value: dict[str, Any], pointer: Pointer = WHOLE) -> Iterator[tuple[Pointer, Any]]:
+def flat_attributes(value: dict[str, Any], pointer: Pointer = ROOT) -> Iterator[tuple[Pointer, Any]]:
     """Yield an object as flat attributes: scalars, arrays, empty objects."""
     for key, member in value.items():
         place = below(pointer, key)

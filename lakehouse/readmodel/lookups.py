@@ -44,7 +44,7 @@ class Spellings:
         if self._view is None:
             return []
         collection = xid.rpartition("/")[0] + "/"
-        query = f"SELECT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND {self._view.holds()}"
+        query = f"SELECT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND {self._view.in_snapshot()}"
         within = (registryid, collection, collection[:-1] + "0")
         spellings = self._collections.get((registryid, collection))
         if spellings is None:
@@ -184,7 +184,7 @@ class EntityLookups:
         return {microseconds(text)[0] for (text,) in rows}
 
     def _is_entity(self) -> str:
-        return f"{self.view.holds()} AND kind NOT IN {_NO_ENTITY}" if self.view is not None else "0"
+        return f"{self.view.in_snapshot()} AND kind NOT IN {_NO_ENTITY}" if self.view is not None else "0"
 
     def _raw(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the text of an entity as it was written; None: it says no more than its normal form, or is not there."""
@@ -215,7 +215,7 @@ class Lookups(EntityLookups):
         if self.view is None:
             return {}
         rows = self.view.db.execute(
-            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self.view.holds()}"
+            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self.view.in_snapshot()}"
             " AND (xid IN (SELECT value FROM json_each(?)) OR instr(body, '\"disputes\"'))",
             (orjson.dumps(list(uris)).decode(),),
         )
@@ -234,10 +234,8 @@ class Lookups(EntityLookups):
         if self.view is None:
             return None
         if uri not in self._documents:
-            query = (
-                f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND registryid = ? AND xid = ? AND {self.view.holds()}"
-            )
-            result = self.view.db.execute(query, uri).fetchone()
+            condition = f"kind = 'document' AND {FEW} AND registryid = ? AND xid = ? AND {self.view.in_snapshot()}"
+            result = self.view.db.execute(f"SELECT body FROM log WHERE {condition}", uri).fetchone()
             self._documents[uri] = None if result is None else facts_of(orjson.loads(result[0]))
         return self._documents[uri]
 
@@ -265,7 +263,7 @@ class Lookups(EntityLookups):
                     f"""
                     SELECT l.xid FROM {EDGES}
                     WHERE (e.{column} = ?1 OR (e.{column} > ?1 || '/' AND e.{column} < ?1 || '0'))
-                      AND e.relation IN ({kinds}) AND l.registryid = ?2 AND {self.view.holds("l.")}
+                      AND e.relation IN ({kinds}) AND l.registryid = ?2 AND {self.view.in_snapshot("l.")}
                     """,
                     (xid, registryid),
                 )

@@ -32,7 +32,7 @@ class TooManyChanges(Exception):
     """More entities may differ than shall be compared."""
 
 
-def diff_snapshots(model: ReadModel, before: str | int, after: str | int, most: int | None = None) -> list[Difference]:
+def snapshot_differences(model: ReadModel, before: str | int, after: str | int, most: int | None = None) -> list[Difference]:
     """Compare two snapshots; only what changed between them, and what depends on that, is read.
 
     Args:
@@ -127,7 +127,7 @@ class ChangedRow(NamedTuple):
 def listed_members(view: View) -> dict[tuple[RegistryId, Xid], list[Xid]]:
     """Return the XIDs of messages and schemas of each group or endpoint that holds any, sorted, by registryid and XID of it."""
     rows = view.db.execute(
-        f"SELECT registryid, xid FROM log WHERE kind IN ('message', 'schema') AND {view.holds()} ORDER BY registryid, xid"
+        f"SELECT registryid, xid FROM log WHERE kind IN ('message', 'schema') AND {view.in_snapshot()} ORDER BY registryid, xid"
     )
     result: dict[tuple[RegistryId, Xid], list[Xid]] = defaultdict(list)
     for registryid, xid in rows:
@@ -192,7 +192,7 @@ def last_changes(view: View) -> dict[tuple[RegistryId, Xid], int]:
 def formats_in(view: View) -> dict[tuple[RegistryId, Xid], list[str]]:
     """Return the formats of the Versions of each schema, and of the payload of each message, without their versions, sorted."""
     rows = view.db.execute(
-        f"SELECT registryid, xid, body ->> '$.format' FROM log WHERE kind = 'schemaversion' AND {view.holds()}"
+        f"SELECT registryid, xid, body ->> '$.format' FROM log WHERE kind = 'schemaversion' AND {view.in_snapshot()}"
     ).fetchall()
     rows += [
         (definition["registryid"], definition["xid"], definition["dataschemaformat"]) for definition in _payload_formats(view)
@@ -229,7 +229,7 @@ def find_mentions(view: View, members: Collection[tuple[RegistryId, Xid]]) -> se
         collections = {xid.split("/")[3] for xid in xids}
         rows = view.db.execute(
             "SELECT xid, body FROM log WHERE registryid = ? AND kind IN ('message', 'version', 'schema', 'schemaversion')"
-            f" AND ({' OR '.join('instr(body, ?)' for _ in collections)}) AND {view.holds()}",
+            f" AND ({' OR '.join('instr(body, ?)' for _ in collections)}) AND {view.in_snapshot()}",
             (registryid, *(f"/{name}/" for name in collections)),
         )
         results |= {(registryid, xid_of_resource(source)) for source, body in rows if any(xid in body for xid in xids)}
@@ -240,7 +240,7 @@ def deprecated_in(view: View) -> set[tuple[RegistryId, Xid]]:
     """Return the entities that say that they are deprecated, of a message or schema in its default Version, too."""
     rows = view.db.execute(
         "SELECT registryid, kind, xid FROM log WHERE kind IN ('group', 'endpoint', 'message', 'version', 'schema',"
-        f" 'schemaversion') AND body LIKE '%\"deprecated\"%' AND body ->> '$.deprecated' IS NOT NULL AND {view.holds()}"
+        f" 'schemaversion') AND body LIKE '%\"deprecated\"%' AND body ->> '$.deprecated' IS NOT NULL AND {view.in_snapshot()}"
     ).fetchall()
     results = set()
     for registryid, kind, xid in rows:
@@ -266,7 +266,7 @@ def extending(view: View, registryid: RegistryId, xid: Xid, limit: int) -> list[
         SELECT DISTINCT substr(l.xid, 1, instr(l.xid, '/versions/') - 1)
         FROM {EDGES}
         WHERE (e.whole = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
-          AND e.relation = 'basemessage' AND l.registryid = ?2 AND l.kind = 'version' AND {view.holds("l.")}
+          AND e.relation = 'basemessage' AND l.registryid = ?2 AND l.kind = 'version' AND {view.in_snapshot("l.")}
         LIMIT ?3
         """,
         (xid, registryid, limit),
@@ -288,7 +288,7 @@ def find_referring(view: View, registryid: RegistryId, xid: Xid, relation: str, 
         f"""
         SELECT DISTINCT l.xid FROM {EDGES}
         WHERE (e.whole = ?1 OR e.without_suffix = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
-          AND e.relation = ?2 AND l.registryid = ?3 AND {view.holds("l.")}
+          AND e.relation = ?2 AND l.registryid = ?3 AND {view.in_snapshot("l.")}
         LIMIT ?4
         """,
         (xid, relation, registryid, limit),

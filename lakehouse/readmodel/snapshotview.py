@@ -148,7 +148,9 @@ class Entities(Timeline):
 
     def registries(self) -> list[RegistryId]:
         """List the registries that hold anything at the snapshot, sorted."""
-        holds = f"SELECT 1 FROM log WHERE registryid = ? AND {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')"
+        holds = (
+            f"SELECT 1 FROM log WHERE registryid = ? AND {self.in_snapshot()} AND kind NOT IN ('document', 'label', 'snapshot')"
+        )
         return [
             candidate for candidate in self._registries_of_log() if self.db.execute(holds, (candidate,)).fetchone() is not None
         ]
@@ -164,13 +166,15 @@ class Entities(Timeline):
 
     def count(self) -> int:
         """Count the entities."""
-        rows = self.db.execute(f"SELECT count(*) FROM log WHERE {self.holds()} AND kind NOT IN ('document', 'label', 'snapshot')")
+        rows = self.db.execute(
+            f"SELECT count(*) FROM log WHERE {self.in_snapshot()} AND kind NOT IN ('document', 'label', 'snapshot')"
+        )
         return int(rows.fetchone()[0])
 
     def lived(self, registryid: RegistryId) -> tuple[int, int] | None:
         """Return the first createdat and last modifiedat in a registry, in microseconds; None: it holds nothing."""
         result: tuple[int, int] = self.db.execute(
-            f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self.holds()}"
+            f"SELECT min(createdat), max(modifiedat) FROM log WHERE registryid = ? AND {self.in_snapshot()}"
             " AND kind NOT IN ('document', 'label', 'snapshot')",
             (registryid,),
         ).fetchone()
@@ -219,7 +223,7 @@ class Entities(Timeline):
                 f"""
                 SELECT l.xid FROM {EDGES}
                 WHERE (e.whole = ?1 OR (e.whole > ?1 || '/versions/' AND e.whole < ?1 || '/versions0'))
-                  AND e.relation IN ('basemessage', 'xref') AND l.registryid = ?2 AND {self.holds("l.")}
+                  AND e.relation IN ('basemessage', 'xref') AND l.registryid = ?2 AND {self.in_snapshot("l.")}
                 """,
                 (xid, registryid),
             )
@@ -246,7 +250,7 @@ class Entities(Timeline):
     def documents(self, registryid: RegistryId | None = None) -> list[tuple[RegistryId, str, int, dict[str, Any]]]:
         """List what came of each document when it was loaded last: registryid, document_uri, snapshot_id, facts; by both ids."""
         rows = self.db.execute(
-            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self.holds()}"
+            f"SELECT registryid, xid, snapshot_id, body FROM log WHERE kind = 'document' AND {FEW} AND {self.in_snapshot()}"
             " AND (?1 IS NULL OR registryid = ?1) ORDER BY registryid, xid",
             (registryid,),
         )
@@ -278,11 +282,11 @@ class Entities(Timeline):
         return results
 
     def _entities(self, condition: str, values: tuple[Any, ...], order: str = "registryid, xid") -> Iterator[Entity]:
-        rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self.holds()} ORDER BY {order}", values)
+        rows = self.db.execute(f"SELECT {_COLUMNS} FROM log WHERE {condition} AND {self.in_snapshot()} ORDER BY {order}", values)
         for row in rows:
             yield Entity._make((*row[:8], orjson.loads(row[8] or "[]"), *row[9:]))
 
-    def holds(self, table: str = "") -> str:
+    def in_snapshot(self, table: str = "") -> str:
         """Return the condition that a row of the log is the last one of its entity at the snapshot, and no deletion."""
         return f"{table}snapshot_id <= {self.snapshot_id:d} AND {table}until > {self.snapshot_id:d} AND {table}op <> 'delete'"
 
@@ -401,7 +405,7 @@ class View(Entities):
             f"""
             SELECT l.xid, e.relation, e.pointer, e.target, e.whole, e.without_suffix, e.type_name
             FROM {EDGES}
-            WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self.holds("l.")}
+            WHERE (e.whole = ?1 OR e.without_suffix = ?1) AND l.registryid = ?2 AND {self.in_snapshot("l.")}
             """,
             (xid, registryid),
         )
@@ -421,7 +425,7 @@ class View(Entities):
 
     def _has(self, registryid: RegistryId, xid: Xid) -> bool:
         row = self.db.execute(
-            f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self.holds()}"
+            f"SELECT 1 FROM log WHERE registryid = ? AND xid = ? AND {self.in_snapshot()}"
             " AND kind NOT IN ('registry', 'document', 'label', 'snapshot')",
             (registryid, xid),
         ).fetchone()

@@ -81,8 +81,8 @@ def _findings(view: View, where: str = "1", values: tuple[str, ...] = (), *, of_
     results = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
     if not results or (of_past_loads and view.is_live):
         return results
-    holds = f"snapshot_id <= {view.snapshot_id:d}" if of_past_loads else view.holds()
-    loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {holds}")
+    condition = f"snapshot_id <= {view.snapshot_id:d}" if of_past_loads else view.in_snapshot()
+    loads = view.db.execute(f"SELECT body FROM log WHERE kind = 'document' AND {FEW} AND {condition}")
     recorded = {violation_id for (body,) in loads for violation_id in orjson.loads(body or "{}").get("findings") or []}
     return [finding for finding in results if finding["violation_id"] in recorded]
 

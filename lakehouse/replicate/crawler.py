@@ -39,7 +39,7 @@ from lakehouse.text.jsontext import as_read, members, object_of, values_of, with
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of, xid_of_group, xid_of_version
 
-WHOLE = "doc&inline=*"
+_WITH_EVERYTHING = "doc&inline=*"
 MISSING = (404, 405, 400, 406, 501)  # statuses of a server without such a path
 _PAGE = 500  # members that are asked for at once
 _IN_PAGES = 2000  # members of a group above which it is asked for page by page
@@ -99,7 +99,7 @@ class Reader:
     def resource(self, xid: Xid) -> Json:
         """Return a message or schema with its meta object and its Versions, of a server that puts nothing into another."""
         if self.nests:
-            return self.value(self.get(self.url(xid + ("$details" if "/schemas/" in xid else ""), WHOLE)))
+            return self.value(self.get(self.url(xid + ("$details" if "/schemas/" in xid else ""), _WITH_EVERYTHING)))
         details = "$details" if "/schemas/" in xid else ""
         meta = self.value(self.get(self.url(f"{xid}/meta")))
         ids = ("messageid", "schemaid")
@@ -274,7 +274,7 @@ class Walk:
 
     def _whole(self) -> Unit:
         """Fetch everything at once."""
-        url = self.reader.url("export" if self.reader.has_export else "?" + WHOLE)
+        url = self.reader.url("export" if self.reader.has_export else "?" + _WITH_EVERYTHING)
         name, document = "/export", self.state.part("/export")
         mark = self.state.marks.get(name, {})
         fetched = document.with_suffix(".answer")
@@ -363,7 +363,7 @@ class Walk:
         part = self.state.part(xid)
         is_whole = self.reader.nests and not (self.reader.has_pages and isinstance(count, int) and count > _IN_PAGES)
         if is_whole:
-            url = self.reader.url(xid, WHOLE)
+            url = self.reader.url(xid, _WITH_EVERYTHING)
             try:
                 answer = self.reader.get(url, _mark(self.state, previous, part, url))
             except (RequestRefused, TooLarge) as error:
@@ -434,7 +434,7 @@ def _paged(reader: Reader, xid: Xid) -> Iterator[Json]:
     """Yield the members of a group page by page."""
     name = MEMBERS[xid.split("/")[1]]
     if reader.nests:
-        yield from reader.collection(f"{xid}/{name}", WHOLE)
+        yield from reader.collection(f"{xid}/{name}", _WITH_EVERYTHING)
         return
     for page in reader.collection(f"{xid}/{name}"):
         yield object_of((key, reader.resource(Xid(f"{xid}/{name}/{key}"))) for key, _ in members(page))

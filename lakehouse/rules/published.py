@@ -32,7 +32,7 @@ from lakehouse.store.materialize import materialize
 from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
 from lakehouse.store.xids import group_of
 from lakehouse.text.jsontext import below
-from lakehouse.text.names import WHOLE, Pointer, RegistryId, Xid
+from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 
 _JSON_COLUMNS = frozenset(
@@ -184,7 +184,7 @@ def _check_row(entity: str, parents: Parents, attributes: dict[str, Any]) -> Ite
     ident = xid.split("/")[4 if entity in ("message", "meta") else 2] if xid != "/" else ""
     family = family_of(protocol)
     broken = check_entity(Subject(entity, attributes, ident, family, parent_envelope, dialect or "", extensions))
-    at = Pointer(xid.replace("~", "~0")) if xid != "/" else WHOLE
+    at = Pointer(xid.replace("~", "~0")) if xid != "/" else ROOT
     for path, rule_id, message, severity in broken:
         rule = RULES[rule_id]
         pointer = below(at, *path)

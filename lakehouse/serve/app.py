@@ -422,7 +422,7 @@ def make_app(
 
     live, metrics = SnapshotWatcher(settings, options), Metrics()
     guard = Guard(options.users)
-    pages = ReadHandler(live, settings, options, extraroutes.PARTS)
+    pages = ReadHandler(live, settings, options, extraroutes.EXTRA_ROUTES)
     live.on_new = pages.warm
     writes, methods_of_path = None, None
     most, together = options.max_request_bytes, settings.http_bodies_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LIFE = ("epoch", "createdat", "modifiedat")
+LIFECYCLE = ("epoch", "createdat", "modifiedat")
 
 VERSION_KIND = {"message": "version", "schema": "schemaversion"}
 

@@ -20,7 +20,7 @@ import jiter
 import orjson
 
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
-from lakehouse.text.names import WHOLE, JsonText, Pointer
+from lakehouse.text.names import ROOT, JsonText, Pointer
 from lakehouse.text.problems import BYTE_ORDER_MARK, DUPLICATE_KEY, Problem
 
 BOM = b"\xef\xbb\xbf"
@@ -71,7 +71,7 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         text = text[len(BOM) :]
         problems.append(
             Problem(
-                WHOLE, BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one."
+                ROOT, BYTE_ORDER_MARK, "warning", "the document starts with a byte order mark", "Save it as UTF-8 without one."
             )
         )
     try:
@@ -80,7 +80,7 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
         if "duplicate key" not in str(error).lower():
             raise _refused(text, error, max_depth) from error
         value = _read_with_duplicates(text, max_depth)
-        problems.extend(_duplicates(value, WHOLE))
+        problems.extend(_duplicates(value, ROOT))
     if text.count(b"{") + text.count(b"[") > max_depth and _depth(text) > max_depth:
         raise too_deep(max_depth)
     return value, problems

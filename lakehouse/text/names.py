@@ -11,4 +11,4 @@ JsonText = NewType("JsonText", str)  # a value as JSON text: a leaf of `attribut
 
 REGISTRY = Xid("/")
 NO_XID = Xid("")  # of findings about a document, and not about an entity
-WHOLE = Pointer("")
+ROOT = Pointer("")

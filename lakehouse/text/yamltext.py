@@ -17,7 +17,7 @@ from yaml.reader import ReaderError
 
 from lakehouse.text.blanking import blank_text
 from lakehouse.text.jsontext import NotJson, not_utf8, read_json, too_deep
-from lakehouse.text.names import WHOLE
+from lakehouse.text.names import ROOT
 from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -60,7 +60,7 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     problems = []
     if text.startswith(_BOM):
         message = "the document starts with a byte order mark"
-        problems.append(Problem(WHOLE, BYTE_ORDER_MARK, "warning", message, "Save it as UTF-8 without one."))
+        problems.append(Problem(ROOT, BYTE_ORDER_MARK, "warning", message, "Save it as UTF-8 without one."))
     loader = None
     try:
         loader = _Loader(text.decode("utf-8-sig"), max_depth)

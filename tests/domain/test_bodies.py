@@ -8,7 +8,7 @@ from deltas import unpack
 from lakehouse.domain.diff import differences, flat_attributes_of_message
 from lakehouse.domain.effective import compare_bodies
 from lakehouse.readmodel import open_model
-from lakehouse.readmodel.queries import definitions_of, diff_snapshots
+from lakehouse.readmodel.queries import definitions_of, snapshot_differences
 from lakehouse.settings import read_settings
 
 
@@ -40,8 +40,8 @@ def test_rows_of_effective_messages_are_those_that_spark_stored(golden):
 def test_only_what_differs_is_compared(golden):
     head = golden.answer(lambda view: view.head)
     whole = [golden.answer(definitions_of, at) for at in (1, head)]
-    assert diff_snapshots(golden, 1, head) == differences(*whole) != []
-    assert diff_snapshots(golden, head, head) == []
+    assert snapshot_differences(golden, 1, head) == differences(*whole) != []
+    assert snapshot_differences(golden, head, head) == []
     with golden.at(1) as view:
         assert compare_bodies(view.bodies, view.bodies, whole[0]) == []
 

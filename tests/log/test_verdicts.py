@@ -117,10 +117,10 @@ def by_spark(spark, cases, policy):
         spark, [key[one.xid] | {"epoch": one.deleted_epoch} for one in cases if one.deleted_epoch],
         StructType([*keys, CHANGES["epoch"]]),
     )  # fmt: skip
-    said_schema = StructType([CHANGES["registryid"], *DISPUTE]).add("document_uri", "string").add("stands", "boolean")
+    said_schema = StructType([CHANGES["registryid"], *DISPUTE]).add("document_uri", "string").add("remains", "boolean")
     said = frame(
         spark,
-        [key[one.xid] | each._asdict() | {"stands": each.holds} for one in cases for each in one.disputes],
+        [key[one.xid] | each._asdict() | {"remains": each.remains} for one in cases for each in one.disputes],
         said_schema,
     )  # fmt: skip
     protected = frame(spark, [key[one.xid] for one in cases if one.is_declared], keys) if policy.prune else None

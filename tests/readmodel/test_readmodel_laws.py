@@ -22,7 +22,7 @@ from lakehouse.domain.diff import differences
 from lakehouse.errors import WarehouseError
 from lakehouse.readmodel import ReadModel, model, open_model
 from lakehouse.readmodel.detail import show
-from lakehouse.readmodel.queries import TooManyChanges, definitions_of, diff_snapshots, with_endpoints
+from lakehouse.readmodel.queries import TooManyChanges, definitions_of, snapshot_differences, with_endpoints
 from lakehouse.readmodel.violationlist import find_violations
 from lakehouse.readmodel.wordsearch import search
 from lakehouse.settings import Settings, read_settings
@@ -111,7 +111,7 @@ def test_what_is_narrowed_to_the_changes_is_the_whole_difference(tmp_path, seed)
         for pair in permutations(range(1, written.head + 1), 2):
             found = differences(*(opened.answer(definitions_of, one) for one in pair))
             whole = opened.answer(lambda view, found=found: [with_endpoints(view, one) for one in found], pair[1])
-            assert diff_snapshots(opened, *pair) == whole, pair
+            assert snapshot_differences(opened, *pair) == whole, pair
             compared.add((pair, bool(whole)))
     assert len(compared) > 10
     assert any(differ for _, differ in compared)
@@ -125,7 +125,7 @@ def test_no_more_is_compared_than_asked(tmp_path):
     written.commit()
     written.rebuild()
     with open_model(settings_of(written.folder, tmp_path / "model")) as opened, pytest.raises(TooManyChanges):
-        diff_snapshots(opened, written.head - 1, written.head, most=0)
+        snapshot_differences(opened, written.head - 1, written.head, most=0)
 
 
 def test_a_plain_history_is_followed_and_never_built_again(tmp_path, builds):

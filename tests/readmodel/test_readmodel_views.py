@@ -31,8 +31,7 @@ from lakehouse.query.differences import diff_snapshots, read_differences
 from lakehouse.readmodel import ReadModel, View, open_model
 from lakehouse.readmodel import queries as quick_events
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, messages_of
-from lakehouse.readmodel.queries import definitions_of
-from lakehouse.readmodel.queries import diff_snapshots as diff_quickly
+from lakehouse.readmodel.queries import definitions_of, snapshot_differences
 from lakehouse.readmodel.violationlist import find_violations, violations_by_rule
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
@@ -230,7 +229,7 @@ def test_compared_definitions_and_differences(loaded):
     assert sorted(rows) == sorted((*row[:3], sorted(row[3].items())) for row in stored.collect())
     found = differences(before, after)
     assert {one.class_ for one in found} == {"breaking", "unknown", "compatible", "cosmetic"}
-    assert found == diff_quickly(loaded.model, 1, 2)
+    assert found == snapshot_differences(loaded.model, 1, 2)
     assert found == read_differences(diff_snapshots(loaded.spark, loaded.settings, 1, 2))
 
 

@@ -50,7 +50,7 @@ class Copy:
         """Return content hash, epoch and documents of each entity, by XID."""
         with open_model(self.settings) as model, model.at() as view:
             rows = view.db.execute(
-                f"SELECT xid, content_hash, epoch, document_uris FROM log WHERE registryid = ? AND {view.holds()}"
+                f"SELECT xid, content_hash, epoch, document_uris FROM log WHERE registryid = ? AND {view.in_snapshot()}"
                 " AND kind NOT IN ('document', 'label', 'snapshot')",
                 (registryid,),
             ).fetchall()

@@ -35,7 +35,7 @@ def holds(settings: Settings, registryid: str = "default") -> dict[str, str]:
     """Return the content hash of each entity below the registry, by XID."""
     with open_model(settings) as model, model.at() as view:
         rows = view.db.execute(
-            f"SELECT xid, content_hash FROM log WHERE registryid = ? AND {view.holds()}"
+            f"SELECT xid, content_hash FROM log WHERE registryid = ? AND {view.in_snapshot()}"
             " AND kind NOT IN ('document', 'label', 'snapshot', 'registry')",
             (registryid,),
         ).fetchall()

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from .model import TABLES, Definition, Key, definition
 
-LIFE = ("epoch", "createdat", "modifiedat")
-_COMMON = ("registryid", "xid", "content_hash", "snapshot_id", "document_uris", *LIFE)
+LIFECYCLE = ("epoch", "createdat", "modifiedat")
+_COMMON = ("registryid", "xid", "content_hash", "snapshot_id", "document_uris", *LIFECYCLE)
 # Columns that hold what the model calls a definition.
 _SAID = {
     "registry": {"name": "name"},
@@ -86,7 +86,7 @@ class Warehouse:
 
     def from_log(self) -> dict[Key, tuple[Any, ...]]:
         """Return what the log makes of all entities: content_hash, epoch, dates, owners, snapshot_id."""
-        columns = ("registryid", "kind", "xid", "op", "content_hash", "snapshot_id", "document_uris", *LIFE)
+        columns = ("registryid", "kind", "xid", "op", "content_hash", "snapshot_id", "document_uris", *LIFECYCLE)
         last: dict[Key, dict[str, Any]] = {}
         for row in sorted(self.rows("changes", *columns), key=lambda row: row["snapshot_id"]):
             if row["kind"] in TABLES:

@@ -21,7 +21,7 @@ from lakehouse.dialects.coercions import kind_of
 from lakehouse.dialects.detection import is_definition, is_group
 from lakehouse.dialects.draft.conversions import ATTRIBUTES, CHECKS, ID, URI, formats, read_sections, rows, sections_of
 from lakehouse.text.jsontext import below, pointer_of
-from lakehouse.text.names import WHOLE, Pointer, Xid
+from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.xid import xid_of, xid_of_version
 
@@ -381,7 +381,7 @@ class _Conversion(Notes):
 
     def convert(self, value: Any) -> Converted:
         items = list(enumerate(value)) if isinstance(value, list) else [(0, value)]
-        source = {index: pointer_of(str(index)) if isinstance(value, list) else WHOLE for index, _ in items}
+        source = {index: pointer_of(str(index)) if isinstance(value, list) else ROOT for index, _ in items}
         self.lone = {source[index]: item for index, item in items if is_lone(item)}
         self.left = dict(self.lone)
         for index, item in items:
@@ -389,7 +389,7 @@ class _Conversion(Notes):
                 self._group(item, source[index])
         if self.left:
             groups = self.converted.document["messagegroups"]
-            groups[self.lone_group] = {"messages": self._definitions(self.lone_group, None, WHOLE, list(self.left.items()))}
+            groups[self.lone_group] = {"messages": self._definitions(self.lone_group, None, ROOT, list(self.left.items()))}
         return self.converted
 
     def _group(self, written: Any, source: Pointer) -> None:

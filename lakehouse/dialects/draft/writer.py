@@ -13,7 +13,7 @@ from lakehouse.dialects.draft.conversions import EXPRESSION, ID, URI, formats, r
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.text.jsontext import below, pointer_of, same
-from lakehouse.text.names import WHOLE, Pointer
+from lakehouse.text.names import ROOT, Pointer
 
 COMPUTED = {"self", "shortself", "xid", "messagegroupid", "messageid", "versionid", "messagesurl", "messagescount", "metaurl"}
 COMPUTED |= {
@@ -337,20 +337,20 @@ class DraftGroup(AttributeWriter):
         """Write the group without its definitions; after the first of these, which may have the format."""
         written: dict[str, Any] = {"id": self.groupid}
         if not ID.fullmatch(self.groupid):
-            self.lose(WHOLE, f"{self.groupid!r} is not an id of the draft", "CAT-021")
+            self.lose(ROOT, f"{self.groupid!r} is not an id of the draft", "CAT-021")
         if self.name is None:
-            self.lose(WHOLE, "a group of the draft has one format, and none is known", "CAT-024")
+            self.lose(ROOT, "a group of the draft has one format, and none is known", "CAT-024")
         elif format_of(self.own) is None:
             message = f"a group of the draft has a format, and this one gets that of its first message: {self.name}"
             self.lose(pointer_of(formats()[self.name]["normal"]), message, "CAT-024")
         written["format"] = self.name or "CloudEvents"
-        self.write_attributes("group", self.own, written, WHOLE, {"envelope", "protocol"})
+        self.write_attributes("group", self.own, written, ROOT, {"envelope", "protocol"})
         for key in ("envelope", "protocol"):
             if self.name and key in self.own and formats()[self.name]["normal"] != key:
                 self.lose(pointer_of(key), f"a group of the format {self.name} has no `{key}`", "CAT-023")
         return written
 
-    def definition(self, messageid: str, message: dict[str, Any], pointer: Pointer = WHOLE) -> dict[str, Any] | None:
+    def definition(self, messageid: str, message: dict[str, Any], pointer: Pointer = ROOT) -> dict[str, Any] | None:
         """Write a message as a definition; None when the draft cannot express it.
 
         Args:

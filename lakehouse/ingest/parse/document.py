@@ -25,9 +25,9 @@ from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_p
 from lakehouse.ingest.parse.readings import Collection, Reading, Whole, take_life
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
-from lakehouse.store.keys import LIFE, VERSION_KIND
+from lakehouse.store.keys import LIFECYCLE, VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, canonical, pointer_of, same
-from lakehouse.text.names import NO_XID, REGISTRY, WHOLE, Pointer, Xid
+from lakehouse.text.names import NO_XID, REGISTRY, ROOT, Pointer, Xid
 from lakehouse.text.problems import FAULT, LIMIT, STRICT, Finding, Problem
 from lakehouse.text.streams import read_chunk
 from lakehouse.text.xid import last_id, xid_of, xid_of_version
@@ -108,7 +108,7 @@ class Resources:
 
     def _read_alias(self, resource: Resource, read: NormalEntity, meta: NormalEntity, problems: list[Problem]) -> None:
         """An entity with `xref` stands for another one and has no Versions (decision 20)."""
-        own = sorted(set(read.attributes) - {"versionid", *LIFE}) + sorted(read.extensions)
+        own = sorted(set(read.attributes) - {"versionid", *LIFECYCLE}) + sorted(read.extensions)
         if own or read.children:
             message = f"`xref` is set, so its own {', '.join(own or ['versions'])} is ignored"
             problems.append(Problem(resource.here, "MSG-096", "warning", message, "Leave out `xref`, or the attributes."))
@@ -322,7 +322,7 @@ def fill_default(entity: str, read: NormalEntity, default: Version, problems: li
             continue
         if name not in default.read.attributes:
             default.read.attributes[name] = value
-        elif not same(default.read.attributes[name], value) and name not in LIFE:
+        elif not same(default.read.attributes[name], value) and name not in LIFECYCLE:
             message = f"`{name}` of the {entity} differs from its default Version's, which is taken"
             problems.append(Problem(default.pointer, "MSG-038", "warning", message, "Write it in the Version only."))
 
@@ -373,17 +373,17 @@ class _Document:
         for problem in self.emission.text_problems:
             if problem.severity != "error":
                 self.refusals.report("", NO_XID, problem, "kept", None)
-        root = read_entity("registry", self.document, WHOLE, None, self.dialect)
+        root = read_entity("registry", self.document, ROOT, None, self.dialect)
         self._read_specversion(root)
         self.reading.registryid = root.attributes.get("registryid")
         written = {key: value for key, value in self.document.items() if key not in COLLECTIONS}
         self.reading.root = as_written(written)
         subject = Subject("registry", root.attributes, dialect=self.dialect, extensions=root.extensions)
         problems = [
-            *self.emission.text_errors(WHOLE, tuple(COLLECTIONS)),
-            *self.emission.broken(subject, root, (WHOLE, written)),
+            *self.emission.text_errors(ROOT, tuple(COLLECTIONS)),
+            *self.emission.broken(subject, root, (ROOT, written)),
         ]
-        self.emission.emit("registry", REGISTRY, WHOLE, written, root, problems)
+        self.emission.emit("registry", REGISTRY, ROOT, written, root, problems)
         for key, value in self.document.items():
             if key in COLLECTIONS and value is not None:
                 self.emission.respelled("registry", key, COLLECTIONS[key])

@@ -14,7 +14,7 @@ from lakehouse.dialects.draft.reader import Converted, convert
 from lakehouse.ingest.parse.document import read_document
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
-from lakehouse.text.names import NO_XID, WHOLE, Pointer, Xid
+from lakehouse.text.names import NO_XID, ROOT, Pointer, Xid
 from lakehouse.text.problems import Finding, Problem
 
 WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, for the facts of documents of several files
@@ -51,7 +51,7 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
 
 def _deepest(pointer: Pointer, document: Any) -> Pointer:
     """Return the longest beginning of a pointer that exists in a document: several members may have become one."""
-    result, value = WHOLE, document
+    result, value = ROOT, document
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
@@ -87,7 +87,7 @@ def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem
     errors, rest = [], []
     normals: dict[Pointer, Pointer] = {}  # by the pointer as written; of several the longest
     for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
-        normals[at] = max(normals.get(at, WHOLE), normal, key=len)
+        normals[at] = max(normals.get(at, ROOT), normal, key=len)
     for problem in problems:
         enclosing = next((pointer for pointer in _upwards(problem.pointer) if pointer in normals), None)
         if problem.severity == "error" and enclosing is not None:
@@ -102,7 +102,7 @@ def _upwards(pointer: Pointer) -> Iterator[Pointer]:
     while pointer:
         yield pointer
         pointer = Pointer(pointer.rpartition("/")[0])
-    yield WHOLE
+    yield ROOT
 
 
 def _reported(kind: str, xid: Xid, problem: Problem) -> Finding:

@@ -12,9 +12,9 @@ from lakehouse.ingest.parse.readings import TABLE_NAMES, Reading, make_row, take
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.rules.entity.engine import NO_LABELS, PRESENCE, check_entity
-from lakehouse.store.keys import LIFE, VERSION_KIND
+from lakehouse.store.keys import LIFECYCLE, VERSION_KIND
 from lakehouse.text.jsontext import as_written, below, escaped
-from lakehouse.text.names import WHOLE, Pointer, Xid
+from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.xid import id_problem, xid_of_version
 
@@ -154,7 +154,7 @@ class Refusals:
         self.reading.findings.append(Finding(kind, xid, pointer, rule_id, severity, action, message, hint, own_raw or raw))
 
 
-_META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *LIFE)
+_META = ("xref", "readonly", "compatibility", "authority", "deprecated", "defaultversionid", "defaultversionsticky", *LIFECYCLE)
 
 
 def dependent(here: Pointer, cause: str) -> Problem:
@@ -170,7 +170,7 @@ def subject_of(entity: str, read: NormalEntity, name: str, group: NormalEntity, 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:
     """Return the members of `meta` of a message or schema."""
-    meta: dict[str, Any] = read_entity(entity, written, WHOLE, None).attributes.get("meta", {})
+    meta: dict[str, Any] = read_entity(entity, written, ROOT, None).attributes.get("meta", {})
     return meta
 
 

@@ -26,7 +26,7 @@ from lakehouse.ingest.parse.batches import StageBatches
 from lakehouse.ingest.parse.document import ParseLimits, wrong_collection
 from lakehouse.ingest.parse.parse import (
     DEFAULT_REGISTRY,
-    READERS,
+    OWN_READERS,
     Parts,
     Source,
     hash_of,
@@ -178,7 +178,7 @@ def outliner(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Outline | None, bytes | None]:
     uri = source.document_uri
     location = limits.located.get(uri, uri)
-    if source.size > limits.bytes or limits.strict or is_yaml(uri) or uri.endswith(".gz") or limits.dialect in READERS:
+    if source.size > limits.bytes or limits.strict or is_yaml(uri) or uri.endswith(".gz") or limits.dialect in OWN_READERS:
         return None, False, None, None
     sha256: str | None = None
     try:
@@ -188,7 +188,9 @@ def _outline(source: Source, limits: ParseLimits) -> tuple[str | None, bool, Out
         parts = Parts.cut(lambda: open_document(location, None, limits.unpacked), limits)
         root = parts.root
         dialect = limits.dialect or declared_dialect(root)
-        is_odd = not parts.ranges or dialect in READERS or not_a_registry(root) is not None or wrong_collection(root) is not None
+        is_odd = (
+            not parts.ranges or dialect in OWN_READERS or not_a_registry(root) is not None or wrong_collection(root) is not None
+        )
         if is_odd or len(parts.root_text) > _LARGEST_ROOT:
             return sha256, False, None, None
         parts.redact()

@@ -53,7 +53,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.schema import STAGE
 from lakehouse.text.blanking import blank_bytes, blank_text
 from lakehouse.text.jsontext import NotJson, pointer_of
-from lakehouse.text.names import NO_XID, WHOLE, RegistryId, Xid
+from lakehouse.text.names import NO_XID, ROOT, RegistryId, Xid
 from lakehouse.text.problems import LIMIT, NO_DOCUMENT, NOT_JSON, Finding, Problem
 from lakehouse.text.redact import redact
 from lakehouse.text.streams import (
@@ -273,7 +273,7 @@ class _Parse:
 
     def _add_whole(self, text: bytes) -> None:
         document, problems = read_text(text, self.uri, self.limits.depth)
-        forced = self.limits.dialect in READERS and isinstance(document, dict | list)
+        forced = self.limits.dialect in OWN_READERS and isinstance(document, dict | list)
         if not forced and (reason := not_a_registry(document)):
             self._pass_over(reason)
             return
@@ -294,7 +294,7 @@ class _Parse:
     def _add_parts(self) -> None:
         """Read a large document part by part; whether it counts is known when all of it was read."""
         parts = Parts.cut(self._open, self.limits)
-        if not parts.ranges or self.limits.dialect in READERS:
+        if not parts.ranges or self.limits.dialect in OWN_READERS:
             with closing(self._open()) as stream:
                 self._add_whole(read_up_to(stream, self.limits.unpacked))
             return
@@ -372,7 +372,7 @@ class _Parse:
         """
         self.stage.clear()
         self.registry = self.source.last_registry or self.registry
-        finding = Finding("", NO_XID, WHOLE, why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
+        finding = Finding("", NO_XID, ROOT, why.rule_id, "error", "quarantined", why.message, why.hint, self._raw())
         ids = [self.stage.add_finding(self.uri, self.registry, finding)]
         self._add_facts({"status": "rejected", "reason": why.message, "findings": ids})
 
@@ -399,7 +399,7 @@ def _check_collections(document: Any) -> None:
 
 
 # Dialects that do not name things as xRegistry does have their own reader.
-READERS: dict[str, Callable[..., Reading]] = {
+OWN_READERS: dict[str, Callable[..., Reading]] = {
     DRAFT: lambda document, problems, uri, open_file, rules: read_draft(document, problems, uri, rules=rules),
     **dict.fromkeys(
         ("asyncapi-2", "asyncapi-3"),
@@ -431,8 +431,8 @@ def read_as(
         The dialect, and what came out.
     """
     details = dialect or declared_dialect(document)
-    if details in READERS:
-        return details, READERS[details](document, problems, uri, open_file, rules)
+    if details in OWN_READERS:
+        return details, OWN_READERS[details](document, problems, uri, open_file, rules)
     reading = read_document(document, problems, details or "", rules=rules)
     if details is None:
         details = dialect_of(document, reading.spellings)

@@ -33,7 +33,7 @@ from lakehouse.dialects.tables import (
 from lakehouse.domain.references import is_self_url, leads_within
 from lakehouse.rules.entity.checks import shown
 from lakehouse.rules.entity.constraints import CLOUDEVENTS, ENVELOPE_NAMES, EntityViolation, Subject, ValidatedCache, by_table
-from lakehouse.store.keys import LIFE
+from lakehouse.store.keys import LIFECYCLE
 from lakehouse.text import values
 from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import Xid
@@ -455,7 +455,9 @@ def _misspelled(
         near = None if name in names else _near(name, where)
         if near is None or (names[near].is_map and not isinstance(value, dict)):
             continue
-        if names[near].name not in attributes or names[near].name in LIFE:  # a published row has no dates among its attributes
+        if (
+            names[near].name not in attributes or names[near].name in LIFECYCLE
+        ):  # a published row has no dates among its attributes
             yield EntityViolation(
                 (*path, name), MISSPELLED, f"`{name}` is not an attribute of the specification; did you mean `{near}`?"
             )

@@ -139,7 +139,7 @@ def effective_answer(request: ReadRequest) -> ApiAnswer:
 
 
 # By the first part of the path below a registry.
-PARTS: dict[str, Part] = {
+EXTRA_ROUTES: dict[str, Part] = {
     "effective": effective_answer,
     "events": batch_answer,
     SUBJECTS: subjects_answer,

@@ -111,7 +111,7 @@ class SchemaRecords:
         if self._view is None:
             return {}
         query = "SELECT l.xid FROM log AS l INNER JOIN schema_rows AS v ON v.log_id = l.id WHERE l.registryid = ?"
-        query += f" AND l.xid > '{GROUPS}' AND l.xid < '{_GROUPS_END}' AND {self._view.holds('l.')} AND v.kind IS NOT NULL"
+        query += f" AND l.xid > '{GROUPS}' AND l.xid < '{_GROUPS_END}' AND {self._view.in_snapshot('l.')} AND v.kind IS NOT NULL"
         query += "" if deleted else " AND NOT v.is_deleted"
         rows: Iterator[tuple[Xid]] = self._view.db.execute(query, (self._registryid,))
         return Counter(split_version(xid)[0] for (xid,) in rows)
@@ -120,10 +120,10 @@ class SchemaRecords:
         """Return Versions of kinds that schema registries have; `past`: also those that are no more, or were otherwise."""
         if self._view is None:
             return []
-        until = f"l.snapshot_id <= {self._view.snapshot_id:d}" if past else self._view.holds("l.")
+        until = f"l.snapshot_id <= {self._view.snapshot_id:d}" if past else self._view.in_snapshot("l.")
         rows = self._view.db.execute(
             "SELECT l.xid, l.snapshot_id, v.position, v.kind, v.registry_id, v.guid, v.is_deleted,"
-            f" {self._view.holds('l.')}, l.body, l.raw"
+            f" {self._view.in_snapshot('l.')}, l.body, l.raw"
             " FROM schema_rows AS v INNER JOIN log AS l ON l.id = v.log_id"
             f" WHERE l.registryid = ?1 AND v.kind IS NOT NULL AND {until} {condition} ORDER BY l.xid, v.position",
             (self._registryid, *values),
@@ -179,7 +179,7 @@ class SchemaRecords:
         yield from self._view.db.execute(
             "SELECT l.xid, e.whole FROM log AS l INNER JOIN edges AS e ON e.log_id = l.id WHERE l.registryid = ?"
             f" AND l.xid > '{GROUPS}' AND l.xid < '{_GROUPS_END}' AND l.kind = 'schema' AND e.relation = 'xref'"
-            f" AND e.whole IS NOT NULL AND {self._view.holds('l.')}",
+            f" AND e.whole IS NOT NULL AND {self._view.in_snapshot('l.')}",
             (self._registryid,),
         ).fetchall()
 

@@ -40,7 +40,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.readmodel import View
 from lakehouse.serve.answer.changes import events_of
 from lakehouse.serve.answer.live import SnapshotWatcher
-from lakehouse.serve.subscriptions.store import ACTIVE, LONGEST_PAUSE, PARKED, VALIDATING, WHOLE, Store, StoredSubscription
+from lakehouse.serve.subscriptions.store import ACTIVE, ALL_EVENTS, LONGEST_PAUSE, PARKED, VALIDATING, Store, StoredSubscription
 
 _CONNECT_SECONDS = 10.0
 _MOST_READ = 1 << 14
@@ -205,7 +205,7 @@ class Deliverer:
                     if head is None:
                         continue
                     for stored in self.store.due(time.time()):
-                        has_news = stored.snapshot < head.number or stored.position != WHOLE
+                        has_news = stored.snapshot < head.number or stored.position != ALL_EVENTS
                         if stored.id not in self._busy and (stored.status == VALIDATING or has_news):
                             self._busy.add(stored.id)
                             self._waiting[stored.status == VALIDATING or stored.id in self._slow].put(stored)
@@ -297,7 +297,7 @@ class Deliverer:
                     return
                 if is_last or self._stopped.wait(pause):
                     return
-            stored = stored._replace(snapshot=number, position=WHOLE, digest=digest)
+            stored = stored._replace(snapshot=number, position=ALL_EVENTS, digest=digest)
             if not self._write(stored):
                 return
 
@@ -309,9 +309,9 @@ class Deliverer:
 
         def ask(view: View) -> tuple[int | None, list[bytes], str]:
             if stored.snapshot and not _is_of(view, stored):  # a restore took it back
-                self.store.update(stored, snapshot=view.head, position=WHOLE, digest="", gaps=stored.gaps + 1)
+                self.store.update(stored, snapshot=view.head, position=ALL_EVENTS, digest="", gaps=stored.gaps + 1)
                 return None, [], ""
-            number = stored.snapshot + (stored.position == WHOLE)
+            number = stored.snapshot + (stored.position == ALL_EVENTS)
             if number > view.head:
                 return None, [], ""
             texts = events_of(view, number, stored.subscription.registryid, self.source)

@@ -25,10 +25,11 @@ from lakehouse.store.durable import sync, sync_with_folder
 from lakehouse.text.names import RegistryId
 
 VALIDATING, ACTIVE, PARKED = "validating", "active", "parked"
-WHOLE = -1  # position: the sink has received all events of the snapshot
+ALL_EVENTS = -1  # position: the sink has received all events of the snapshot
 MOST = 1000
 LONGEST_PAUSE = 600.0  # seconds between two attempts
 _MOST_PARKED = 100  # events of a subscription that are kept whole; all are counted
+# `told` holds the members of the subscription as JSON; the name is of 0.1, whose servers may share the file.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS subscriptions (
   id TEXT PRIMARY KEY,
@@ -70,7 +71,7 @@ class StoredSubscription(NamedTuple):
         origin: name by which the server asks a sink for permission.
         status: validating, active, or parked: nothing is sent until it is written again.
         reason: why the last attempt failed.
-        snapshot, position: the last event that the sink has received; position counts from 1; WHOLE: all events of it.
+        snapshot, position: the last event that the sink has received; position counts from 1; ALL_EVENTS: all events of it.
         digest: of that snapshot.
         attempts: that failed in a row.
         next_at: time of the next attempt, in seconds since 1970.

@@ -19,8 +19,8 @@ from lakehouse.readmodel.queries import (
     TooManyChanges,
     attributes_of_default,
     changed_in,
-    diff_snapshots,
     messages_changed_by,
+    snapshot_differences,
 )
 from lakehouse.site.addresses import COMPARE, SNAPSHOTS, path_of_comparison, path_of_differences, path_of_snapshot
 from lakehouse.site.pagecontext import PER_PAGE, ListPage, Page, PageContext
@@ -282,7 +282,7 @@ def feed(page_context: PageContext, path: str, only_breaking: bool) -> Page:
 
 def _differences_of(page_context: PageContext, before: int, after: int) -> list[Difference]:
     return page_context.remember(
-        ("diff", before, after), lambda: diff_snapshots(page_context.model, before, after, MOST_CHANGED), 2
+        ("diff", before, after), lambda: snapshot_differences(page_context.model, before, after, MOST_CHANGED), 2
     )
 
 
