@@ -28,6 +28,9 @@ ROWS = {
             for name in ("topic", "key", "key_base64", "partition")
         ),
     ],
+    "dialects/data/option_defaults.csv": ['PIGEON,consumer,ring,"""red""",PIG-002'],
+    "asyncapi/data/asyncapi_families.csv": ["PIGEON,pigeon,,topic"],
+    "asyncapi/data/asyncapi_protocols.csv": ["pigeon,PIGEON,pigeon,,,,"],
     "rules/data/constraints.csv": [
         "message,PIGEON,protocoloptions,loft,PIG-001,typed,uritemplate string,",
         "endpoint,PIGEON,protocoloptions,ring,PIG-002,oneof,blue red,",
@@ -36,6 +39,10 @@ ROWS = {
         'PIG-001,rule,,error,versions,made up,"PIGEON options `loft`, `topic`: where the pigeon flies.",Write a text.',
         "PIG-002,rule,,error,endpoints,made up,`ring` is blue or red.,Choose one.",
         "PIG-003,rule,,error,endpoints,made up,Addresses of pigeons begin with pigeon://.,Write pigeon://roof.",
+    ],
+    "rules/data/examples.csv": [
+        'PIG-002,endpoint,"{""protocol"": ""PIGEON"", ""protocoloptions"": {""ring"": ""green""}}",'
+        '"{""protocol"": ""PIGEON"", ""protocoloptions"": {""ring"": ""blue""}}"',
     ],
 }
 
@@ -112,6 +119,26 @@ print(json.dumps({
 """
 
 
+ASYNCAPI = """
+import json
+from lakehouse.asyncapi.inward import convert
+from lakehouse.asyncapi.outward import write_asyncapi
+
+message = {"protocol": "PIGEON/2", "protocoloptions": {"topic": {"value": "letters"}}}
+roof = {
+    "usage": ["consumer"], "protocol": "PIGEON/2", "protocoloptions": {"endpoints": [{"uri": "pigeon://roof"}]},
+    "messages": {"m": message},
+}
+written = write_asyncapi({"endpoints": {"roof": roof}}).document
+foreign = json.loads(json.dumps(written).replace("x-xregistry", "x-none"))
+print(json.dumps({
+    "server": written["servers"]["roof"], "address": [one["address"] for one in written["channels"].values()],
+    "read": [one["messages"].get("m", {}).get("protocoloptions") for one in convert(foreign).document["messagegroups"].values()],
+    "endpoint": [one["protocol"] for one in convert(foreign).document["endpoints"].values()],
+}))
+"""
+
+
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package in which the protocol is declared."""
@@ -136,7 +163,10 @@ def run(house: Path, *arguments: str) -> str:
 def test_its_rules_are_listed_and_reported_where_they_are_held(house):
     listed = {one["id"]: one for one in json.loads(run(house, "-m", "lakehouse", "--json", "rules"))}
     assert listed["PIG-002"]["severity"] == "error"
-    assert "constraints.csv" in run(house, "-m", "lakehouse", "explain", "PIG-002")
+    explained = run(house, "-m", "lakehouse", "explain", "PIG-002")
+    assert "constraints.csv" in explained
+    assert "option_defaults.csv" in explained
+    assert '"ring": "green"' in explained
 
 
 def test_matching_and_rendering_know_its_options_and_where_it_travels(house):
@@ -157,6 +187,15 @@ def test_one_with_the_options_of_another_changes_nothing_of_messages_without_a_p
         "guessed": ["KAFKA", None],
         "address": "t",
         "merged": ["/protocoloptions/key/value"],
+    }
+
+
+def test_asyncapi_has_its_name_and_its_address(house):
+    assert json.loads(run(house, "-c", ASYNCAPI)) == {
+        "server": {"host": "roof", "protocol": "pigeon", "protocolVersion": "2"},
+        "address": ["letters"],
+        "read": [{"topic": {"value": "letters"}}, None],
+        "endpoint": ["PIGEON/2"],
     }
 
 

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from lakehouse.dialects.tables import PROTOCOLS
+
 PACKAGE = Path(__file__).parents[2] / "lakehouse"
-NAMED = re.compile(r'"(KAFKA|MQTT|AMQP|NATS|HTTP)\b')
+NAMED = re.compile(rf'"({"|".join(PROTOCOLS)})\b')
 
 # How many lines may name a protocol, below a path of the package, and why they do; the longest path counts.
 REASONS = {

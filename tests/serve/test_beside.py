@@ -26,6 +26,7 @@ from lakehouse.query.sqlserver import write_user
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.detail import show_messages
 from lakehouse.readmodel.queries import change_events
+from lakehouse.serve.answer.extraroutes import EXTRA_ROUTES
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.auth import Guard
 from lakehouse.serve.config import Options
@@ -158,6 +159,10 @@ def test_openapi_names_paths_that_are_there(served):
     page = served.ask("/openapi").body.decode()
     assert "http://" not in page
     assert "GET /messagegroups/{groupid}" in page
+
+
+def test_every_first_part_below_a_registry_is_in_openapi(served):
+    assert set(EXTRA_ROUTES) - {path.split("/")[1] for path in served.get("/openapi.json")["paths"]} == set()
 
 
 @pytest.mark.parametrize(
