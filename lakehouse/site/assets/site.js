@@ -301,5 +301,28 @@
     };
     for (const event of ["focusin", "mouseover"]) drawing.addEventListener(event, (happened) => focus(happened.target));
     for (const event of ["focusout", "mouseleave"]) drawing.addEventListener(event, () => focus(null));
+
+    // For the keyboard it is one stop: arrows move in a column, and over a line, where there is one, to the column beside it.
+    const boxes = [...drawing.querySelectorAll("[data-box]")], placeOf = (box) => box.querySelector("rect").getBBox();
+    const select = (box) => boxes.forEach((each) => { each.querySelector("a").tabIndex = each === box ? 0 : -1; });
+    const pairs = new Set([...drawing.querySelectorAll("[data-ends]")].map((line) => line.dataset.ends).flatMap((ends) => [ends, ends.split(" ").reverse().join(" ")]));
+    const nextOf = (box, key) => {
+      const { x, y } = placeOf(box), by = key === "ArrowLeft" || key === "ArrowUp" ? -1 : 1;
+      const far = (other) => Math.abs(placeOf(other).y - y), isBeyond = (here, there) => (there - here) * by > 0;
+      if (key === "ArrowUp" || key === "ArrowDown") {
+        return boxes.filter((other) => placeOf(other).x === x && isBeyond(y, placeOf(other).y)).sort((one, two) => far(one) - far(two))[0];
+      }
+      const beside = boxes.filter((other) => isBeyond(x, placeOf(other).x)), joined = beside.filter((other) => pairs.has(`${box.dataset.box} ${other.dataset.box}`));
+      return (joined.length ? joined : beside).sort((one, two) => Math.abs(placeOf(one).x - x) - Math.abs(placeOf(two).x - x) || far(one) - far(two))[0];
+    };
+    if (boxes.length) select(boxes.reduce((one, two) => (placeOf(two).x < placeOf(one).x ? two : one)));
+    drawing.setAttribute("aria-description", "Arrow keys move from box to box.");
+    drawing.addEventListener("keydown", (event) => {
+      const box = event.target.closest("[data-box]");
+      if (!box || !event.key.startsWith("Arrow") || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      const next = nextOf(box, event.key);
+      if (next) { select(next); next.querySelector("a").focus(); }
+    });
   }
 })();
