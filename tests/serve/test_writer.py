@@ -18,6 +18,8 @@ from lakehouse.errors import CommitLost, WarehouseError
 from lakehouse.log.writerlock import hold_writer_lock, in_turn, no_turn_of_others
 from lakehouse.readmodel import open_model
 from lakehouse.serve.apierrors import ProblemFound
+from lakehouse.serve.write.apply import apply
+from lakehouse.serve.write.overlay import CatalogOverlay
 from lakehouse.serve.writer import process
 from lakehouse.serve.writer.append import DeltaAppender
 from lakehouse.serve.writer.process import Batches
@@ -56,6 +58,35 @@ def test_requests_that_wait_become_one_snapshot(batches):
         assert [one.xid for one in view.children("default", "/messagegroups/g")] == [
             f"/messagegroups/g/messages/m{n}" for n in range(5)
         ]
+
+
+def test_a_request_that_cannot_be_planned_fails_alone(batches, monkeypatch):
+    path = "/messagegroups/g/messages/"
+    batches.commit([asks("PUT", path + "m", EVENT)], ignore)
+    endless = asks("DELETE", path + "m")._replace(parameters=[("epoch", "9" * 5000)])
+
+    def failing(overlay, write_request, settings):
+        if write_request.path.endswith("/odd"):
+            raise RuntimeError("odd")
+        return apply(overlay, write_request, settings)
+
+    monkeypatch.setattr(process, "apply", failing)
+    _, results = batches.commit([endless, asks("PUT", path + "odd", EVENT), asks("PUT", path + "n", EVENT)], ignore)
+    assert [getattr(one, "name", None) for one in results] == ["bad_request", "server_error", None]
+    with batches.model.at() as view:
+        assert [one.xid for one in view.children("default", "/messagegroups/g")] == [path + "m", path + "n"]
+
+
+def test_what_a_request_wrote_before_it_failed_is_taken_back(batches, monkeypatch):
+    def failing(*_):
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr("lakehouse.serve.write.apply.write_effects", failing)
+    with batches.model.at() as view:
+        overlay = CatalogOverlay(view, 0)
+        with pytest.raises(RuntimeError):
+            apply(overlay, asks("PUT", "/messagegroups/g", {}), batches.model.settings)
+        assert list(overlay.changes()) == []
 
 
 def test_a_batch_in_which_nothing_is_accepted_commits_nothing(batches):

@@ -94,7 +94,7 @@ def apply(overlay: CatalogOverlay, write_request: WriteRequest, settings: Settin
         outcome = _outcome(context)
         _set_default(context, outcome)
         write_effects(overlay, context.write_request, context.effects, settings)
-    except ProblemFound:
+    except Exception:
         overlay.undo(mark)
         raise
     return outcome

@@ -17,6 +17,7 @@ from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_EPOCH = re.compile(r"[0-9]{1,18}")
 
 
 class WriteContext:
@@ -158,7 +159,7 @@ class WriteContext:
         flag = self.write_request.flag("epoch")
         if flag is None or not self.checks_epoch:
             return None
-        if not flag.isdecimal():
+        if not _EPOCH.fullmatch(flag):
             raise ProblemFound("bad_request", self.write_request.path, error_detail='The flag "epoch" is not a number')
         return int(flag)
 

@@ -257,11 +257,7 @@ class Batches:
         users: dict[str, str] = {}
         for write_request in requests:
             mark = overlay.mark()
-            try:
-                results.append(apply(overlay, write_request, self.model.settings))
-            except ProblemFound as problem:
-                results.append(problem)
-                continue
+            results.append(self._apply(overlay, write_request))
             if write_request.user is not None:
                 users |= {
                     f"{change.registryid} {(change.after or change.before).xid}": write_request.user  # type: ignore[union-attr]
@@ -271,6 +267,18 @@ class Batches:
         by_user = {"": named.pop()} if len(named) == 1 else users
         version = Facts(view.db).table_versions()["changes"].version
         return Planned(head, version, committed_at, results, list(overlay.changes()), by_user)
+
+    def _apply(self, overlay: CatalogOverlay, write_request: WriteRequest) -> Result:
+        """Apply a request of a batch; one that cannot be planned at all fails alone."""
+        try:
+            return apply(overlay, write_request, self.model.settings)
+        except ProblemFound as problem:
+            return problem
+        except (LakehouseError, OSError, sqlite3.Error):  # of the catalog, and not of the request
+            raise
+        except Exception:
+            logger.exception("%s %s cannot be planned", write_request.method, write_request.path)
+            return ProblemFound("server_error", write_request.path, "Nothing was written.")
 
 
 def head_of(view: View) -> Head:
