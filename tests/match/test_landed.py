@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.evaluation import Tolerance, evaluate
-from lakehouse.match.event.canonical import CapturedEvent, captured_by, events_of
+from lakehouse.match.event.canonical import CapturedEvent, captured_by, events_of, unpacked
 from lakehouse.match.event.captured import landed_of_columns, landed_of_http, landed_of_text
 from match.catalogs import pairs_of, row_of
 
@@ -103,6 +103,20 @@ def test_a_compressed_envelope_is_unpacked_up_to_the_limit():
     ]
     [event] = of_captured("KAFKA", {"topic": "t", "headers": headers}, b"no gzip")
     assert event.problem.startswith("payload: content encoding gzip: ")
+
+
+def test_members_of_gzip_are_one_payload():
+    two = gzip.compress(b'{"a":') + gzip.compress(b"1}")
+    assert unpacked(two, "gzip") == b'{"a":1}'
+    assert unpacked(two, "gzip", 7) == b'{"a":1}'
+    for wrong, most, why in (
+        (two[:-3], 100, "cut off"),
+        (two, 6, "more than 6 bytes"),
+        (two + b"x", 100, "gzip: "),
+        (b"", 9, "cut off"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            unpacked(wrong, "gzip", most)
 
 
 def test_http_rows_report_what_their_columns_report():

@@ -53,15 +53,18 @@ def unpacked(body: bytes, encoding: str, most: int = MOST_UNPACKED) -> bytes:
         return body
     if written not in ("gzip", "x-gzip", "deflate"):
         raise ValueError(f"content encoding {written}: only gzip and deflate are unpacked")
-    unpacker = zlib.decompressobj(wbits=47)
-    try:
-        text = unpacker.decompress(body, most + 1)
-    except zlib.error as error:
-        raise ValueError(f"content encoding {written}: {error}") from error
-    if len(text) > most:
-        raise ValueError(f"unpacks to more than {most} bytes (max_unpacked_bytes)")
-    if not unpacker.eof:
-        raise ValueError(f"content encoding {written}: cut off")
+    text, rest = b"", body
+    while rest or not body:  # gzip may have several members (RFC 1952, section 2.2)
+        unpacker = zlib.decompressobj(wbits=47)
+        try:
+            text += unpacker.decompress(rest, most + 1 - len(text))
+        except zlib.error as error:
+            raise ValueError(f"content encoding {written}: {error}") from error
+        if len(text) > most:
+            raise ValueError(f"unpacks to more than {most} bytes (max_unpacked_bytes)")
+        if not unpacker.eof:
+            raise ValueError(f"content encoding {written}: cut off")
+        rest = unpacker.unused_data
     return text
 
 
