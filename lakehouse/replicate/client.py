@@ -237,8 +237,8 @@ class Client:
         raise ReplicationError(url, f"it leads on more than {_MOST_REDIRECTS} times")
 
     def _check_origin(self, url: str) -> None:
-        parts, own = urlsplit(url), urlsplit(self.address.url)
-        if (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
+        if _origin(url) != _origin(self.address.url):
+            parts = urlsplit(url)
             elsewhere = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
             raise ReplicationError(
                 self.address.url, f"it leads to {elsewhere}, which is another server. If that is meant, name it in the command."
@@ -316,6 +316,7 @@ def _reason(error: Exception) -> str:
     return blank_text(text)[:_MOST_DETAIL] or type(error).__name__
 
 
+_PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[A-Za-z0-9._\-]{1,255}|[0-9A-Fa-f:.]{2,45}")
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 DRAFT_ROOT = "messagecatalog"
@@ -354,6 +355,16 @@ class CatalogAddress:
         return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
 
 
+def _origin(url: str) -> tuple[str, str, str | int | None]:
+    """Return scheme, host with user, and port: equal for URLs of one server, however written (RFC 3986, section 6.2)."""
+    parts = urlsplit(url)
+    try:
+        port: str | int | None = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        port = parts.netloc
+    return parts.scheme, f"{parts.netloc.rpartition('@')[0]}@{parts.hostname}", port
+
+
 def read_address(text: str, role: str, environment: Mapping[str, str] = os.environ) -> CatalogAddress:
     """Read the URL of a catalog.
 
@@ -376,7 +387,7 @@ def read_address(text: str, role: str, environment: Mapping[str, str] = os.envir
     if parts.query or parts.fragment:
         raise SettingsError(f"{role}: the URL of a catalog has no query and no fragment; --group says which part of it is meant.")
     scheme = parts.scheme.lower()
-    default = {"http": 80, "https": 443}[scheme]
+    default = _PORTS[scheme]
     written = f"[{host}]" if ":" in host else host
     at = written if port in (None, default) else f"{written}:{port}"
     path = parts.path.strip("/")

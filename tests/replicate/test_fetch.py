@@ -14,7 +14,7 @@ from serve.test_roundtrip import SHOP
 
 from lakehouse.errors import ReplicationError, SettingsError
 from lakehouse.replicate import crawler
-from lakehouse.replicate.client import Client, RequestLimits, read_address
+from lakehouse.replicate.client import Client, RequestLimits, _origin, read_address
 from lakehouse.replicate.pull import read_scope
 from replicate.sources import QUICK, Asked, Catalog, answering, fetch, settings_of
 
@@ -504,3 +504,20 @@ def test_a_client_keeps_its_connection():
         ports = {client.json(source.url)["port"] for _ in range(5)}
         client.close()
     assert len(ports) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "is_same"),
+    [
+        ("http://Catalog.test:80/x", True),
+        ("HTTP://catalog.test/x?limit=2", True),
+        ("http://catalog.test:81/", False),
+        ("https://catalog.test/", False),
+        ("https://catalog.test:80/", False),
+        ("http://me@catalog.test/", False),
+        ("http://catalog.test:x/", False),
+        ("http://catalog.test.other/", False),
+    ],
+)
+def test_a_server_is_the_same_however_its_address_is_written(url, is_same):
+    assert (_origin(url) == _origin(read_address("http://catalog.test/", "SOURCE", {}).url)) is is_same
