@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lakehouse.serve.answer.queryparameters import _rank
 from serve.served import Shops, message, schema_groups, serving, shop
 
 ORDERS = "/messagegroups/orders/messages"
@@ -51,6 +52,11 @@ def older(catalog, tmp_path_factory):
 def test_counts_and_urls_of_collections_are_filtered_and_sorted_by(served, path, expected):
     found = list(served.get(path))
     assert (found if "sort" in path else sorted(found)) == expected
+
+
+def test_numbers_of_any_size_are_sorted_by():
+    values = [10**400, 2.5, 2**53 + 1, True, 2**53, "b", "A", -1, 1e300]
+    assert sorted(values, key=_rank) == [True, -1, 2.5, 2**53, 2**53 + 1, 1e300, 10**400, "A", "b"]
 
 
 def test_counts_of_the_registry_and_of_a_group_are_asked(served):

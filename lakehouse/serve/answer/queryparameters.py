@@ -620,7 +620,7 @@ def _rank(value: Any) -> tuple[int, Any]:
         return 1, value
     if isinstance(value, str):
         return 3, value.casefold()
-    return 2, float(value)
+    return 2, value if isinstance(value, int) else float(value)
 
 
 def attributes_of(
