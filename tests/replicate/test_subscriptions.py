@@ -19,7 +19,7 @@ from serve.test_roundtrip import SHOP
 from lakehouse.readmodel import open_model
 from lakehouse.serve.subscriptions import deliver
 from lakehouse.serve.subscriptions.deliver import NotReachable, address_of, is_of_internet
-from lakehouse.serve.subscriptions.store import NotValid, read_subscription
+from lakehouse.serve.subscriptions.store import ACTIVE, PARKED, NotValid, Store, read_subscription
 from lakehouse.settings import read_settings
 from replicate.sources import Asked, Catalog, answering
 
@@ -535,3 +535,24 @@ def test_openapi_is_silent_about_subscriptions_that_are_not_served(tmp_path):
     catalog.load(SHOP)
     with serving(catalog.folder, tmp_path / "model") as served:
         assert not any(path.startswith("/subscriptions") for path in served.get("/openapi.json")["paths"])
+
+
+def test_what_was_served_since_it_was_listed_is_read_again(tmp_path, monkeypatch):
+    store = Store(tmp_path / "subscriptions")
+    subscription = read_subscription({"sink": "https://sink.test/"}, "https://here.test", "default")
+    deliverer = deliver.Deliverer(store, None, "", allow_private=False)
+    served: list[tuple[int, int]] = []
+    monkeypatch.setattr(deliverer, "_deliver", lambda stored, seconds: served.append((stored.snapshot, stored.position)))
+    added = store.add(subscription, "here", 1, "")
+    store.update(added, status=ACTIVE)
+    listed = store.get(added.id)
+    store.update(listed, snapshot=5, position=2)
+    deliverer._serve(listed, False)
+    assert served == [(5, 2)]  # and not what it was when it was listed
+    for later in ({"next_at": time.time() + 60}, {"next_at": 0.0, "status": PARKED}):
+        store.update(listed, **later)
+        deliverer._serve(listed, False)
+    store.delete(added.id)
+    deliverer._serve(listed, False)
+    assert len(served) == 1
+    store.close()

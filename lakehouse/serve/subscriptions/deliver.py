@@ -21,6 +21,7 @@ import io
 import ipaddress
 import logging
 import math
+import re
 import socket
 import ssl
 import threading
@@ -64,6 +65,7 @@ _MOST_ATTEMPTS = 150  # in a row: a day
 _MOST_REFUSALS = 5  # of permission
 _TRY_AGAIN = frozenset({401, 403, 404, 405, 407, 408, 409, 423, 425, 429})
 _GONE = 410
+_RATE = re.compile(r"[0-9]{1,18}")  # requests a minute
 _BINARY = "application/json"
 _STRUCTURED = "application/cloudevents+json; charset=utf-8"
 _UNQUOTED_IN_HEADERS = "!#$&'()*+,/:;<=>?@[]^_`{|}~-."
@@ -233,8 +235,11 @@ class Deliverer:
             finally:
                 self._busy.discard(stored.id)
 
-    def _serve(self, stored: StoredSubscription, is_apart: bool) -> None:
-        """Deliver what is due for one subscription."""
+    def _serve(self, listed: StoredSubscription, is_apart: bool) -> None:
+        """Deliver what is due for one subscription; another thread may have served it since it was listed."""
+        stored = self.store.get(listed.id)
+        if stored is None or stored.status == PARKED or stored.next_at != listed.next_at:
+            return
         try:
             if stored.status == VALIDATING:
                 self._validate(stored)
@@ -259,7 +264,7 @@ class Deliverer:
             self._failed(stored, reason, is_final=stored.attempts + 1 >= _MOST_REFUSALS)
             return
         rate = answered.headers.get("webhook-allowed-rate", "*").strip()
-        pause = 60 / int(rate) if rate.isascii() and rate.isdigit() and int(rate) else 0.0
+        pause = 60 / int(rate) if _RATE.fullmatch(rate) and int(rate) else 0.0
         self.store.update(stored, status=ACTIVE, reason=None, attempts=0, next_at=0.0, pause=pause)
 
     def _ask(
