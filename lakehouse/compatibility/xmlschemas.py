@@ -15,6 +15,7 @@ from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, P
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
 _PASSED_OVER = frozenset({"annotation", "import", "include", "notation"})
 _MANY = 10**9
+_TRUE = ("true", "1")
 # What each simple type is a part of, by its restrictions in XML Schema part 2.
 _WIDER = {
     "byte": ("short", "int", "long", "integer", "decimal"), "short": ("int", "long", "integer", "decimal"),
@@ -93,11 +94,19 @@ class _Part(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What an element holds: parts by name, and the rest as text, which is compared as a whole."""
+    """What an element holds.
+
+    Attributes:
+        parts: by name.
+        rest: what is next to them, and how they are grouped, as text, which is compared as a whole.
+        order: names of elements that have one: not those of `all` and of choices.
+        opaque: the elements of `rest` that may name types.
+    """
 
     parts: dict[str, _Part]
     rest: str
-    order: tuple[str, ...]
+    order: list[str]
+    opaque: list[Any]
 
 
 class XmlDocument:
@@ -118,6 +127,7 @@ class XmlDocument:
         except ElementTree.ParseError as error:
             raise Malformed(f"the schema is not XML: {error}") from error
         self._text = text
+        self.prefixes = self._prefixes()
         if self.root.tag != f"{_XSD}schema":
             raise Malformed("the root is no schema of XML Schema")
         self.elements: dict[str, Any] = {}
@@ -142,7 +152,7 @@ class XmlDocument:
         Raises:
             Malformed: one breaks a rule.
         """
-        prefixes = self._prefixes()
+        prefixes = self.prefixes
         left: list[tuple[Any, bool]] = [(self.root, False)]
         while left:
             node, is_global = left.pop()
@@ -188,8 +198,16 @@ class XmlDocument:
         for child in node:
             if _kind(child) in ("complexType", "simpleType"):
                 return child
-        name = (node.get("type") or "").rpartition(":")[2]
-        return self.types.get(name, name or None)
+        written = node.get("type")
+        return self.named_type(written) if written else None
+
+    def named_type(self, written: str) -> Any:
+        """Return the declaration of a type; its name, where that is of the specification, or of another document."""
+        prefix, _, name = written.rpartition(":")
+        namespace = None if self.prefixes is None else self.prefixes.get(prefix, "")
+        if namespace is None or namespace == self.root.get("targetNamespace", ""):
+            return self.types.get(name, name)
+        return name if namespace == _XSD[1:-1] else f"{{{namespace}}}{name}"
 
     def declared(self, node: Any) -> Any:
         """Return what a particle with `ref` refers to."""
@@ -211,6 +229,15 @@ class XmlComparison:
         self._writer, self._reader = writer, reader
         self._is_backward, self._steps = is_backward, steps
         self._seen: set[tuple[int, int]] = set()
+        declared = [
+            {("type", name): node for name, node in document.types.items()}
+            | {("element", name): node for name, node in document.elements.items()}
+            | {("group", name): node for name, node in document.groups.items()}
+            for document in (writer, reader)
+        ]
+        self._declarations = declared[0]
+        texts = [{key: _text(node) for key, node in nodes.items()} for nodes in declared]
+        self._changed = {key for key in texts[0].keys() | texts[1].keys() if texts[0].get(key) != texts[1].get(key)}
 
     def compare(self) -> Iterator[DirectionResult]:
         """Compare all global elements; what is next to them is the same or unknown."""
@@ -221,11 +248,13 @@ class XmlComparison:
                 because = "{writer} may write this element as the root, which {reader} does not know"
                 yield self._result((name,), kind, f"{word}: element", Answer.YES, because)
             else:
+                yield from self._attributes(node, other, (name,))
                 yield from self._types(node, other, (name,))
         for what, writer_value, reader_value in (
             ("imports or includes", self._writer.rest, self._reader.rest),
             ("groups", _texts(self._writer.groups), _texts(self._reader.groups)),
             ("target namespace", self._writer.root.get("targetNamespace", ""), self._reader.root.get("targetNamespace", "")),
+            ("defaults of the schema", _defaults(self._writer.root), _defaults(self._reader.root)),
         ):
             if writer_value != reader_value:
                 answer = Answer.YES if what == "target namespace" else Answer.UNKNOWN
@@ -235,6 +264,29 @@ class XmlComparison:
                     else "{writer} writes another namespace than {reader} takes"
                 )
                 yield self._result((), "content-changed", f"{what} differ", answer, because)
+
+    def _attributes(self, node: Any, other: Any, path: Path) -> Iterator[DirectionResult]:
+        """Compare what two declarations of an element or attribute say next to its type."""
+        takes_nil, takes_any = other.get("nillable") in _TRUE, other.get("fixed") is None
+        for what, is_lost, because in (
+            ("nillable", node.get("nillable") in _TRUE and not takes_nil, "{writer} may write xsi:nil, which {reader} refuses"),
+            (
+                "abstract",
+                node.get("abstract") not in _TRUE and other.get("abstract") in _TRUE,
+                "{reader} refuses it: it is abstract",
+            ),
+            ("fixed", not takes_any and node.get("fixed") != other.get("fixed"), "{reader} takes one value alone"),
+        ):
+            if is_lost:
+                yield self._result(path, "content-changed", f"`{what}` differs", Answer.YES, because)
+        texts = [
+            [each.get(name, "") for name in ("form", "block", "substitutionGroup", "targetNamespace")]
+            + [_text(child) for child in each if _kind(child) not in ("annotation", "complexType", "simpleType")]
+            for each in (node, other)
+        ]
+        if texts[0] != texts[1]:
+            because = "forms, substitutions, keys and alternatives are not compared"
+            yield self._result(path, "content-changed", "content differs", Answer.UNKNOWN, because)
 
     def _types(self, node: Any, other: Any, path: Path) -> Iterator[DirectionResult]:
         writer_type, reader_type = self._writer.type_of(node), self._reader.type_of(other)
@@ -267,14 +319,17 @@ class XmlComparison:
         if _kind(writer_type) != _kind(reader_type) or _kind(writer_type) == "simpleType":
             if _text(writer_type) != _text(reader_type):
                 yield from self._simple(writer_type, reader_type, path)
+            elif self._names_changed([writer_type]):
+                yield self._named_differs(path)
             return
         writer, reader = _content(writer_type, self._writer), _content(reader_type, self._reader)
         if writer.rest != reader.rest:
             yield self._result(
                 path, "content-changed", "content differs", Answer.UNKNOWN, "groups and extensions are not compared"
             )
-        common = [name for name in writer.order if name in reader.parts]
-        if common != [name for name in reader.order if name in writer.parts]:
+        elif self._names_changed(writer.opaque):
+            yield self._named_differs(path)
+        if [name for name in writer.order if name in reader.order] != [name for name in reader.order if name in writer.order]:
             because = "{writer} writes the elements in another order than {reader} takes"
             yield self._result(path, "order-changed", "the order of elements differs", Answer.YES, because)
         for name, part in reader.parts.items():
@@ -288,7 +343,9 @@ class XmlComparison:
                 yield self._result(here, kind, what, Answer.YES if part.least else Answer.NO, because)
                 continue
             yield from self._occurrence(other, part, here)
-            yield from self._types(self._writer.declared(other.node), self._reader.declared(part.node), here)
+            declared = self._writer.declared(other.node), self._reader.declared(part.node)
+            yield from self._attributes(*declared, here)
+            yield from self._types(*declared, here)
         for name, part in writer.parts.items():
             if name not in reader.parts:
                 kind, word = ("field-removed", "went") if self._is_backward else ("field-added", "came")
@@ -296,6 +353,27 @@ class XmlComparison:
                 because = "{writer} may write it, and {reader} refuses what it does not know"
                 what = f"{word}: {'attribute' if name.startswith('@') else 'element'}, {needed}"
                 yield DirectionResult((*path, name), kind, what, Answer.NO, Answer.YES, because)
+
+    def _names_changed(self, nodes: list[Any]) -> bool:
+        """Return whether elements that are the same in both name something that is not, directly or through others."""
+        left, seen = list(nodes), set[tuple[str, str]]()
+        while left:
+            self._steps.spend(1)
+            node = left.pop()
+            left += list(node)
+            for attribute, kind in _NAMING.items():
+                for written in (node.get(attribute) or "").split():
+                    name = written.rpartition(":")[2]
+                    keys = [(kind, name)] if kind else [("element", name), ("group", f"{_kind(node)} {name}")]
+                    if not self._changed.isdisjoint(keys):
+                        return True
+                    left += [self._declarations[key] for key in keys if key in self._declarations and key not in seen]
+                    seen.update(keys)
+        return False
+
+    def _named_differs(self, path: Path) -> DirectionResult:
+        because = "what it extends, restricts or refers to is not compared"
+        return self._result(path, "content-changed", "content differs", Answer.UNKNOWN, because)
 
     def _occurrence(self, writer: _Part, reader: _Part, path: Path) -> Iterator[DirectionResult]:
         if (writer.least, writer.most) == (reader.least, reader.most):
@@ -403,6 +481,7 @@ def _kind(node: Any) -> str:
 def _content(node: Any, document: XmlDocument) -> _Content:
     """Return what a complex type holds; what is no plain sequence, choice or attribute goes into the rest."""
     parts: dict[str, _Part] = {}
+    opaque: list[Any] = []
     rest: list[str] = [f"{name}={value}" for name, value in sorted(node.attrib.items()) if name not in ("name", "id")]
 
     def add(name: str, part: _Part) -> None:
@@ -410,29 +489,46 @@ def _content(node: Any, document: XmlDocument) -> _Content:
             rest.append(f"{name} again")
         parts[name] = part
 
-    def walk(particles: Any, least: int, most: int) -> None:
+    order: list[str] = []
+
+    def walk(particles: Any, least: int, most: int, *, is_ordered: bool = True) -> None:
         for particle in particles:
             kind = _kind(particle)
             low = least * int(particle.get("minOccurs", "1"))
             written = particle.get("maxOccurs", "1")
             high = min(_MANY, most * (_MANY if written == "unbounded" else int(written)))
             if kind == "element":
-                add(particle.get("name") or particle.get("ref", "").rpartition(":")[2], _Part(low, high, particle))
-            elif kind in ("sequence", "all"):
-                if (low, high) not in ((1, 1), (0, 1)):
-                    rest.append(f"{kind} {low} {high}")
-                walk(particle, low, high)
+                name = particle.get("name") or particle.get("ref", "").rpartition(":")[2]
+                order.extend([name] * is_ordered)
+                add(name, _Part(low, high, particle))
+            elif kind == "all":
+                rest.append(f"all {low} {high}")
+                walk(particle, low, high, is_ordered=False)
+            elif kind == "sequence":
+                if (low, high) != (1, 1):  # parts that occur together
+                    rest.append(_grouped(particle))
+                walk(particle, low, high, is_ordered=is_ordered)
             elif kind == "choice":
-                rest.append(f"choice {low} {high}")  # exactly one of them, which is not compared further
-                walk(particle, 0, high)
-                rest.append(",".join(sorted(str(child.get("name") or child.get("ref")) for child in particle)))
+                rest.append(_grouped(particle))  # exactly one of them, which is not compared further
+                walk(particle, 0, high, is_ordered=False)
             elif kind == "attribute" and (particle.get("name") or particle.get("ref")):
-                add(f"@{particle.get('name') or particle.get('ref')}", _Part(int(particle.get("use") == "required"), 1, particle))
+                if particle.get("use") != "prohibited":
+                    required = int(particle.get("use") == "required")
+                    add(f"@{particle.get('name') or particle.get('ref')}", _Part(required, 1, particle))
             elif kind not in _PASSED_OVER:
                 rest.append(_text(particle))
+                opaque.append(particle)
 
     walk(node, 1, 1)
-    return _Content(parts, " ".join(rest), tuple(name for name in parts if not name.startswith("@")))
+    return _Content(parts, " ".join(rest), order, opaque)
+
+
+def _grouped(particle: Any) -> str:
+    """Return a group with the names of what it holds: the branches of a choice in any order."""
+    kind, held = _kind(particle), [child for child in particle if _kind(child) != "annotation"]
+    names = [str(child.get("name") or child.get("ref")) if _kind(child) == "element" else _grouped(child) for child in held]
+    occurs = f"{particle.get('minOccurs', '1')} {particle.get('maxOccurs', '1')}"
+    return f"{kind} {occurs} ({' '.join(sorted(names) if kind == 'choice' else names)}){particle.get('ref', '')}"
 
 
 def _listed(node: Any) -> set[str] | None:
@@ -446,6 +542,12 @@ def _listed(node: Any) -> set[str] | None:
         if facets and all(_kind(child) == "enumeration" for child in facets)
         else None
     )
+
+
+def _defaults(root: Any) -> list[str]:
+    """Return what the schema sets for what it holds: whether names have a namespace, what may be substituted."""
+    names = {"elementFormDefault": "unqualified", "attributeFormDefault": "unqualified", "blockDefault": "", "finalDefault": ""}
+    return [root.get(name, default) for name, default in names.items()]
 
 
 def _text(node: Any) -> str:

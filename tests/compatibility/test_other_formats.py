@@ -119,3 +119,89 @@ def test_entities_of_xml_are_not_read():
 def test_a_format_that_nobody_reads_is_unknown_unless_nothing_changed():
     assert judge("a", "a", "Thrift").differences == ()
     assert judge("a", "b", "Thrift").breaks.as_json() == {"readers": "unknown", "writers": "unknown"}
+
+
+def _xsd(inner: str, attributes: str = "", *, more: str = "") -> str:
+    root = f'<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:t="urn:t" targetNamespace="urn:t" {attributes}>'
+    return f'{root}<xs:element name="r"><xs:complexType>{inner}</xs:complexType></xs:element>{more}</xs:schema>'
+
+
+def _el(name: str, attributes: str = "", type_: str = "xs:string") -> str:
+    return f'<xs:element name="{name}" type="{type_}" {attributes}/>'
+
+
+def _in(kind: str, *held: str, attributes: str = "") -> str:
+    return f"<xs:{kind} {attributes}>{''.join(held)}</xs:{kind}>"
+
+
+_A, _B, _C = map(_el, "abc")
+_ONE = _in("sequence", _A)
+_OPTIONAL = 'minOccurs="0"'
+_BASE = '<xs:complexType name="B"><xs:sequence>{}</xs:sequence></xs:complexType>'
+_OF_BASE = '<xs:complexContent><xs:extension base="t:B"/></xs:complexContent>'
+_SHORT = '<xs:simpleType name="{}"><xs:restriction base="{}"><xs:maxLength value="{}"/></xs:restriction></xs:simpleType>'
+_KEY = '<xs:key name="k"><xs:selector xpath="a"/><xs:field xpath="."/></xs:key></xs:element>'
+_OF_SHORT = _in("sequence", _el("a", type_="t:s"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pointer", "readers", "writers"),
+    [
+        pytest.param(_xsd(_in("all", _A, _B)), _xsd(_in("sequence", _A, _B)), "/r", "unknown", "unknown", id="all"),
+        pytest.param(
+            _xsd(_in("choice", _in("sequence", _A, _B), _in("sequence", _C))),
+            _xsd(_in("choice", _in("sequence", _A), _in("sequence", _B, _C))),
+            "/r", "unknown", "unknown", id="branches",
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A, _el("b", _OPTIONAL), _el("c", _OPTIONAL))),
+            _xsd(_in("sequence", _A, _in("sequence", _B, _C, attributes=_OPTIONAL))),
+            "/r", "unknown", "unknown", id="together",
+        ),
+        pytest.param(_xsd(_in("sequence", _el("a", 'nillable="true"'))), _xsd(_ONE), "/r/a", "no", "yes", id="nillable"),
+        pytest.param(_xsd(_ONE), _xsd(_in("sequence", _el("a", 'fixed="x"'))), "/r/a", "no", "yes", id="fixed"),
+        pytest.param(
+            _xsd('<xs:attribute name="k"/>'), _xsd('<xs:attribute name="k" use="prohibited"/>'), "/r/@k", "no", "no", id="use"
+        ),
+        pytest.param(
+            _xsd(_ONE), _xsd(_ONE).replace('name="r"', 'name="r" abstract="true"'), "/r", "no", "yes", id="abstract"
+        ),
+        pytest.param(_xsd(_ONE), _xsd(_ONE, 'elementFormDefault="qualified"'), "", "unknown", "unknown", id="forms"),
+        pytest.param(
+            _xsd(_ONE), _xsd(_ONE).replace("</xs:element>", _KEY),
+            "/r", "unknown", "unknown", id="key",
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _el("a", type_="xs:string")), more=_SHORT.format("string", "xs:token", 3)),
+            _xsd(_in("sequence", _el("a", type_="t:string")), more=_SHORT.format("string", "xs:token", 3)),
+            "/r/a", "unknown", "unknown", id="prefix",
+        ),
+        pytest.param(
+            _xsd(_OF_BASE, more=_BASE.format(_A)), _xsd(_OF_BASE, more=_BASE.format(_A + _B)),
+            "/r", "unknown", "unknown", id="base",
+        ),
+        pytest.param(
+            _xsd(_OF_SHORT, more=_SHORT.format("s", "t:u", 9) + _SHORT.format("u", "xs:string", 9)),
+            _xsd(_OF_SHORT, more=_SHORT.format("s", "t:u", 9) + _SHORT.format("u", "xs:string", 8)),
+            "/r/a", "unknown", "unknown", id="base of a base",
+        ),
+    ],
+)  # fmt: skip
+def test_what_xml_schema_changes_elsewhere_than_in_names_and_types(before, after, pointer, readers, writers):
+    (found,) = compare(before, after, "XSD/1.1")
+    assert (found.pointer, found.breaks.as_json()) == (pointer, {"readers": readers, "writers": writers})
+    (back,) = compare(after, before, "XSD/1.1")
+    assert back.breaks.as_json() == {"readers": writers, "writers": readers}
+    assert compare(before, before, "XSD/1.1") == compare(after, after, "XSD/1.1") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(_in("all", _A, _B), _in("all", _B, _A), id="the order of what has none"),
+        pytest.param(_in("choice", _A, _B), _in("choice", _B, _A), id="of a choice"),
+        pytest.param(_in("sequence", _in("sequence", _A), _B), _in("sequence", _A, _B), id="a sequence in a sequence"),
+    ],
+)
+def test_what_means_the_same_in_xml_schema_differs_in_nothing(before, after):
+    assert compare(_xsd(before), _xsd(after), "XSD/1.1") == []
