@@ -24,10 +24,14 @@ _READ_AS = {
     "bytes": frozenset({"string"}),
 }
 _NAMED = frozenset({"record", "enum", "fixed"})
-_LOGICAL = frozenset(
-    {"decimal", "big-decimal", "uuid", "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros",
-     "timestamp-nanos", "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos", "duration"}
-)  # fmt: skip
+# Logical types, and what may have them.
+_LOGICAL: dict[str, tuple[str, ...]] = {
+    "decimal": ("bytes", "fixed"), "big-decimal": ("bytes",), "uuid": ("string", "fixed"), "duration": ("fixed",),
+    "date": ("int",), "time-millis": ("int",), "time-micros": ("long",),
+} | {
+    f"{local}timestamp-{unit}": ("long",) for local in ("", "local-") for unit in ("millis", "micros", "nanos")
+}  # fmt: skip
+_SIZES = {"uuid": 16, "duration": 12}  # of `fixed`
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _NUMBERS = ("float", "double")
@@ -118,7 +122,7 @@ class _TypeReader:
             return made
         if kind not in PRIMITIVES:
             return self.read(kind, space, depth + 1)
-        logical = _logical(part)
+        logical = _logical(part, kind)
         if not logical:
             return _SIMPLE[kind]
         made = AvroType(kind)
@@ -153,7 +157,7 @@ class _TypeReader:
         if made.name in self._named:
             raise Malformed(f"the type {made.name} is declared twice")
         self._named[made.name] = made
-        made.logical = _logical(part)
+        made.logical = _logical(part, kind)
         if kind == "record":
             for field in _list_of(part, "fields"):
                 self._add_field(made, field, space, depth)
@@ -179,11 +183,18 @@ def _list_of(part: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _logical(part: dict[str, Any]) -> tuple[Any, ...]:
+def _logical(part: dict[str, Any], kind: str) -> tuple[Any, ...]:
+    """Return the logical type; nothing for one that is not valid, which readers ignore (Avro, Logical Types)."""
     name = part.get("logicalType")
-    if name not in _LOGICAL:
+    if not isinstance(name, str) or kind not in _LOGICAL.get(name, ()):
         return ()
-    return (name, part.get("precision"), part.get("scale") or 0) if name == "decimal" else (name,)
+    if kind == "fixed" and part.get("size") != _SIZES.get(name, part.get("size")):
+        return ()
+    if name != "decimal":
+        return (name,)
+    precision, scale = part.get("precision"), part.get("scale") or 0
+    is_valid = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0
+    return (name, precision, scale) if is_valid else ()
 
 
 class AvroComparison:

@@ -7,14 +7,15 @@ validates. Conditions, `not`, patterns and the like are the same, or it is unkno
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
 import orjson
 
-from lakehouse.compatibility.jsonshapes import DEPENDENT, JsonDocument, Parts, Shape, as_key, satisfies, texts, type_of
+from lakehouse.compatibility.jsonshapes import DEPENDENT, Bound, JsonDocument, Parts, Shape, as_key, satisfies, texts, type_of
 from lakehouse.compatibility.limits import StepBudget
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
 
@@ -29,6 +30,7 @@ _ANY: Parts = (True,)
 _MOST_ATOMS = 64
 _CONDITIONS = frozenset({"not", "if", "dependentSchemas", "dependencies", "extends", "disallow"})
 _NUMBERS = frozenset({"integer", "number"})
+_FEW_VALUES: dict[str, list[Any]] = {"null": [None], "boolean": [True, False]}  # all values of a type
 _BY_TYPE = {name: {"type": name} for name in ("null", "boolean", "number", "integer", "string", "array", "object")}
 
 
@@ -64,11 +66,14 @@ class KeywordComparison:
         return text == orjson.dumps(other_part, option=orjson.OPT_SORT_KEYS)  # 1 and true are equal to Python
 
     def _numbers(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
-        is_lost = (reader.low is not None and (writer.low is None or writer.low < reader.low)) or (
-            reader.high is not None
-            and (writer.high is None or (-writer.high[0], writer.high[1]) < (-reader.high[0], reader.high[1]))
+        written, read = ((side.low, side.high) for side in (writer, reader))
+        if "number" not in writer.types:
+            written, read = _of_integers(*written), _of_integers(*read)
+        (writer_low, writer_high), (low, high) = written, read
+        is_lost = (low is not None and (writer_low is None or writer_low < low)) or (
+            high is not None and (writer_high is None or (-writer_high[0], writer_high[1]) < (-high[0], high[1]))
         )
-        if (writer.low, writer.high) != (reader.low, reader.high):
+        if written != read:
             old, new = self._old_and_new(_range(writer), _range(reader))
             because = f"{{writer}} may write {_range(writer)}, and {{reader}} takes {_range(reader)}"
             yield self._result(path, "range-changed", f"was {old}, is {new}", is_lost, because)
@@ -153,6 +158,23 @@ class KeywordComparison:
 
     def _unknown(self, path: Path, kind: str, what: str, because: str) -> DirectionResult:
         return DirectionResult(path, kind, what, Answer.UNKNOWN, Answer.UNKNOWN, because)
+
+
+def _only_values(shape: Shape) -> list[Any] | None:
+    """Return all values of a shape; None: there are too many."""
+    if shape.enum is not None or not shape.types <= _FEW_VALUES.keys():
+        return shape.enum
+    return [value for type_name in sorted(shape.types) for value in _FEW_VALUES[type_name]]
+
+
+def _of_integers(low: Bound | None, high: Bound | None) -> tuple[Bound | None, Bound | None]:
+    """Return the bounds of the integers between two bounds: none is excluded."""
+    least, most = low, high
+    if low is not None and math.isfinite(low[0]):
+        least = math.floor(low[0]) + 1 if low[1] else math.ceil(low[0]), False
+    if high is not None and math.isfinite(high[0]):
+        most = math.ceil(high[0]) - 1 if high[1] else math.floor(high[0]), False
+    return least, most
 
 
 def _range(shape: Shape) -> str:
@@ -403,8 +425,9 @@ class JsonComparison(MemberComparison):
         if reader.is_impossible:
             yield self._changed(path, "type-changed", whole, reader, Answer.YES, "{reader} takes no value here")
             return
-        if writer.enum is not None:
-            yield from self._values(writer.enum, reader, path, whole)
+        values = _only_values(writer) if reader.enum is not None else writer.enum
+        if values is not None:
+            yield from self._values(values, reader, path, whole)
             return
         if reader.enum is not None:
             because = f"{{writer}} may write {texts(writer.types)}, and {{reader}} takes {values_text(reader.enum)} only"
@@ -433,7 +456,7 @@ class JsonComparison(MemberComparison):
         """Compare the only values that are written, one by one."""
         for value in values:
             self._steps.spend()
-            answers = [satisfies(value, schema, self._reader.follow) for schema in reader.parts]
+            answers = [satisfies(value, schema, self._reader) for schema in reader.parts]
             if False in answers:
                 text = values_text([value])
                 if reader.enum is not None:
@@ -508,9 +531,9 @@ class JsonComparison(MemberComparison):
         if writer.is_impossible or reader.is_impossible or not writer.types & reader.types:
             return True
         if writer.enum is not None:
-            return all(_refuses(value, reader, self._reader.follow) for value in writer.enum)
+            return all(_refuses(value, reader, self._reader) for value in writer.enum)
         if reader.enum is not None:
-            return all(_refuses(value, writer, self._writer.follow) for value in reader.enum)
+            return all(_refuses(value, writer, self._writer) for value in reader.enum)
         if writer.types & reader.types != {"object"} or depth > 2:
             return False
         for name in writer.required | reader.required:
@@ -536,5 +559,5 @@ def _unsure(difference: DirectionResult) -> DirectionResult:
     return difference._replace(lenient=min(difference.lenient, Answer.UNKNOWN), strict=min(difference.strict, Answer.UNKNOWN))
 
 
-def _refuses(value: Any, shape: Shape, follow: Callable[[str], Any]) -> bool:
-    return any(satisfies(value, schema, follow) is False for schema in shape.parts)
+def _refuses(value: Any, shape: Shape, document: JsonDocument) -> bool:
+    return any(satisfies(value, schema, document) is False for schema in shape.parts)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +42,7 @@ _LIMITS = frozenset(
 _OF_TYPE = {name: frozenset({name, "integer"} if name == "number" else {name}) for name in TYPES}
 _VALUES = frozenset({"const", "default", "enum", "examples"})  # hold data, and no schemas
 Parts = tuple[Any, ...]  # schemas that all hold
+Bound = tuple[float, bool]  # and whether it is excluded
 
 
 def as_key(value: Any) -> bytes:
@@ -75,13 +76,13 @@ def type_of(value: Any) -> str:
     return {float: "number", str: "string", list: "array"}.get(type(value), "object")
 
 
-def satisfies(value: Any, schema: Any, follow: Callable[[str], Any], depth: int = 0) -> bool | None:
+def satisfies(value: Any, schema: Any, document: JsonDocument, depth: int = 0) -> bool | None:
     """Return whether a value satisfies a schema; None: that is not decided here.
 
     Args:
         value: a JSON value.
         schema: a JSON Schema.
-        follow: gives what a reference leads to; None: it is not there.
+        document: that holds the schema.
         depth: how many references and combinations it is in.
     """
     if isinstance(schema, bool):
@@ -90,8 +91,10 @@ def satisfies(value: Any, schema: Any, follow: Callable[[str], Any], depth: int 
         return None
     answers: list[bool | None] = []
     if "$ref" in schema:
-        target = follow(schema["$ref"])
-        answers.append(None if target is None else satisfies(value, target, follow, depth + 1))
+        target = document.follow(schema["$ref"])
+        answers.append(None if target is None else satisfies(value, target, document, depth + 1))
+        if document.is_old:  # what is next to a reference does not count
+            return answers[0]
     answers += [None for name in _NOT_DECIDED if name in schema]
     kind = type_of(value)
     declared = schema.get("type")
@@ -102,14 +105,14 @@ def satisfies(value: Any, schema: Any, follow: Callable[[str], Any], depth: int 
         answers.append(as_key(value) in {as_key(allowed) for allowed in schema["enum"]})
     if "const" in schema:
         answers.append(as_key(value) == as_key(schema["const"]))
-    answers += [_of_parts(value, schema, kind, follow, depth)]
+    answers += [_of_parts(value, schema, kind, document, depth)]
     for name, combine in (("allOf", _all), ("anyOf", _any), ("oneOf", _exactly_one)):
         if name in schema:
-            answers.append(combine([satisfies(value, schema_part, follow, depth + 1) for schema_part in schema[name]]))
+            answers.append(combine([satisfies(value, schema_part, document, depth + 1) for schema_part in schema[name]]))
     return _all(answers)
 
 
-def _of_parts(value: Any, schema: dict[str, Any], kind: str, follow: Callable[[str], Any], depth: int) -> bool | None:
+def _of_parts(value: Any, schema: dict[str, Any], kind: str, document: JsonDocument, depth: int) -> bool | None:
     if kind in ("integer", "number"):
         low, high = schema.get("minimum"), schema.get("maximum")
         over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
@@ -124,8 +127,11 @@ def _of_parts(value: Any, schema: dict[str, Any], kind: str, follow: Callable[[s
     if kind == "array":
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
             return False
-        items = schema.get("items", True)
-        return None if isinstance(items, list) else _all([satisfies(member, items, follow, depth + 1) for member in value])
+        items, prefix = schema.get("items", True), schema.get("prefixItems")
+        if isinstance(items, list):
+            return None
+        rest = value[len(prefix) :] if isinstance(prefix, list) else value
+        return _all([satisfies(member, items, document, depth + 1) for member in rest])
     if kind == "object":
         if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):
             return False
@@ -133,7 +139,8 @@ def _of_parts(value: Any, schema: dict[str, Any], kind: str, follow: Callable[[s
         if isinstance(required, list) and not set(required) <= value.keys():
             return False
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties", True)
-        return _all([satisfies(member, properties.get(name, extra), follow, depth + 1) for name, member in value.items()])
+        extra = None if "patternProperties" in schema else extra  # no schema, so it is not decided
+        return _all([satisfies(member, properties.get(name, extra), document, depth + 1) for name, member in value.items()])
     return True
 
 
@@ -237,8 +244,8 @@ class Shape:
 
     types: frozenset[str] = TYPES
     enum: list[Any] | None = None
-    low: tuple[float, bool] | None = None  # and whether it is excluded
-    high: tuple[float, bool] | None = None
+    low: Bound | None = None
+    high: Bound | None = None
     lengths: Mapping[str, int] = MappingProxyType({})
     multiples: tuple[Any, ...] = ()
     tests: frozenset[str] = frozenset()  # regular expressions

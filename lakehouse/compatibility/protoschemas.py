@@ -418,7 +418,10 @@ class ProtoComparison:
             yield DirectionResult(here, kind, kind.replace("-", " "), answer, answer, because)
         if field.oneof != other.oneof:
             what = f"was in {f'oneof {old.oneof}' if old.oneof else 'no oneof'}, is in {new.oneof or 'none'}"
-            answer = Answer.YES if other.oneof else Answer.NO
+            of_oneof = [each.oneof for number, each in writer.fields.items()
+                        if number in reader.fields and reader.fields[number].oneof == other.oneof]  # fmt: skip
+            may_be_several = len(of_oneof) > 1 and ("" in of_oneof or len({*of_oneof}) > 1)
+            answer = Answer.YES if other.oneof and may_be_several else Answer.NO
             because = "{writer} may write several fields, of which {reader} keeps the last"
             yield DirectionResult(here, "oneof-changed", what, answer, answer, because)
         yield from self._types(field, other, writer, reader, here)

@@ -67,6 +67,26 @@ def test_a_decimal_of_another_scale_is_another_value():
     assert (found.pointer, found.kind, found.breaks.as_json()) == ("/p", "meaning-changed", {"readers": "yes", "writers": "yes"})
 
 
+@pytest.mark.parametrize(
+    ("type_", "is_valid"),
+    [
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9}, True),
+        ({"type": "bytes", "logicalType": "decimal"}, False),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3}, False),
+        ({"type": "string", "logicalType": "date"}, False),
+        ({"type": "int", "logicalType": "date"}, True),
+        ({"type": "string", "logicalType": "uuid"}, True),
+        ({"type": "long", "logicalType": ["date"]}, False),
+        ({"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"}, True),
+        ({"type": "fixed", "name": "F", "size": 11, "logicalType": "duration"}, False),
+    ],
+)
+def test_a_logical_type_that_is_not_valid_is_ignored(type_, is_valid):
+    plain = {name: value for name, value in type_.items() if name not in ("logicalType", "precision", "scale")}
+    found = compare(_record({"name": "p", "type": plain}), _record({"name": "p", "type": type_}), "Avro")
+    assert [one.kind for one in found] == ["meaning-changed"] * is_valid
+
+
 def test_a_record_that_holds_itself_is_compared():
     def tree(type_):
         return _record({"name": "value", "type": type_}, {"name": "next", "type": ["null", "Order"]})

@@ -120,6 +120,57 @@ def test_a_schema_that_takes_too_much_work_is_unknown_with_that_reason():
     assert found.reason == "Comparing takes more than 2000 steps."
 
 
+DRAFT_07 = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"type": "integer", "exclusiveMinimum": 0}, {"type": "integer", "minimum": 1}),
+        ({"type": "integer", "minimum": 0.5, "maximum": 7.5}, {"type": "integer", "minimum": 1, "exclusiveMaximum": 8}),
+        ({"type": "boolean"}, {"enum": [True, False]}),
+        ({"type": "null"}, {"const": None}),
+        ({"type": ["null", "boolean"]}, {"enum": [None, False, True]}),
+    ],
+)
+def test_schemas_of_the_same_values_break_nobody(before, after):
+    for pair in ((before, after), (after, before)):
+        assert [one for one in compare(*pair, "JsonSchema") if one.breaks.worst != Answer.NO] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"type": "number", "exclusiveMinimum": 0}, {"type": "number", "minimum": 1}),
+        ({"type": "integer", "exclusiveMinimum": 0}, {"type": "integer", "minimum": 2}),
+        ({"type": "boolean"}, {"enum": [True]}),
+        ({"type": ["null", "boolean"]}, {"enum": [False, True]}),
+        ({"enum": [{"x": 1}]}, {"type": "object", "additionalProperties": False}),
+        ({"const": [1, "a"]}, {"prefixItems": [True], "items": {"type": "integer"}}),
+    ],
+)
+def test_a_value_that_is_no_longer_taken_breaks_writers(before, after):
+    assert "yes" in {one.breaks.as_json()["writers"] for one in compare(before, after, "JsonSchema")}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            {"enum": [{"x_a": 1}]},
+            {"type": "object", "patternProperties": {"^x_": {}}, "additionalProperties": False},
+        ),
+        ({"const": [1]}, {"prefixItems": [{"type": "integer"}], "items": False}),
+        (
+            {"$schema": DRAFT_07, "enum": ["a"]},
+            {"$schema": DRAFT_07, "$ref": "#/definitions/s", "type": "integer", "definitions": {"s": {"type": "string"}}},
+        ),
+    ],
+)
+def test_a_listed_value_that_is_taken_is_not_called_refused(before, after):
+    assert "yes" not in {one.breaks.as_json()["writers"] for one in compare(before, after, "JsonSchema")}
+
+
 def test_one_and_true_are_two_values():
     (found,) = judge({"enum": [1, "a"]}, {"enum": [True, "a"]}, "JsonSchema").reasons()[:1]
     assert found.breaks.worst == Answer.YES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from lakehouse.compatibility import Answer, compare, judge
@@ -82,6 +84,20 @@ def test_a_number_of_protobuf_that_is_free_or_was_reserved_is_said():
 )
 def test_the_same_schema_differs_in_nothing(format, schema):
     assert compare(schema, schema, format) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "readers", "writers"),
+    [
+        ("int32 a = 1;", "oneof o { int32 a = 1; }", "no", "no"),  # one field: it is alone in it
+        ("int32 a = 1; int32 b = 2;", "oneof o { int32 a = 1; int32 b = 2; }", "no", "yes"),
+        ("oneof o { int32 a = 1; } int32 b = 2;", "oneof o { int32 a = 1; int32 b = 2; }", "no", "yes"),
+        ("oneof p { int32 a = 1; int32 b = 2; }", "oneof o { int32 a = 1; int32 b = 2; }", "no", "no"),
+    ],
+)
+def test_a_oneof_of_protobuf_breaks_writers_of_several_of_its_fields(before, after, readers, writers):
+    found = compare(*(f'syntax = "proto3"; message M {{ {fields} }}' for fields in (before, after)), "Protobuf/3")
+    assert {json.dumps(one.breaks.as_json()) for one in found} == {json.dumps({"readers": readers, "writers": writers})}
 
 
 def test_the_reader_of_protobuf_finds_what_the_compiler_finds():
