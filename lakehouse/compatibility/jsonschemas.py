@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
-import orjson
-
 from lakehouse.compatibility.jsonshapes import DEPENDENT, Bound, JsonDocument, Parts, Shape, as_key, satisfies, texts, type_of
 from lakehouse.compatibility.limits import StepBudget
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
+from lakehouse.text.jsontext import canonical, decoded, in_order
 
 _CHECKED_FORMATS = frozenset(
     {"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
@@ -60,10 +59,10 @@ class KeywordComparison:
             return False
         if not self._has_values and not self._has_references:
             return True
-        text = orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+        text = canonical(part)
         if self._has_references and not self._is_same_text and b'ef":' in text:
             return False
-        return text == orjson.dumps(other_part, option=orjson.OPT_SORT_KEYS)  # 1 and true are equal to Python
+        return text == canonical(other_part)  # 1 and true are equal to Python
 
     def _numbers(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         written, read = ((side.low, side.high) for side in (writer, reader))
@@ -195,9 +194,7 @@ def _divides(divisor: Any, number: Any) -> bool:
 
 def values_text(values: Iterable[Any]) -> str:
     """Return values as people read them, the first six."""
-    shown = [
-        orjson.dumps(value).decode() if type_of(value) in ("object", "array") else as_key(value).decode() for value in values
-    ]
+    shown = [decoded(in_order(value)) if type_of(value) in ("object", "array") else as_key(value).decode() for value in values]
     return (
         ", ".join(text[:40] for text in shown[:6]) + (f" or one of {len(shown) - 6} more" if len(shown) > 6 else "") or "nothing"
     )

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import orjson
 
 from lakehouse.compatibility.limits import Malformed, StepBudget
+from lakehouse.text.jsontext import canonical
 
 _NOT_DECIDED = (
     "pattern", "format", "not", "if", "patternProperties", "propertyNames", "contains", "dependencies", "dependentRequired",
@@ -177,7 +178,7 @@ class JsonDocument:
         if not isinstance(document, dict | bool):
             raise Malformed("a JSON Schema is an object or a boolean")
         self.root = document
-        self.text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        self.text = canonical(document)
         self.has_references = b'ef":' in self.text  # $ref, $dynamicRef, $recursiveRef
         self.has_values = b'"const":' in self.text or b'"enum":' in self.text
         own = document if isinstance(document, dict) else {}

@@ -13,6 +13,7 @@ import orjson
 
 from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
+from lakehouse.text.jsontext import canonical
 
 _WIDER = {
     "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
@@ -304,13 +305,13 @@ def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value_text(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return canonical(value).decode()
 
 
 def _types(schema: dict[str, Any]) -> frozenset[str]:
     kind = schema.get("type", "any")
     kinds = kind if isinstance(kind, list) else [kind]
-    return frozenset(kind_name if isinstance(kind_name, str) else orjson.dumps(kind_name).decode() for kind_name in kinds)
+    return frozenset(kind_name if isinstance(kind_name, str) else canonical(kind_name).decode() for kind_name in kinds)
 
 
 def _required(schema: dict[str, Any]) -> frozenset[str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
+from lakehouse.text.jsontext import canonical
 
 MOST_STEPS = 200_000  # about half a second
 MOST_DEPTH = 100  # levels of a schema
@@ -14,7 +14,7 @@ MOST_TEXT = 4_000_000  # letters of a schema
 
 def text_of(document: Any) -> str:
     """Return a schema as text; of a JSON value always the same."""
-    return document if isinstance(document, str) else orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
+    return document if isinstance(document, str) else canonical(document).decode()
 
 
 class TooMuchWork(Exception):

@@ -192,7 +192,7 @@ def flat_attributes_of_entity(kind: str, body: JsonText) -> FlatAttributes:
         kind: of the entity.
         body: its normal form.
     """
-    attributes = orjson.loads(body)
+    attributes = read_canonical(body)
     texts, dated = _json_attributes(attributes, *_TEXTS), _text_attribute("deprecated", attributes.get("deprecated"))
     labels = _text_attribute("labels", attributes.get("labels"))
     if kind == "group":
@@ -203,7 +203,7 @@ def flat_attributes_of_entity(kind: str, body: JsonText) -> FlatAttributes:
     if kind == "schema":
         return _without_nothing(dated | _json_attributes(attributes, "defaultversionid", "compatibility"))
     schema: dict[Pointer, str | None] = (
-        {pointer_of("schema"): canonical_text(read_canonical(body)["schema"])} if "schema" in attributes else {}
+        {pointer_of("schema"): canonical_text(attributes["schema"])} if "schema" in attributes else {}
     )
     return _without_nothing(texts | labels | _json_attributes(attributes, "format", "schemauri", "contenttype") | schema)
 
@@ -276,7 +276,7 @@ def _text_attribute(name: str, value: Any) -> dict[Pointer, str | None]:
 
 
 def _json_attributes(attributes: dict[str, Any], *names: str) -> dict[Pointer, str | None]:
-    return {pointer_of(name): None if attributes.get(name) is None else orjson.dumps(attributes[name]).decode() for name in names}
+    return {pointer_of(name): None if attributes.get(name) is None else canonical_text(attributes[name]) for name in names}
 
 
 def _without_nothing(attributes: dict[Pointer, str | None]) -> FlatAttributes:

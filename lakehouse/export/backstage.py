@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import orjson
-
 from lakehouse.asyncapi.outward import Perspective, identity_of, write_asyncapi
 from lakehouse.asyncapi.servers import unique
 from lakehouse.domain.references import schema_places
+from lakehouse.text.jsontext import indented
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
@@ -89,7 +88,7 @@ def _entity(name: str, api: _Api, registry: dict[str, Any], perspective: Perspec
     system = first_of(labels, _SYSTEM)
     spec |= {"system": system} if system else {}
     document = write_asyncapi(_part(api, registry), perspective).document
-    spec["definition"] = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    spec["definition"] = indented(document)
     return {"apiVersion": "backstage.io/v1alpha1", "kind": "API", "metadata": metadata, "spec": spec}
 
 

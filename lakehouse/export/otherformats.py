@@ -9,7 +9,6 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import orjson
 from pyspark.sql import SparkSession
 
 from lakehouse.asyncapi.outward import Perspective, write_asyncapi
@@ -20,6 +19,7 @@ from lakehouse.export.writers import WriteStyle
 from lakehouse.settings import data_folder
 from lakehouse.store.schema import SCHEMA
 from lakehouse.store.views import read_view
+from lakehouse.text.jsontext import indented
 from lakehouse.text.names import Xid
 from lakehouse.text.yamltext import as_yaml
 
@@ -45,7 +45,7 @@ class Format(NamedTuple):
 
 def _asyncapi(registry: dict[str, Any], style: WriteStyle) -> TextFiles:
     written = write_asyncapi(registry, _perspective(style))
-    return TextFiles({"": orjson.dumps(written.document, option=orjson.OPT_INDENT_2) + b"\n"}, written.losses)
+    return TextFiles({"": indented(written.document).encode("utf-8", "surrogatepass") + b"\n"}, written.losses)
 
 
 def _backstage(registry: dict[str, Any], style: WriteStyle) -> TextFiles:

@@ -24,6 +24,7 @@ from lakehouse.readmodel.file.sqliteschema import EDGES, edges_of
 from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import Entity, EntityReferences, Reference, View
+from lakehouse.text.jsontext import decoded, in_order
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import split_version, xid_of_group, xid_of_resource, xid_of_version
 
@@ -151,7 +152,7 @@ def definition_texts(
 
 
 def _as_text(value: Any) -> Any:
-    return orjson.dumps(value).decode() if isinstance(value, dict | list) else value
+    return decoded(in_order(value)) if isinstance(value, dict | list) else value
 
 
 def protocols_of(view: View) -> dict[tuple[RegistryId, Xid], str | None]:
@@ -338,9 +339,7 @@ def declared_attributes(kind: str, body: JsonText) -> FlatAttributes:
         return {pointer: value for pointer, value in flat_attributes_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
         attributes = orjson.loads(body)
-        return {
-            Pointer(f"/{name}"): JsonText(orjson.dumps(value).decode()) for name, value in attributes.items() if value is not None
-        }
+        return {Pointer(f"/{name}"): decoded(in_order(value)) for name, value in attributes.items() if value is not None}
     return flat_attributes_of_entity(kind, body)
 
 

@@ -20,7 +20,7 @@ from lakehouse.match.definition.compiled import CONTENT_TYPE, OWN_PROTOCOL, Decl
 from lakehouse.match.definition.templates import Rule
 from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.render.unrenderable import Refusal, RenderRefused
-from lakehouse.text.jsontext import decoded
+from lakehouse.text.jsontext import decoded, in_order
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 
 _PRODUCER_ONLY = frozenset({"key", "partition", "retain", "durable"})  # END-147, END-165, 002 on Kafka's options
@@ -85,7 +85,7 @@ class Endpoint:
             path = urlsplit(self.uri or "").path
             if path not in ("", "/"):
                 results[Pointer("/protocoloptions/path/value")] = path
-        return {pointer: decoded(orjson.dumps(value)) for pointer, value in results.items()}
+        return {pointer: decoded(in_order(value)) for pointer, value in results.items()}
 
     def _pairs(self, name: str) -> Iterator[tuple[str, Any]]:
         """Read headers or a query: a list of {name, value}, or a map."""

@@ -180,7 +180,7 @@ def unquoted(text: JsonText) -> str:
 
 def as_column_text(value: Any) -> str | None:
     """Return a JSON value as Spark's JSON functions read it into a STRING: a text without quotes, doubles as Java's."""
-    return value if value is None or isinstance(value, str) else orjson.dumps(_with_java_doubles(value)).decode()
+    return value if value is None or isinstance(value, str) else decoded(in_order(_with_java_doubles(value)))
 
 
 def in_order(value: Any) -> bytes:

@@ -19,7 +19,7 @@ import orjson
 from lakehouse.domain.references import spelled
 from lakehouse.domain.subjects import DELETED_LABEL, GUID_LABEL, ID_LABEL, kind_of_format, number_of
 from lakehouse.readmodel.file.packed import Packs, let_read
-from lakehouse.text.jsontext import object_at, text_at
+from lakehouse.text.jsontext import canonical_text, object_at, text_at
 from lakehouse.text.names import JsonText, Pointer, Xid
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def _edges_of_endpoint(attributes: dict[str, Any]) -> Iterator[Edge]:
     options = attributes.get("protocoloptions")
     will = options.get("willmessage") if isinstance(options, dict) else None
     if will is not None:
-        text = will if isinstance(will, str) else orjson.dumps(will).decode()
+        text = will if isinstance(will, str) else canonical_text(will)
         yield _edge("willmessage", _WILL, text)
 
 

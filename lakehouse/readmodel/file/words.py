@@ -17,6 +17,7 @@ import orjson
 
 from lakehouse.domain.references import schema_places
 from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, NEVER, WORD_COLUMNS, WORD_TEXTS
+from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
@@ -288,10 +289,10 @@ def words_of_body(xid: Xid, kind: str, body: dict[str, Any]) -> Words:
         _split(xid),
         named.get("name"),
         " ".join(kinds) or None,
-        None if addresses is None else orjson.dumps(addresses).decode(),
-        orjson.dumps(body["labels"]).decode() if body.get("labels") else None,
+        None if addresses is None else canonical_text(addresses),
+        canonical_text(body["labels"]) if body.get("labels") else None,
         named.get("description"),
-        _plain(orjson.dumps(rest).decode()) if rest else None,
+        _plain(canonical_text(rest)) if rest else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import orjson
+from lakehouse.text.jsontext import canonical_text
 
 DEEPEST, MOST_ROWS = 8, 150
 _MOST_STEPS = 20_000
@@ -146,7 +146,7 @@ def text_of(value: Any) -> str:
     """Write a value: a text as it is, else as JSON; cut where it is long."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    text = value if isinstance(value, str) else canonical_text(value)
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
 
 

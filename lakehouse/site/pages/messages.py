@@ -30,6 +30,7 @@ from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states
 from lakehouse.site.pages.sentview import sent_of
 from lakehouse.site.schematext import Readable, readable
 from lakehouse.site.templating import Attributes, render_part, shown, shown_share
+from lakehouse.text.jsontext import indented
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
@@ -239,7 +240,7 @@ def _examples(page_context: PageContext, entity: Entity, definition: dict[str, A
         examples, commands = [{"as": None, "error": str(error)}], []
     cut = []
     for example in examples[:_MOST_EXAMPLES]:
-        text = orjson.dumps(example["example"], option=orjson.OPT_INDENT_2).decode() if "example" in example else None
+        text = indented(example["example"]) if "example" in example else None
         is_cut = text is not None and len(text) > _MOST_EXAMPLE
         cut.append(
             {

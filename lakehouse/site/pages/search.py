@@ -48,6 +48,7 @@ from lakehouse.site.overview import NO_PROTOCOL, Overview
 from lakehouse.site.overview import Key as Place
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.templating import MEDIA_TYPES
+from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of_version
 
@@ -509,4 +510,4 @@ def _payload_fields(page_context: PageContext, registryid: RegistryId, definitio
 
 
 def _text(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else orjson.dumps(value).decode()
+    return "" if value is None else value if isinstance(value, str) else canonical_text(value)
