@@ -13,7 +13,8 @@ import os
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.errors import SourceNotFound
 from lakehouse.ingest.pipeline import IngestRequest, ingest
+from lakehouse.ingest.sources import Hidden, look_into
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import Watcher
 from lakehouse.settings import Settings
@@ -177,10 +179,24 @@ def watch(
         ingest, spark, settings, registry_from=registry_from, request=request, watcher=watcher, root=_as_uri(folder)
     )
 
+    reported: set[Hidden] = set()
+
     def load(batch: DataFrame, _: int) -> None:
         paths = [row["path"] for row in batch.collect() if _still_exists(row["path"])]
-        if paths:
-            details(load_documents(paths))
+        gone: list[Hidden] = []
+        while paths:
+            try:
+                summary = load_documents(paths)
+            except SourceNotFound as error:  # it was taken away since it was listed
+                if error.source not in paths:
+                    raise
+                paths.remove(error.source)
+                gone.append(Hidden(error.source, str(error)))
+                continue
+            hidden = [each for each in look_into(_as_uri(folder)).hidden if each not in reported]
+            reported.update(hidden)
+            details(replace(summary, hidden=[*summary.hidden, *gone, *hidden]))
+            return
 
     spark.dataSource.register(LandingSource)
     stream = spark.readStream.format(SOURCE).option("maxDocuments", str(landing.max_documents)).load(folder)
@@ -209,16 +225,12 @@ def _identity(entry: FolderEntry) -> str:
 def _list_local(folder: Path) -> Iterator[FolderEntry]:
     if not folder.is_dir():
         raise SourceNotFound(str(folder), "no such folder. --watch takes one folder.")
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
-        for name in files:
-            if _is_wanted(name):
-                try:
-                    status = os.stat(f"{parent}/{name}")
-                except FileNotFoundError:
-                    continue  # it has just been taken away
-                if status.st_size:
-                    yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns), f"{parent}/{name}")
+    inside = look_into(_as_uri(str(folder)))
+    for uri in (*inside.files, *(uri for uri, _ in inside.unreadable)):
+        path = uri.removeprefix("file:")
+        with suppress(OSError):  # it has just been taken away
+            status = os.stat(path)
+            yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns), path)
 
 
 def _list_remote(folder: str) -> Iterator[FolderEntry]:

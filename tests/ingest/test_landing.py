@@ -6,12 +6,17 @@ import os
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 from lakehouse.errors import SourceNotFound
+from lakehouse.ingest import landing
 from lakehouse.ingest.landing import LOOK_BACK, FolderEntry, Landing, between, checkpoint, list_documents, next_offset, watch
 from lakehouse.ingest.pipeline import IngestRequest
+from lakehouse.ingest.summary import Summary
+from lakehouse.settings import read_settings
 
 START = {"changed": 0, "seen": ""}
 FAR = 10 * LOOK_BACK
@@ -70,6 +75,47 @@ def test_documents_are_listed_as_an_ingest_of_the_folder_finds_them(tmp_path):
         list_documents(str(tmp_path / "nowhere"))
 
 
+def test_what_an_ingest_of_the_folder_would_not_read_is_not_listed(tmp_path):
+    folder, elsewhere = tmp_path / "landing", tmp_path / "secret.json"
+    folder.mkdir()
+    elsewhere.write_text("{}")
+    (folder / "a.json").write_text("{}")
+    (folder / "inside.json").symlink_to(folder / "a.json")
+    (folder / "outside.json").symlink_to(elsewhere)
+    (folder / "loop.json").symlink_to(folder / "loop.json")
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.json")).write_text("{}")
+    listed = list_documents(str(folder))
+    assert [Path(one.path).name for one in listed] == ["a.json", "inside.json"]
+    assert next_offset(listed, {"changed": 0, "seen": ""}, None)["changed"] == max(one.changed for one in listed)
+
+
+def test_a_document_that_is_taken_away_does_not_end_the_watch(tmp_path, monkeypatch):
+    (tmp_path / "outside.json").symlink_to(Path(__file__))
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text("{}")
+    asked: list[list[str]] = []
+    reported: list[Summary] = []
+
+    def load(spark, settings, paths, **_):
+        asked.append(list(paths))
+        if len(paths) == 2:
+            raise SourceNotFound(paths[0], "nothing")
+        return Summary(None, {}, {}, {}, {})
+
+    def run(stream, load, *_, **__):
+        batch = SimpleNamespace(collect=lambda: [{"path": str(tmp_path / name)} for name in ("a.json", "b.json", "gone.json")])
+        load(batch, 0)
+        load(batch, 1)
+
+    monkeypatch.setattr(landing, "ingest", load)
+    monkeypatch.setattr(landing, "run_stream", run)
+    settings = read_settings(warehouse=str(tmp_path / "warehouse"))
+    watch(MagicMock(), settings, Landing(str(tmp_path)), reported.append)
+    assert asked == [[str(tmp_path / "a.json"), str(tmp_path / "b.json")], [str(tmp_path / "b.json")]] * 2
+    hidden = [{Path(one.path).name for one in summary.hidden} for summary in reported]
+    assert hidden == [{"a.json", "outside.json"}, {"a.json"}]  # what was reported once is not again
+
+
 def test_a_document_with_an_old_date_is_seen(tmp_path):
     new, old = tmp_path / "new.json", tmp_path / "old.json"
     new.write_text("{}")
@@ -85,11 +131,11 @@ def document(**names):
 
 @pytest.mark.slow
 def test_a_landing_folder_day_by_day(catalog):
-    landing = Landing(str(catalog.documents), available_now=True)
+    watched = Landing(str(catalog.documents), available_now=True)
 
     def look():
         reported = []
-        watch(catalog.spark, catalog.settings, landing, reported.append, registry_from="folder", request=IngestRequest())
+        watch(catalog.spark, catalog.settings, watched, reported.append, registry_from="folder", request=IngestRequest())
         return [(one.snapshot_id, one.documents["read"], one.documents["unchanged"]) for one in reported]
 
     # Two documents, one below a folder that names its registry
