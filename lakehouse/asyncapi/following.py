@@ -19,7 +19,9 @@ from lakehouse.text.problems import Problem
 DANGLING = "AAPI-001"
 SHAPE = "AAPI-002"
 _MOST_STEPS = 50  # of one `$ref` to the next: more are a circle
-_DEEPEST = 60
+_MOST_COPIED = 1_000_000  # values of a document that are copied to where `$ref`s are
+_DEEPEST = 200
+_NOWHERE = object()
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 OpenFile = Callable[[str], Any]
@@ -27,6 +29,10 @@ OpenFile = Callable[[str], Any]
 
 class NoSuchFile(Exception):
     """A file that a `$ref` leads to cannot be read; the message says why."""
+
+
+class TooLarge(Exception):
+    """A document grows beyond all limits by what its `$ref`s refer to; the message says how."""
 
 
 class Spot(NamedTuple):
@@ -77,6 +83,7 @@ class Following:
         self._open_file = open_file
         self.root = Spot(document)
         self.problems: list[Problem] = []
+        self._copied = 0
 
     @property
     def files(self) -> list[str]:
@@ -90,10 +97,7 @@ class Following:
             steps += 1
             target = self._target(spot, spot.value["$ref"]) if steps <= _MOST_STEPS else "it leads in a circle"
             if isinstance(target, str):
-                message = f"`$ref` {spot.value['$ref']!r} leads nowhere: {target}; it is left out"
-                self.report(
-                    below(start.at, "$ref") if start.file == "" else start.at, DANGLING, message, "Correct the reference."
-                )
+                self._report_nowhere(start, spot.value["$ref"], target)
                 return None
             spot = target
         return spot
@@ -140,17 +144,39 @@ class Following:
         at = below(spot.at, name) if not spot.file else spot.at
         return Spot(value, at, spot.file, below(spot.inside, name))
 
-    def plain(self, spot: Spot, depth: int = 0) -> Any:
-        """Return a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out."""
-        result = self.follow(spot) if depth < _DEEPEST else None
+    def plain(self, spot: Spot) -> Any:
+        """Return a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out.
+
+        Raises:
+            TooLarge: that would be too much.
+        """
+        value = self._plain(spot, frozenset(), is_copy=False)
+        return None if value is _NOWHERE else value
+
+    def _plain(self, spot: Spot, above: frozenset[tuple[str, Pointer]], *, is_copy: bool) -> Any:
+        result = self.follow(spot)
         if result is None:
-            return None
-        if isinstance(result.value, dict):
-            members = {name: self.plain(self.child(result, name), depth + 1) for name in result.value}
-            return {name: member for name, member in members.items() if member is not None}
-        if isinstance(result.value, list):
-            return [self.plain(self.child(result, str(index)), depth + 1) for index in range(len(result.value))]
-        return result.value
+            return _NOWHERE
+        if result.place in above:
+            self._report_nowhere(spot, spot.value["$ref"], "it leads in a circle")
+            return _NOWHERE
+        is_copy = is_copy or result is not spot
+        self._copied += is_copy
+        if self._copied > _MOST_COPIED:
+            raise TooLarge(f"`$ref`s lead to more than {_MOST_COPIED} values, each counted as often as one leads to it")
+        if not isinstance(result.value, dict | list):
+            return result.value
+        if len(above) >= _DEEPEST:
+            raise TooLarge(f"with what its `$ref`s refer to it is nested deeper than {_DEEPEST} levels")
+        above |= {result.place}
+        names = result.value if isinstance(result.value, dict) else map(str, range(len(result.value)))
+        members = {name: self._plain(self.child(result, name), above, is_copy=is_copy) for name in names}
+        members = {name: member for name, member in members.items() if member is not _NOWHERE}
+        return members if isinstance(result.value, dict) else list(members.values())
+
+    def _report_nowhere(self, spot: Spot, reference: str, why: str) -> None:
+        message = f"`$ref` {reference!r} leads nowhere: {why}; it is left out"
+        self.report(below(spot.at, "$ref") if not spot.file else spot.at, DANGLING, message, "Correct the reference.")
 
     def wrong(self, spot: Spot, name: str, wanted: str) -> None:
         """Report a value of the wrong type, which is left out."""

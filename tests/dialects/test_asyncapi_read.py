@@ -17,10 +17,11 @@ from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import LOST_KINDS, UNINTERPRETED_KINDS
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
-from lakehouse.ingest.parse.document import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits, Rejected
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.rules.declared import FINDING_RULES, RULES, examples
+from lakehouse.text.problems import LIMIT
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text
 
@@ -456,3 +457,36 @@ def test_a_document_of_wrong_shapes_is_no_fault():
             read(components={name: shape})
             read(components={name: {"M": {"payload": shape, "headers": shape, "bindings": shape, "tags": shape, "title": shape}}})
     assert document()["specversion"]
+
+
+RECURSIVE = {"T": {"type": "object", "properties": {side: {"$ref": "#/components/schemas/T"} for side in ("l", "r")}}}
+
+
+def test_a_reference_that_leads_back_to_where_it_is_copied_is_left_out():
+    message = {"bindings": {"kafka": {"key": {"$ref": "#/components/schemas/T"}}}, "x-all": {"$ref": "#"}}
+    reading = read(components={"messages": {"M": message}, "schemas": RECURSIVE})
+    at = "/components/schemas/T/properties"
+    assert {f"{at}/l/$ref", f"{at}/r/$ref", "/components/messages/M/x-all/$ref"} <= set(result(reading, "AAPI-001"))
+    kept = body(reading, "/messagegroups/lamps/messages/M/versions/1")["extensions"]["asyncapi"]
+    assert kept["bindings"] == {"kafka": {"key": {"type": "object", "properties": {}}}}
+    assert "x-all" not in kept["x-all"]["components"]["messages"]["M"]
+
+
+@pytest.mark.parametrize(
+    ("schemas", "why"),
+    [
+        ({f"S{n}": {"l": {"$ref": f"#/x-s/S{n + 1}"}, "r": {"$ref": f"#/x-s/S{n + 1}"}} for n in range(30)}, "1000000 values"),
+        ({f"S{n}": {"of": {"$ref": f"#/x-s/S{n + 1}"}} for n in range(201)}, "200 levels"),
+    ],
+)
+def test_a_document_that_grows_beyond_limits_by_its_references_is_rejected(schemas, why):
+    with pytest.raises(Rejected, match=why) as refused:
+        read(**{"x-s": schemas | {f"S{len(schemas)}": 1}}, components={"messages": {"M": {"x-a": {"$ref": "#/x-s/S0"}}}})
+    assert refused.value.rule_id == LIMIT
+
+
+def test_a_reference_may_lead_far():
+    schemas = {f"S{n}": {"of": {"$ref": f"#/x-s/S{n + 1}"}} for n in range(100)} | {"S100": "found"}
+    reading = read(**{"x-s": schemas}, components={"messages": {"M": {"x-a": {"$ref": "#/x-s/S0"}}}})
+    assert "found" in json.dumps(message(reading, "lamps/messages/M"))
+    assert errors(reading) == [] == result(reading, "AAPI-001")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lakehouse.asyncapi.following import OpenFile, no_file
+from lakehouse.asyncapi.following import OpenFile, TooLarge, no_file
 from lakehouse.asyncapi.inward import OTHER_FILES
 from lakehouse.asyncapi.inward import convert as convert_asyncapi
 from lakehouse.dialects.detection import DRAFT, asyncapi_of
 from lakehouse.dialects.draft.conversions import translated
 from lakehouse.dialects.draft.reader import Converted, convert
-from lakehouse.ingest.parse.document import read_document
+from lakehouse.ingest.parse.document import Rejected, read_document
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import NO_XID, ROOT, Pointer, Xid
-from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.problems import LIMIT, Finding, Problem
 
 WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, for the facts of documents of several files
 
@@ -40,8 +40,14 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
         problems: what reading the text found.
         rules: apply the rules about one entity too.
         open_file: gives the value of a file next to the document.
+
+    Raises:
+        Rejected: it grows beyond all limits by what its `$ref`s refer to.
     """
-    converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
+    try:
+        converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
+    except TooLarge as error:
+        raise Rejected(LIMIT, str(error), "Split it, or refer to less.") from error
     reading = _read(converted, problems, asyncapi_of(value) or "asyncapi-3", rules=rules)
     reading.findings = [finding._replace(pointer=_deepest(finding.pointer, value)) for finding in reading.findings]
     if any(problem.rule_id == OTHER_FILES for _, problem in converted.reported):
