@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch
+from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch, completed
 from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of_key, normal_protocol, wire_of, with_symbols
 from lakehouse.asyncapi.texts import NAMES, Texts
@@ -122,10 +122,10 @@ class Application:
             return spot
         traits = [self._absolute(trait) for trait in self.following.items(spot, "traits") if isinstance(trait.value, dict)]
         own = {name: value for name, value in spot.value.items() if name != "traits"}
-        merged: Any = {}
-        for trait in (own, *traits) if self.is_old else (*traits, own):
+        merged: Any = own if self.is_old else {}
+        for trait in traits:
             merged = apply_merge_patch(merged, trait)
-        return spot._replace(value=merged)
+        return spot._replace(value=completed(own, merged) if not self.is_old else merged)
 
     def _absolute(self, trait: Spot) -> Any:
         """Return a trait; of another file with all that it refers to, since references there are relative to that file."""

@@ -233,6 +233,13 @@ def apply_merge_patch(value: Any, patch: Any) -> Any:
     return merged
 
 
+def completed(value: Any, other: Any) -> Any:
+    """Add to a value what it does not say itself, all the way down; neither value is changed."""
+    if not isinstance(value, dict) or not isinstance(other, dict):
+        return value
+    return {name: completed(value.get(name, other.get(name)), other.get(name)) for name in other | value}
+
+
 # Members whose values are data: a `$ref` in them refers to nothing.
 _DATA = ("const", "enum", "default", "examples", "example")
 

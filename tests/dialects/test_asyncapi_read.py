@@ -490,3 +490,21 @@ def test_a_reference_may_lead_far():
     reading = read(**{"x-s": schemas}, components={"messages": {"M": {"x-a": {"$ref": "#/x-s/S0"}}}})
     assert "found" in json.dumps(message(reading, "lamps/messages/M"))
     assert errors(reading) == [] == result(reading, "AAPI-001")
+
+
+AVRO = "application/vnd.apache.avro;version=1.9.0"
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "3.0.0"])
+@pytest.mark.parametrize("traits", [{}, {"traits": [{"payload": None, "description": "trait"}]}])
+def test_nulls_of_a_payload_stay(version, traits):
+    field = {"name": "x", "type": ["null", "string"], "default": None}
+    avro = {"type": "record", "name": "R", "fields": [field]}
+    json_schema = {"properties": {"a": {"const": None, "default": None}}}
+    patched = version == "2.6.0" and bool(traits)  # where a null of a trait deletes
+    for schema, schema_format in ((avro, {"schemaFormat": AVRO}), (json_schema, {})):
+        payload = {"payload": schema, **schema_format} if version == "2.6.0" else {"payload": {"schema": schema, **schema_format}}
+        if version == "3.0.0" and not schema_format:
+            payload = {"payload": schema}
+        reading = read(asyncapi=version, channels={}, components={"messages": {"M": payload | traits}})
+        assert message(reading, "lamps/messages/M").get("dataschema") == (None if patched else schema)
