@@ -75,11 +75,12 @@ class Following:
 
     Attributes:
         problems: what could not be followed, or is of the wrong type.
-        files: other files that were read.
+        files: other files that it refers to.
     """
 
     def __init__(self, document: Any, open_file: OpenFile = no_file) -> None:
         self._files: dict[str, Any] = {"": document}
+        self._not_read: dict[str, str] = {}  # files that cannot be read, and why
         self._open_file = open_file
         self.root = Spot(document)
         self.problems: list[Problem] = []
@@ -87,8 +88,8 @@ class Following:
 
     @property
     def files(self) -> list[str]:
-        """Return the paths of the other files that were read, sorted."""
-        return sorted(path for path in self._files if path)
+        """Return the paths of the other files that it refers to, sorted; of those that cannot be read, too."""
+        return sorted(path for path in (*self._files, *self._not_read) if path)
 
     def follow(self, spot: Spot) -> Spot | None:
         """Return what a value refers to, if it is a `$ref`; None, with a finding, if that leads nowhere."""
@@ -199,11 +200,13 @@ class Following:
         if _SCHEME.match(path) or path.startswith("/"):
             return "only the document and files next to it are read"
         file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
-        if file not in self._files:
+        if file not in self._files and file not in self._not_read:
             try:
                 self._files[file] = self._open_file(file)
             except NoSuchFile as error:
-                return str(error)
+                self._not_read[file] = str(error)
+        if file in self._not_read:
+            return self._not_read[file]
         value, tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
         for token in tokens:
             if isinstance(value, dict) and token in value:

@@ -18,6 +18,7 @@ from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, m
 from lakehouse.asyncapi.texts import LOST_KINDS, UNINTERPRETED_KINDS
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
 from lakehouse.ingest.parse.document import ParseLimits, Rejected
+from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.rules.declared import FINDING_RULES, RULES, examples
@@ -508,3 +509,14 @@ def test_nulls_of_a_payload_stay(version, traits):
             payload = {"payload": schema}
         reading = read(asyncapi=version, channels={}, components={"messages": {"M": payload | traits}})
         assert message(reading, "lamps/messages/M").get("dataschema") == (None if patched else schema)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_document_that_refers_to_a_file_is_read_again_even_if_that_is_missing(is_there, tmp_path):
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"payload": {"$ref": "b.json"}}}}}
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    if is_there:
+        (tmp_path / "b.json").write_text("{}")
+    reading = read_file(tmp_path / "a.json")
+    assert (result(reading, "AAPI-007"), reading.spellings[WITH_FILES]) == ([""], 1)
+    assert bool(result(reading, "AAPI-001")) != is_there
