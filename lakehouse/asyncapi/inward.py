@@ -291,8 +291,8 @@ def _is_declared(schema: Any) -> bool:
     properties = object_at(schema, "properties")
     is_plain = isinstance(schema, dict) and set(schema) <= {"type", "properties", "required"}
     return is_plain and all(
-        HINT in property_schema or says_the_same(property_schema, property_of(declaration_of(property_schema)))
-        for property_schema in properties.values()
+        HINT in object_at(properties, name) or says_the_same(property_schema, property_of(declaration_of(property_schema)))
+        for name, property_schema in properties.items()
     )
 
 

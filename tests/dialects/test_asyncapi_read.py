@@ -12,7 +12,15 @@ from exampled import BY_ASYNCAPI
 
 from lakehouse.asyncapi.application import Application
 from lakehouse.asyncapi.following import Following, NoSuchFile, apply_merge_patch
-from lakehouse.asyncapi.headerschemas import as_headers, as_payload, declaration_of, from_headers, from_payload, property_of
+from lakehouse.asyncapi.headerschemas import (
+    as_headers,
+    as_payload,
+    declaration_of,
+    from_headers,
+    from_payload,
+    member_of,
+    property_of,
+)
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import LOST_KINDS, UNINTERPRETED_KINDS
@@ -520,3 +528,28 @@ def test_a_document_that_refers_to_a_file_is_read_again_even_if_that_is_missing(
     reading = read_file(tmp_path / "a.json")
     assert (result(reading, "AAPI-007"), reading.spellings[WITH_FILES]) == ([""], 1)
     assert bool(result(reading, "AAPI-001")) != is_there
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"type": "object", "properties": {"trace": True}},
+        {"allOf": 5},
+        {"properties": {"a": {"type": "string", "format": {}}}, "required": [[], {"a": 1}]},
+    ],
+)
+def test_headers_of_wrong_types_are_kept_as_they_are(headers):
+    channels = {"c": {"address": "a", "messages": {"M": {"headers": headers, "payload": {"type": "object"} | headers}}}}
+    kept = message(read(servers=KAFKA, channels=channels), "kafka.a/messages/M")
+    assert kept["extensions"]["asyncapi"]["headers"] == headers
+    assert kept["dataschema"] == {"type": "object"} | headers
+
+
+def test_items_of_required_may_be_of_any_type():
+    properties = {name: {} for name in ("specversion", "id", "source", "type")}
+    schema = {"type": "object", "properties": properties, "required": [[], *properties]}
+    assert from_payload(schema) is not None
+
+
+def test_an_option_that_is_no_map_is_no_member_of_a_binding():
+    assert member_of("map", "a=b") is None
