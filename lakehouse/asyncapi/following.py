@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -24,7 +24,15 @@ _DEEPEST = 200
 _NOWHERE = object()
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
-OpenFile = Callable[[str], Any]
+
+class OpenedFile(NamedTuple):
+    """The value of a file (the text, if it is neither JSON nor YAML), and what was found in its text."""
+
+    value: Any
+    problems: Sequence[Problem] = ()
+
+
+OpenFile = Callable[[str], OpenedFile]
 
 
 class NoSuchFile(Exception):
@@ -56,7 +64,7 @@ class Spot(NamedTuple):
         return self.file, self.inside
 
 
-def no_file(path: str) -> Any:
+def no_file(path: str) -> OpenedFile:
     """Refuse every file: the document has none next to it.
 
     Raises:
@@ -70,16 +78,15 @@ class Following:
 
     Args:
         document: its value.
-        open_file: gives the value (or the text, if it is neither JSON nor YAML) of a file by its path relative to the document;
-            raises `NoSuchFile`.
+        open_file: reads a file by its path relative to the document; raises `NoSuchFile`.
 
     Attributes:
-        problems: what could not be followed, or is of the wrong type.
+        problems: what could not be followed, or is of the wrong type; and what was found in texts of other files.
         files: other files that it refers to.
     """
 
     def __init__(self, document: Any, open_file: OpenFile = no_file) -> None:
-        self._files: dict[str, Any] = {"": document}
+        self._files = {"": OpenedFile(document)}
         self._not_read: dict[str, str] = {}  # files that cannot be read, and why
         self._open_file = open_file
         self.root = Spot(document)
@@ -177,7 +184,7 @@ class Following:
 
     def _report_nowhere(self, spot: Spot, reference: str, why: str) -> None:
         message = f"`$ref` {reference!r} leads nowhere: {why}; it is left out"
-        self.report(below(spot.at, "$ref") if not spot.file else spot.at, DANGLING, message, "Correct the reference.")
+        self.report(_at_reference(spot), DANGLING, message, "Correct the reference.")
 
     def wrong(self, spot: Spot, name: str, wanted: str) -> None:
         """Report a value of the wrong type, which is left out."""
@@ -185,7 +192,9 @@ class Following:
 
     def report(self, at: Pointer, rule: str, message: str, hint: str, severity: str = "warning") -> None:
         """Report something once."""
-        problem = Problem(at, rule, severity, message, hint)
+        self._add(Problem(at, rule, severity, message, hint))
+
+    def _add(self, problem: Problem) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -207,7 +216,7 @@ class Following:
                 self._not_read[file] = str(error)
         if file in self._not_read:
             return self._not_read[file]
-        value, tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
+        (value, problems), tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
         for token in tokens:
             if isinstance(value, dict) and token in value:
                 value = value[token]
@@ -216,7 +225,15 @@ class Following:
             else:
                 return f"there is no `{token}`"
         inside = pointer_of(*tokens)
+        for problem in problems:  # of what it leads to, or of the text as a whole
+            if not problem.pointer or f"{problem.pointer}/".startswith(f"{inside}/"):
+                self._add(problem._replace(pointer=_at_reference(spot), message=f"in {file}: {problem.message}"))
         return Spot(value, inside if not file else spot.at, file, inside)
+
+
+def _at_reference(spot: Spot) -> Pointer:
+    """Return the pointer of a `$ref`; in another file that of the one which leads there."""
+    return spot.at if spot.file else below(spot.at, "$ref")
 
 
 def _unescaped(token: str) -> str:

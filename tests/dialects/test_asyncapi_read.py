@@ -11,7 +11,7 @@ from builders import body, document, errors, rows
 from exampled import BY_ASYNCAPI
 
 from lakehouse.asyncapi.application import Application
-from lakehouse.asyncapi.following import Following, NoSuchFile, apply_merge_patch
+from lakehouse.asyncapi.following import Following, NoSuchFile, OpenedFile, apply_merge_patch
 from lakehouse.asyncapi.headerschemas import (
     as_headers,
     as_payload,
@@ -30,7 +30,7 @@ from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.rules.declared import FINDING_RULES, RULES, examples
-from lakehouse.text.problems import LIMIT
+from lakehouse.text.problems import CREDENTIAL, DUPLICATE_KEY, LIMIT
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text
 
@@ -366,10 +366,10 @@ def test_a_file_may_stand_elsewhere_in_the_source(tmp_path):
 def test_a_reference_in_a_file_is_relative_to_it():
     files = {"common/a.json": {"M": {"payload": {"$ref": "b.json#/S"}}}, "common/b.json": {"S": {"type": "integer"}}}
 
-    def open_file(path: str) -> Any:
+    def open_file(path: str) -> OpenedFile:
         if path not in files:
             raise NoSuchFile("absent")
-        return files[path]
+        return OpenedFile(files[path])
 
     written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"$ref": "common/a.json#/M"}}}}
     made = convert(written, open_file)
@@ -553,3 +553,40 @@ def test_items_of_required_may_be_of_any_type():
 
 def test_an_option_that_is_no_map_is_no_member_of_a_binding():
     assert member_of("map", "a=b") is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "rule_id"),
+    [
+        ("b.json#/A", '{"A": {"default": "https://u:hunter2@a.example"}, "B": {"type": "object"}}', CREDENTIAL),
+        ("b.json#/A", '{"A": {"title": "a", "title": "b"}, "B": {"type": "object"}}', DUPLICATE_KEY),
+        ("b.json#/C", '{"A": {"title": "a", "title": "b"}, "B": {"type": "object"}, "C": {"$ref": "#/A"}}', DUPLICATE_KEY),
+        ("b.proto", "// https://u:hunter2@a.example\n", CREDENTIAL),
+    ],
+)
+@pytest.mark.parametrize("is_inline", [True, False])
+def test_a_secret_or_a_duplicate_key_in_another_file_is_an_error_of_what_refers_to_it(file, text, rule_id, is_inline, tmp_path):
+    path = file.partition("#")[0]
+    (tmp_path / path).write_text(text)
+    payload = {"$ref": file}
+    if path.endswith(".proto"):
+        payload = {"schemaFormat": "application/vnd.google.protobuf;version=3", "schema": payload}
+    elif is_inline:
+        payload = {"properties": {"a": payload}}
+    other = {"payload": {"$ref": "b.json#/B"}} if path == "b.json" else {}
+    servers = KAFKA | {"other": {"host": "b.example", "protocol": "nats"}}
+    channels = {"c": {"address": "a", "messages": {"Bad": {"payload": payload}, "Good": other}}}
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "servers": servers, "channels": channels}
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    reading = read_file(tmp_path / "a.json")
+    found = [finding for finding in reading.findings if finding.rule_id == rule_id]
+    assert found
+    assert all(one.severity == "error" and one.message.startswith(f"in {path}: ") for one in found)
+    at = "/channels/c/messages/Bad/payload"
+    assert all(one.pointer.startswith(at) for one in found)
+    left = {xid for xid in rows(reading) if xid.count("/") == 4}
+    assert {xid for xid in left if "/messages/" in xid} == {
+        f"/messagegroups/{name}.a/messages/Good" for name in ("kafka", "nats")
+    }
+    assert {xid.rpartition("/")[2] for xid in left if "/schemas/" in xid} <= {"B"}
+    assert "hunter2" not in str((reading.rows, reading.findings))

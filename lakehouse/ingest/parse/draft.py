@@ -48,7 +48,9 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
         converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
     except TooLarge as error:
         raise Rejected(LIMIT, str(error), "Split it, or refer to less.") from error
-    reading = _read(converted, problems, asyncapi_of(value) or "asyncapi-3", rules=rules)
+    of_files = [problem for _, problem in converted.reported if problem.severity == "error"]
+    converted.reported = [(xid, problem) for xid, problem in converted.reported if problem.severity != "error"]
+    reading = _read(converted, problems + of_files, asyncapi_of(value) or "asyncapi-3", rules=rules)
     reading.findings = [finding._replace(pointer=_deepest(finding.pointer, value)) for finding in reading.findings]
     if any(problem.rule_id == OTHER_FILES for _, problem in converted.reported):
         reading.spellings[WITH_FILES] += 1
@@ -91,13 +93,19 @@ def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules:
 def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem], list[Problem]]:
     """Part problems of the text: errors, at their pointers in the converted document, and the rest."""
     errors, rest = [], []
-    normals: dict[Pointer, Pointer] = {}  # by the pointer as written; of several the longest
+    normals: dict[Pointer, dict[str, Pointer]] = {}  # by the pointer as written, and by entity; of several of one the longest
     for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
-        normals[at] = max(normals.get(at, ROOT), normal, key=len)
+        by_entity, entity = normals.setdefault(at, {}), "/".join(normal.split("/")[:5])
+        by_entity[entity] = max(by_entity.get(entity, ROOT), normal, key=len)
     for problem in problems:
         enclosing = next((pointer for pointer in _upwards(problem.pointer) if pointer in normals), None)
         if problem.severity == "error" and enclosing is not None:
-            errors.append(problem._replace(pointer=Pointer(normals[enclosing] + problem.pointer[len(enclosing) :])))
+            found = normals[enclosing].values()
+            errors += [
+                problem._replace(pointer=Pointer(normal + problem.pointer[len(enclosing) :]))
+                for normal in found
+                if not any(other.startswith(f"{normal}/") for other in found)  # a group, of whose entities some are there
+            ]
         else:
             rest.append(problem._replace(severity="warning") if problem.severity == "error" else problem)
     return errors, rest
