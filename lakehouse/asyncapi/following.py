@@ -39,7 +39,7 @@ class NoSuchFile(Exception):
     """A file that a `$ref` leads to cannot be read; the message says why."""
 
 
-class TooLarge(Exception):
+class Overgrown(Exception):
     """A document grows beyond all limits by what its `$ref`s refer to; the message says how."""
 
 
@@ -156,7 +156,7 @@ class Following:
         """Return a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out.
 
         Raises:
-            TooLarge: that would be too much.
+            Overgrown: that would be too much.
         """
         value = self._plain(spot, frozenset(), is_copy=False)
         return None if value is _NOWHERE else value
@@ -171,11 +171,11 @@ class Following:
         is_copy = is_copy or result is not spot
         self._copied += is_copy
         if self._copied > _MOST_COPIED:
-            raise TooLarge(f"`$ref`s lead to more than {_MOST_COPIED} values, each counted as often as one leads to it")
+            raise Overgrown(f"`$ref`s lead to more than {_MOST_COPIED} values, each counted as often as one leads to it")
         if not isinstance(result.value, dict | list):
             return result.value
         if len(above) >= _DEEPEST:
-            raise TooLarge(f"with what its `$ref`s refer to it is nested deeper than {_DEEPEST} levels")
+            raise Overgrown(f"with what its `$ref`s refer to it is nested deeper than {_DEEPEST} levels")
         above |= {result.place}
         names = result.value if isinstance(result.value, dict) else map(str, range(len(result.value)))
         members = {name: self._plain(self.child(result, name), above, is_copy=is_copy) for name in names}

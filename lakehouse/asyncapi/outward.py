@@ -518,8 +518,8 @@ class _Writing:
         return {**outside, "info": info, **default}, hint | {"group": name}
 
 
-def _of_channel(kept: dict[str, Any]) -> dict[str, Any]:
-    return kept_members(kept, "key", "messages", "servers")
+def _of_channel(uninterpreted: dict[str, Any]) -> dict[str, Any]:
+    return kept_members(uninterpreted, "key", "messages", "servers")
 
 
 def _reply_of(uninterpreted: dict[str, Any], channels: Iterable[_ChannelOut]) -> dict[str, Any]:

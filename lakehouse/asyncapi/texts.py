@@ -135,11 +135,11 @@ def _is_in_option(how: str | None, member: Any) -> bool:
     return how is not None and option is not None and says_the_same(member, member_of(how, option))
 
 
-def kept_members(kept: dict[str, Any], *without: str) -> dict[str, Any]:
+def kept_members(uninterpreted: dict[str, Any], *without: str) -> dict[str, Any]:
     """Return what an entity keeps of an object of AsyncAPI, without some members, and without those that break the object."""
     return {
         name: value
-        for name, value in kept.items()
+        for name, value in uninterpreted.items()
         if name not in ("$ref", HINT, *without) and isinstance(value, _TYPES.get(name, object))
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lakehouse.asyncapi.following import OpenFile, TooLarge, no_file
+from lakehouse.asyncapi.following import OpenFile, Overgrown, no_file
 from lakehouse.asyncapi.inward import OTHER_FILES
 from lakehouse.asyncapi.inward import convert as convert_asyncapi
 from lakehouse.dialects.detection import DRAFT, asyncapi_of
@@ -46,7 +46,7 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
     """
     try:
         converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
-    except TooLarge as error:
+    except Overgrown as error:
         raise Rejected(LIMIT, str(error), "Split it, or refer to less.") from error
     of_files = [problem for _, problem in converted.reported if problem.severity == "error"]
     converted.reported = [(xid, problem) for xid, problem in converted.reported if problem.severity != "error"]
