@@ -208,6 +208,8 @@ class Following:
         path, _, fragment = reference.partition("#")
         if _SCHEME.match(path) or path.startswith("/"):
             return "only the document and files next to it are read"
+        if fragment and not fragment.startswith("/"):
+            return "it names an anchor, and no pointer"
         file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
         if file not in self._files and file not in self._not_read:
             try:
@@ -307,6 +309,8 @@ class Bundle:
         }
 
     def _reference(self, spot: Spot, reference: str) -> str:
+        if reference.startswith("#") and reference[1:2] not in ("", "/"):
+            return reference  # an anchor in a schema
         target = self._following.follow(spot)
         if target is None:
             return reference

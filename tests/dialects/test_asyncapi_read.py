@@ -590,3 +590,12 @@ def test_a_secret_or_a_duplicate_key_in_another_file_is_an_error_of_what_refers_
     }
     assert {xid.rpartition("/")[2] for xid in left if "/schemas/" in xid} <= {"B"}
     assert "hunter2" not in str((reading.rows, reading.findings))
+
+
+def test_an_anchor_stays_in_a_schema_and_leads_nowhere_elsewhere():
+    schema = {"properties": {"a": {"$ref": "#addr"}}, "definitions": {"A": {"$id": "#addr", "type": "string"}}}
+    messages = {"In": {"payload": schema}, "At": {"payload": {"$ref": "#addr"}}, "Off": {"x-a": {"b": {"$ref": "#addr"}}}}
+    reading = read(components={"messages": messages})
+    assert message(reading, "lamps/messages/In")["dataschema"] == schema
+    at = "/components/messages"
+    assert sorted(result(reading, "AAPI-001")) == [f"{at}/At/payload/$ref", f"{at}/Off/x-a/b/$ref"]
