@@ -264,6 +264,8 @@ def completed(value: Any, other: Any) -> Any:
 
 # Members whose values are data: a `$ref` in them refers to nothing.
 _DATA = ("const", "enum", "default", "examples", "example")
+# Members whose members have names of the user, which are no keywords.
+_NAMED = ("properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas")
 
 
 class Bundle:
@@ -293,7 +295,7 @@ class Bundle:
         """Return where what it refers to is written."""
         return set(self._names)
 
-    def _copied(self, spot: Spot) -> Any:
+    def _copied(self, spot: Spot, *, is_named: bool = False) -> Any:
         value = spot.value
         if isinstance(value, list):
             return [self._copied(self._following.child(spot, str(index))) for index in range(len(value))]
@@ -303,7 +305,9 @@ class Bundle:
             reference = self._reference(spot, value["$ref"])
             return {"$ref": reference} | {name: member for name, member in value.items() if name != "$ref"}
         return {
-            name: member if name in _DATA else self._copied(self._following.child(spot, name))
+            name: member
+            if name in _DATA and not is_named
+            else self._copied(self._following.child(spot, name), is_named=name in _NAMED and not is_named)
             for name, member in value.items()
             if name != HINT or spot.inside != self._root.inside
         }
@@ -331,13 +335,24 @@ class Bundle:
         return f"#/definitions/{escaped(self._names[target.place])}"
 
 
-def with_placed_references(schema: Any, pointer: Pointer) -> Any:
-    """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`."""
+def with_placed_references(schema: Any, pointer: Pointer, *, is_named: bool = False) -> Any:
+    """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`.
+
+    Args:
+        schema: the schema.
+        pointer: of the place.
+        is_named: the schema is a map of schemas by their names.
+    """
     if isinstance(schema, list):
         return [with_placed_references(item, pointer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    moved = {name: member if name in _DATA else with_placed_references(member, pointer) for name, member in schema.items()}
+    moved = {
+        name: member
+        if name in _DATA and not is_named
+        else with_placed_references(member, pointer, is_named=name in _NAMED and not is_named)
+        for name, member in schema.items()
+    }
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         moved["$ref"] = f"#{pointer}{reference[1:]}"

@@ -11,7 +11,7 @@ from builders import body, document, errors, rows
 from exampled import BY_ASYNCAPI
 
 from lakehouse.asyncapi.application import Application
-from lakehouse.asyncapi.following import Following, NoSuchFile, OpenedFile, apply_merge_patch
+from lakehouse.asyncapi.following import Following, NoSuchFile, OpenedFile, apply_merge_patch, with_placed_references
 from lakehouse.asyncapi.headerschemas import (
     as_headers,
     as_payload,
@@ -30,6 +30,7 @@ from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.rules.declared import FINDING_RULES, RULES, examples
+from lakehouse.text.names import Pointer
 from lakehouse.text.problems import CREDENTIAL, DUPLICATE_KEY, LIMIT
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text
@@ -599,3 +600,19 @@ def test_an_anchor_stays_in_a_schema_and_leads_nowhere_elsewhere():
     assert message(reading, "lamps/messages/In")["dataschema"] == schema
     at = "/components/messages"
     assert sorted(result(reading, "AAPI-001")) == [f"{at}/At/payload/$ref", f"{at}/Off/x-a/b/$ref"]
+
+
+@pytest.mark.parametrize(
+    "keyword", ["properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas"]
+)
+def test_a_property_may_have_the_name_of_a_keyword(keyword):
+    named = {name: {"$ref": "#/components/schemas/X"} for name in ("example", "const", "enum", "default", "properties")}
+    data = {"default": {"$ref": "#/no"}, "examples": [{"properties": {"a": {"$ref": "#/no"}}}]}
+    reading = read(components={"messages": {"M": {"payload": {keyword: named} | data}}, "schemas": {"X": {"type": "integer"}}})
+    moved = {name: {"$ref": "#/definitions/X"} for name in named}
+    schema = message(reading, "lamps/messages/M")["dataschema"]
+    assert {name: schema[keyword][name] for name in named} == moved
+    assert data.items() <= schema.items()
+    placed = with_placed_references(schema, Pointer("/a"))
+    assert {name: placed[keyword][name] for name in named} == {name: {"$ref": "#/a/definitions/X"} for name in named}
+    assert data.items() <= placed.items()
