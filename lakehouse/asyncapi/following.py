@@ -15,6 +15,7 @@ from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.text.jsontext import below, escaped, pointer_of
 from lakehouse.text.names import ROOT, Pointer
 from lakehouse.text.problems import Problem
+from lakehouse.text.values import is_whole
 
 DANGLING = "AAPI-001"
 SHAPE = "AAPI-002"
@@ -222,7 +223,7 @@ class Following:
         for token in tokens:
             if isinstance(value, dict) and token in value:
                 value = value[token]
-            elif isinstance(value, list) and token.isdecimal() and int(token) < len(value):
+            elif isinstance(value, list) and is_whole(token) and int(token) < len(value):
                 value = value[int(token)]
             else:
                 return f"there is no `{token}`"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import PROTOCOLS, table
 from lakehouse.text.jsontext import object_at, text_at
+from lakehouse.text.values import is_whole
 
 HINT = "x-xregistry"
 # What an entity has besides its attributes: computed by a registry, or no part of its definition.
@@ -110,7 +111,7 @@ def member_of(how: str, option: Any) -> Any:
     if how == "schema":
         return property_of(declaration)
     if how == "number":
-        return int(value) if isinstance(value, str) and value.isdecimal() else None
+        return int(value) if isinstance(value, str) and is_whole(value) else None
     return None if isinstance(value, str) and "{" in value else value
 
 

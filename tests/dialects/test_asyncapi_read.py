@@ -616,3 +616,8 @@ def test_a_property_may_have_the_name_of_a_keyword(keyword):
     placed = with_placed_references(schema, Pointer("/a"))
     assert {name: placed[keyword][name] for name in named} == {name: {"$ref": "#/a/definitions/X"} for name in named}
     assert data.items() <= placed.items()
+
+
+def test_an_index_of_too_many_digits_leads_nowhere():
+    reading = read(components={"messages": {"M": {"payload": {"$ref": f"#/x-a/{'1' * 4301}"}}}}, **{"x-a": [1]})
+    assert result(reading, "AAPI-001") == ["/components/messages/M/payload/$ref"]

@@ -16,6 +16,7 @@ from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import NO_XID, ROOT, Pointer, Xid
 from lakehouse.text.problems import LIMIT, Finding, Problem
+from lakehouse.text.values import is_whole
 
 WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, for the facts of documents of several files
 
@@ -62,7 +63,7 @@ def _deepest(pointer: Pointer, document: Any) -> Pointer:
     result, value = ROOT, document
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        if isinstance(value, list) and is_whole(key) and int(key) < len(value):
             value = value[int(key)]
         elif isinstance(value, dict) and key in value:
             value = value[key]
