@@ -17,7 +17,7 @@ from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of
 from lakehouse.asyncapi.texts import NAMES, Texts
 from lakehouse.dialects.detection import asyncapi_of
 from lakehouse.dialects.tables import PROTOCOLS, family_of
-from lakehouse.text.jsontext import below, object_at, text_at
+from lakehouse.text.jsontext import below, object_at, pointer_of, text_at
 from lakehouse.text.names import Pointer
 
 UNKNOWN_TARGET = "AAPI-008"
@@ -156,6 +156,8 @@ class Application:
                     self._places[map_of_messages.file, below(map_of_messages.inside, name)] = channel
             self.channels[key] = channel
             self._places[spot.place] = channel
+        for key, channel in self.channels.items():  # of two that are one component each has its own key
+            self._places["", pointer_of("channels", key)] = channel
 
     def _read_operations(self) -> None:
         for key, spot in self.following.members(self.root, "operations"):
@@ -172,7 +174,11 @@ class Application:
     def channel_of(self, spot: Spot) -> ChannelPart | None:
         """Return the channel of an operation or a reply; None: it names none of the document."""
         channel = self.following.member(spot, "channel")
-        return self._places.get(channel.place) if channel else None
+        if channel is None:
+            return None
+        written = self.following.child(spot, "channel")
+        named = self.following.target(written, text_at(written.value, "$ref") or "")
+        return (named and self._places.get(named.place)) or self._places.get(channel.place)
 
     def message_keys(self, channel: ChannelPart, spot: Spot) -> list[str]:
         """Return the keys in a channel of the messages of an operation or a reply: all, or those that it refers to."""

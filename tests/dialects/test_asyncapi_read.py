@@ -621,3 +621,20 @@ def test_a_property_may_have_the_name_of_a_keyword(keyword):
 def test_an_index_of_too_many_digits_leads_nowhere():
     reading = read(components={"messages": {"M": {"payload": {"$ref": f"#/x-a/{'1' * 4301}"}}}}, **{"x-a": [1]})
     assert result(reading, "AAPI-001") == ["/components/messages/M/payload/$ref"]
+
+
+def test_an_operation_belongs_to_the_channel_that_it_names_of_two_that_are_one_component():
+    messages = {"On": {"payload": {"type": "object"}}}
+    channels = {key: {"$ref": "#/components/channels/C"} for key in ("a", "b")}
+    operations = {f"on-{key}": {"action": "receive", "channel": {"$ref": f"#/channels/{key}"}} for key in channels}
+    document = {
+        "asyncapi": "3.0.0",
+        "channels": channels,
+        "operations": operations,
+        "components": {"channels": {"C": {"messages": messages}}},
+    }
+    application = Application(Following(document))
+    assert {key: one.channel.key for key, one in application.operations.items()} == {"on-a": "a", "on-b": "b"}
+    reading = read(**{name: document[name] for name in ("channels", "operations", "components")})
+    for key in channels:
+        assert body(reading, f"/endpoints/lamps.on-{key}")["messagegroups"] == [f"/messagegroups/lamps.{key}"]
