@@ -112,7 +112,8 @@ class Application:
         if result is not None and isinstance(result.value, dict) and {"schemaFormat", "schema"} <= result.value.keys():
             inner = self.following.child(result, "schema")
             keeps_name = _is_reference(written.value) and not _is_reference(inner.value)
-            return (inner._replace(value={"$ref": written.value["$ref"] + "/schema"}, file=written.file, at=written.at)
+            path, _, fragment = written.value["$ref"].partition("#") if keeps_name else ("", "", "")
+            return (inner._replace(value={"$ref": f"{path}#{fragment}/schema"}, file=written.file, at=written.at)
                     if keeps_name else inner), result.value["schemaFormat"]  # fmt: skip
         return written, None
 

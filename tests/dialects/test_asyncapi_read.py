@@ -638,3 +638,31 @@ def test_an_operation_belongs_to_the_channel_that_it_names_of_two_that_are_one_c
     reading = read(**{name: document[name] for name in ("channels", "operations", "components")})
     for key in channels:
         assert body(reading, f"/endpoints/lamps.on-{key}")["messagegroups"] == [f"/messagegroups/lamps.{key}"]
+
+
+@pytest.mark.parametrize("name", ["schema", "Lamp", "schemas"])
+@pytest.mark.parametrize("is_wrapped", [True, False])
+def test_a_schema_has_its_own_name(name, is_wrapped):
+    avro = {"schemaFormat": AVRO, "schema": {"type": "string"}}
+    payload = {"$ref": f"#/components/schemas/{name}"}
+    schemas = {name: avro if is_wrapped else {"type": "string"}}
+    reading = read(components={"messages": {"M": {"payload": payload}}, "schemas": schemas})
+    assert message(reading, "lamps/messages/M")["dataschemaxid"] == f"/schemagroups/lamps/schemas/{name}"
+    assert body(reading, f"/schemagroups/lamps/schemas/{name}/versions/1")["schema"] == {"type": "string"}
+
+
+@pytest.mark.parametrize("text", ["{}", json.dumps({"schemaFormat": AVRO, "schema": {}})])
+def test_a_schema_of_a_file_has_the_name_of_the_file(text, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "schema").write_text(text)
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"payload": {"$ref": "a/schema"}}}}}
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    assert message(read_file(tmp_path / "a.json"), "t/messages/M")["dataschemaxid"] == "/schemagroups/t/schemas/schema"
+
+
+def test_ids_of_messages_are_looked_for_in_their_group_alone():
+    shared = {"messages": {"On": {"payload": {"type": "object"}}}}
+    channels = {f"c{n}": {"address": f"a{n % 2}"} | shared for n in range(4)}
+    reading = read(servers=KAFKA, channels=channels)
+    ids = sorted(xid for xid in rows(reading, "message"))
+    assert ids == [f"/messagegroups/kafka.a{n}/messages/{name}" for n in (0, 1) for name in ("On", "On-2")]
