@@ -192,12 +192,13 @@ class Application:
             else {(map_of_messages.file, below(map_of_messages.inside, key)): key for key in channel.messages}
         )
         targets = {message.spot.place: key for key, message in channel.messages.items()}
+        by_key = {f"#{pointer_of('channels', channel.key, 'messages', key)}": key for key in channel.messages}
         keys = []
         for index, written in enumerate(spot.value["messages"] if isinstance(spot.value["messages"], list) else []):
             at = self.following.child(self.following.child(spot, "messages"), str(index))
             result = self.following.target(at, written["$ref"]) if _is_reference(written) else None
             followed = self.following.follow(result) if result else None
-            key = places.get(result.place) if result else None
+            key = places.get(result.place) if result else by_key.get(text_at(written, "$ref") or "")  # of a channel elsewhere
             key = key or (targets.get(followed.place) if followed else None)
             if key is None:
                 message = "a message of the operation is none of its channel; it is left out"

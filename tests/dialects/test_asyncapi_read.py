@@ -626,7 +626,14 @@ def test_an_index_of_too_many_digits_leads_nowhere():
 def test_an_operation_belongs_to_the_channel_that_it_names_of_two_that_are_one_component():
     messages = {"On": {"payload": {"type": "object"}}}
     channels = {key: {"$ref": "#/components/channels/C"} for key in ("a", "b")}
-    operations = {f"on-{key}": {"action": "receive", "channel": {"$ref": f"#/channels/{key}"}} for key in channels}
+    operations: dict[str, Any] = {
+        f"on-{key}": {
+            "action": "receive",
+            "channel": {"$ref": f"#/channels/{key}"},
+            "messages": [{"$ref": f"#/channels/{key}/messages/On"}],
+        }
+        for key in channels
+    }
     document = {
         "asyncapi": "3.0.0",
         "channels": channels,
@@ -635,6 +642,7 @@ def test_an_operation_belongs_to_the_channel_that_it_names_of_two_that_are_one_c
     }
     application = Application(Following(document))
     assert {key: one.channel.key for key, one in application.operations.items()} == {"on-a": "a", "on-b": "b"}
+    assert [one.messages for one in application.operations.values()] == [["On"], ["On"]]
     reading = read(**{name: document[name] for name in ("channels", "operations", "components")})
     for key in channels:
         assert body(reading, f"/endpoints/lamps.on-{key}")["messagegroups"] == [f"/messagegroups/lamps.{key}"]
