@@ -286,10 +286,11 @@ class Bundle:
         self._names: dict[tuple[str, Pointer], str] = {}
         own = root.value.get("definitions") if isinstance(root.value, dict) else None
         self._taken = set(own) if isinstance(own, dict) else set()
-        self._added: dict[str, Any] = {}
+        self._found: list[tuple[str, Spot]] = []  # what it refers to, by name: grows while that is copied
         self.schema = self._copied(root)
-        if self._added and isinstance(self.schema, dict):
-            self.schema["definitions"] = self.schema.get("definitions", {}) | self._added
+        added = {name: self._copied(spot) for name, spot in self._found}
+        if added and isinstance(self.schema, dict):
+            self.schema["definitions"] = self.schema.get("definitions", {}) | added
 
     @property
     def places(self) -> set[tuple[str, Pointer]]:
@@ -332,7 +333,7 @@ class Bundle:
                 name = f"{wanted}-{nth}"
             self._taken.add(name)
             self._names[target.place] = name
-            self._added[name] = self._copied(target)
+            self._found.append((name, target))
         return f"#/definitions/{escaped(self._names[target.place])}"
 
 

@@ -674,3 +674,15 @@ def test_ids_of_messages_are_looked_for_in_their_group_alone():
     reading = read(servers=KAFKA, channels=channels)
     ids = sorted(xid for xid in rows(reading, "message"))
     assert ids == [f"/messagegroups/kafka.a{n}/messages/{name}" for n in (0, 1) for name in ("On", "On-2")]
+
+
+def test_a_chain_of_many_schemas_is_one_schema():
+    names = [f"S{n}" for n in range(2000)]
+    schemas: dict[str, Any] = {
+        name: {"properties": {"next": {"$ref": f"#/components/schemas/S{n + 1}"}}} for n, name in enumerate(names)
+    }
+    reading = read(
+        components={"messages": {"M": {"payload": {"$ref": "#/components/schemas/S0"}}}, "schemas": schemas | {"S2000": {}}}
+    )
+    schema = body(reading, "/schemagroups/lamps/schemas/S0/versions/1")["schema"]
+    assert sorted(schema["definitions"]) == sorted([*names[1:], "S2000"])
