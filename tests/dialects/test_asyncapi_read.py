@@ -686,3 +686,15 @@ def test_a_chain_of_many_schemas_is_one_schema():
     )
     schema = body(reading, "/schemagroups/lamps/schemas/S0/versions/1")["schema"]
     assert sorted(schema["definitions"]) == sorted([*names[1:], "S2000"])
+
+
+def test_what_many_groups_hold_is_quarantined_in_each_and_reported_in_full_once():
+    twice = ", ".join(f'"x-{n}": 1, "x-{n}": 2' for n in range(20))
+    channels = {f"c{n}": {"messages": {"M": {"$ref": "#/components/messages/M"}}} for n in range(50)}
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "channels": channels, "components": {"messages": {"M": {}}}}
+    value, problems = read_text(json.dumps(written).replace('"M": {}', f'"M": {{{twice}}}').encode(), "a.json", 64)
+    reading = read_as(value, problems, "a.json", None)[1]
+    assert not rows(reading, "message")
+    found = [finding.xid for finding in errors(reading) if finding.rule_id == DUPLICATE_KEY]
+    assert len(found) == 20 + 49
+    assert set(found) == {f"/messagegroups/t.c{n}/messages/M/versions/1" for n in range(50)}

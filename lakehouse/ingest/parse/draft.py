@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lakehouse.asyncapi.following import OpenFile, Overgrown, no_file
@@ -98,18 +98,25 @@ def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem
     for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
         by_entity, entity = normals.setdefault(at, {}), "/".join(normal.split("/")[:5])
         by_entity[entity] = max(by_entity.get(entity, ROOT), normal, key=len)
+    places: dict[Pointer, list[Pointer]] = {}
     for problem in problems:
         enclosing = next((pointer for pointer in _upwards(problem.pointer) if pointer in normals), None)
         if problem.severity == "error" and enclosing is not None:
-            found = normals[enclosing].values()
+            if enclosing not in places:
+                places[enclosing] = _innermost(normals[enclosing].values())
             errors += [
-                problem._replace(pointer=Pointer(normal + problem.pointer[len(enclosing) :]))
-                for normal in found
-                if not any(other.startswith(f"{normal}/") for other in found)  # a group, of whose entities some are there
+                problem._replace(pointer=Pointer(f"{normal}{problem.pointer[len(enclosing) :]}")) for normal in places[enclosing]
             ]
+            del places[enclosing][1:]  # one error quarantines an entity; all are reported of the first
         else:
             rest.append(problem._replace(severity="warning") if problem.severity == "error" else problem)
     return errors, rest
+
+
+def _innermost(pointers: Iterable[Pointer]) -> list[Pointer]:
+    """Return the pointers that are above none of the others, the longest first."""
+    outer = {parent for pointer in pointers for parent in _upwards(Pointer(pointer.rpartition("/")[0]))}
+    return sorted((pointer for pointer in pointers if pointer not in outer), key=len, reverse=True)
 
 
 def _upwards(pointer: Pointer) -> Iterator[Pointer]:
