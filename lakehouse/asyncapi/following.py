@@ -22,6 +22,7 @@ SHAPE = "AAPI-002"
 _MOST_STEPS = 50  # of one `$ref` to the next: more are a circle
 _MOST_COPIED = 1_000_000  # values of a document that are copied to where `$ref`s are
 _DEEPEST = 200
+_MOST_FOUND = 10  # problems of a text that are reported of one `$ref`
 _NOWHERE = object()
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
@@ -80,19 +81,21 @@ class Following:
     Args:
         document: its value.
         open_file: reads a file by its path relative to the document; raises `NoSuchFile`.
-
-    Attributes:
-        problems: what could not be followed, or is of the wrong type; and what was found in texts of other files.
-        files: other files that it refers to.
     """
 
     def __init__(self, document: Any, open_file: OpenFile = no_file) -> None:
-        self._files = {"": OpenedFile(document)}
+        self._files = {"": document}
         self._not_read: dict[str, str] = {}  # files that cannot be read, and why
         self._open_file = open_file
         self.root = Spot(document)
-        self.problems: list[Problem] = []
+        self._found: dict[tuple[str, Pointer], list[Problem]] = {}  # in texts of files, by what they are in
+        self._reported: dict[Problem, None] = {}
         self._copied = 0
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Return what could not be followed, or is of the wrong type; and what was found in texts of other files."""
+        return list(self._reported)
 
     @property
     def files(self) -> list[str]:
@@ -193,11 +196,7 @@ class Following:
 
     def report(self, at: Pointer, rule: str, message: str, hint: str, severity: str = "warning") -> None:
         """Report something once."""
-        self._add(Problem(at, rule, severity, message, hint))
-
-    def _add(self, problem: Problem) -> None:
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self._reported.setdefault(Problem(at, rule, severity, message, hint))
 
     def target(self, spot: Spot, reference: str) -> Spot | None:
         """Return what a reference in a file leads to, without a finding if that is nowhere."""
@@ -214,12 +213,12 @@ class Following:
         file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
         if file not in self._files and file not in self._not_read:
             try:
-                self._files[file] = self._open_file(file)
+                self._open(file)
             except NoSuchFile as error:
                 self._not_read[file] = str(error)
         if file in self._not_read:
             return self._not_read[file]
-        (value, problems), tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
+        value, tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
         for token in tokens:
             if isinstance(value, dict) and token in value:
                 value = value[token]
@@ -228,10 +227,17 @@ class Following:
             else:
                 return f"there is no `{token}`"
         inside = pointer_of(*tokens)
-        for problem in problems:  # of what it leads to, or of the text as a whole
-            if not problem.pointer or f"{problem.pointer}/".startswith(f"{inside}/"):
-                self._add(problem._replace(pointer=_at_reference(spot), message=f"in {file}: {problem.message}"))
+        for problem in self._found.get((file, inside), ()):
+            self._reported.setdefault(problem._replace(pointer=_at_reference(spot)))
         return Spot(value, inside if not file else spot.at, file, inside)
+
+    def _open(self, file: str) -> None:
+        self._files[file], problems = self._open_file(file)
+        for problem in problems:
+            tokens = problem.pointer.split("/")
+            for length in range(1, len(tokens) + 1):
+                above = self._found.setdefault((file, Pointer("/".join(tokens[:length]))), [])
+                above += [problem._replace(message=f"in {file}: {problem.message}")] if len(above) < _MOST_FOUND else []
 
 
 def _at_reference(spot: Spot) -> Pointer:

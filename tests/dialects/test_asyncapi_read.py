@@ -698,3 +698,14 @@ def test_what_many_groups_hold_is_quarantined_in_each_and_reported_in_full_once(
     found = [finding.xid for finding in errors(reading) if finding.rule_id == DUPLICATE_KEY]
     assert len(found) == 20 + 49
     assert set(found) == {f"/messagegroups/t.c{n}/messages/M/versions/1" for n in range(50)}
+
+
+def test_of_many_errors_in_another_file_some_are_reported_for_each_reference(tmp_path):
+    (tmp_path / "b.json").write_text('{"A": {' + ", ".join(f'"x-{n}": 1, "x-{n}": 2' for n in range(50)) + "}}")
+    messages = {f"M{n}": {"payload": {"$ref": "b.json#/A"}} for n in range(3)}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": messages}})
+    )
+    reading = read_file(tmp_path / "a.json")
+    assert not rows(reading, "message")
+    assert {result(reading, DUPLICATE_KEY).count(f"/components/messages/M{n}/payload/$ref") for n in range(3)} <= {10, 11}
