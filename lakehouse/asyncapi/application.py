@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch
+from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch, completed
 from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of_key, normal_protocol, wire_of, with_symbols
 from lakehouse.asyncapi.texts import NAMES, Texts
 from lakehouse.dialects.detection import asyncapi_of
 from lakehouse.dialects.tables import PROTOCOLS, family_of
-from lakehouse.text.jsontext import below, object_at, text_at
+from lakehouse.text.jsontext import below, object_at, pointer_of, text_at
 from lakehouse.text.names import Pointer
 
 UNKNOWN_TARGET = "AAPI-008"
@@ -112,7 +112,8 @@ class Application:
         if result is not None and isinstance(result.value, dict) and {"schemaFormat", "schema"} <= result.value.keys():
             inner = self.following.child(result, "schema")
             keeps_name = _is_reference(written.value) and not _is_reference(inner.value)
-            return (inner._replace(value={"$ref": written.value["$ref"] + "/schema"}, file=written.file, at=written.at)
+            path, _, fragment = written.value["$ref"].partition("#") if keeps_name else ("", "", "")
+            return (inner._replace(value={"$ref": f"{path}#{fragment}/schema"}, file=written.file, at=written.at)
                     if keeps_name else inner), result.value["schemaFormat"]  # fmt: skip
         return written, None
 
@@ -122,10 +123,10 @@ class Application:
             return spot
         traits = [self._absolute(trait) for trait in self.following.items(spot, "traits") if isinstance(trait.value, dict)]
         own = {name: value for name, value in spot.value.items() if name != "traits"}
-        merged: Any = {}
-        for trait in (own, *traits) if self.is_old else (*traits, own):
+        merged: Any = own if self.is_old else {}
+        for trait in traits:
             merged = apply_merge_patch(merged, trait)
-        return spot._replace(value=merged)
+        return spot._replace(value=completed(own, merged) if not self.is_old else merged)
 
     def _absolute(self, trait: Spot) -> Any:
         """Return a trait; of another file with all that it refers to, since references there are relative to that file."""
@@ -156,6 +157,8 @@ class Application:
                     self._places[map_of_messages.file, below(map_of_messages.inside, name)] = channel
             self.channels[key] = channel
             self._places[spot.place] = channel
+        for key, channel in self.channels.items():  # of two that are one component each has its own key
+            self._places["", pointer_of("channels", key)] = channel
 
     def _read_operations(self) -> None:
         for key, spot in self.following.members(self.root, "operations"):
@@ -172,7 +175,11 @@ class Application:
     def channel_of(self, spot: Spot) -> ChannelPart | None:
         """Return the channel of an operation or a reply; None: it names none of the document."""
         channel = self.following.member(spot, "channel")
-        return self._places.get(channel.place) if channel else None
+        if channel is None:
+            return None
+        written = self.following.child(spot, "channel")
+        named = self.following.target(written, text_at(written.value, "$ref") or "")
+        return (named and self._places.get(named.place)) or self._places.get(channel.place)
 
     def message_keys(self, channel: ChannelPart, spot: Spot) -> list[str]:
         """Return the keys in a channel of the messages of an operation or a reply: all, or those that it refers to."""
@@ -185,12 +192,13 @@ class Application:
             else {(map_of_messages.file, below(map_of_messages.inside, key)): key for key in channel.messages}
         )
         targets = {message.spot.place: key for key, message in channel.messages.items()}
+        by_key = {f"#{pointer_of('channels', channel.key, 'messages', key)}": key for key in channel.messages}
         keys = []
         for index, written in enumerate(spot.value["messages"] if isinstance(spot.value["messages"], list) else []):
             at = self.following.child(self.following.child(spot, "messages"), str(index))
             result = self.following.target(at, written["$ref"]) if _is_reference(written) else None
             followed = self.following.follow(result) if result else None
-            key = places.get(result.place) if result else None
+            key = places.get(result.place) if result else by_key.get(text_at(written, "$ref") or "")  # of a channel elsewhere
             key = key or (targets.get(followed.place) if followed else None)
             if key is None:
                 message = "a message of the operation is none of its channel; it is left out"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -15,18 +15,34 @@ from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.text.jsontext import below, escaped, pointer_of
 from lakehouse.text.names import ROOT, Pointer
 from lakehouse.text.problems import Problem
+from lakehouse.text.values import is_whole
 
 DANGLING = "AAPI-001"
 SHAPE = "AAPI-002"
 _MOST_STEPS = 50  # of one `$ref` to the next: more are a circle
-_DEEPEST = 60
+_MOST_COPIED = 1_000_000  # values of a document that are copied to where `$ref`s are
+_DEEPEST = 200
+_MOST_FOUND = 10  # problems of a text that are reported of one `$ref`
+_NOWHERE = object()
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
-OpenFile = Callable[[str], Any]
+
+class OpenedFile(NamedTuple):
+    """The value of a file (the text, if it is neither JSON nor YAML), and what was found in its text."""
+
+    value: Any
+    problems: Sequence[Problem] = ()
+
+
+OpenFile = Callable[[str], OpenedFile]
 
 
 class NoSuchFile(Exception):
     """A file that a `$ref` leads to cannot be read; the message says why."""
+
+
+class Overgrown(Exception):
+    """A document grows beyond all limits by what its `$ref`s refer to; the message says how."""
 
 
 class Spot(NamedTuple):
@@ -50,7 +66,7 @@ class Spot(NamedTuple):
         return self.file, self.inside
 
 
-def no_file(path: str) -> Any:
+def no_file(path: str) -> OpenedFile:
     """Refuse every file: the document has none next to it.
 
     Raises:
@@ -64,24 +80,27 @@ class Following:
 
     Args:
         document: its value.
-        open_file: gives the value (or the text, if it is neither JSON nor YAML) of a file by its path relative to the document;
-            raises `NoSuchFile`.
-
-    Attributes:
-        problems: what could not be followed, or is of the wrong type.
-        files: other files that were read.
+        open_file: reads a file by its path relative to the document; raises `NoSuchFile`.
     """
 
     def __init__(self, document: Any, open_file: OpenFile = no_file) -> None:
-        self._files: dict[str, Any] = {"": document}
+        self._files = {"": document}
+        self._not_read: dict[str, str] = {}  # files that cannot be read, and why
         self._open_file = open_file
         self.root = Spot(document)
-        self.problems: list[Problem] = []
+        self._found: dict[tuple[str, Pointer], list[Problem]] = {}  # in texts of files, by what they are in
+        self._reported: dict[Problem, None] = {}
+        self._copied = 0
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Return what could not be followed, or is of the wrong type; and what was found in texts of other files."""
+        return list(self._reported)
 
     @property
     def files(self) -> list[str]:
-        """Return the paths of the other files that were read, sorted."""
-        return sorted(path for path in self._files if path)
+        """Return the paths of the other files that it refers to, sorted; of those that cannot be read, too."""
+        return sorted(path for path in (*self._files, *self._not_read) if path)
 
     def follow(self, spot: Spot) -> Spot | None:
         """Return what a value refers to, if it is a `$ref`; None, with a finding, if that leads nowhere."""
@@ -90,10 +109,7 @@ class Following:
             steps += 1
             target = self._target(spot, spot.value["$ref"]) if steps <= _MOST_STEPS else "it leads in a circle"
             if isinstance(target, str):
-                message = f"`$ref` {spot.value['$ref']!r} leads nowhere: {target}; it is left out"
-                self.report(
-                    below(start.at, "$ref") if start.file == "" else start.at, DANGLING, message, "Correct the reference."
-                )
+                self._report_nowhere(start, spot.value["$ref"], target)
                 return None
             spot = target
         return spot
@@ -140,17 +156,39 @@ class Following:
         at = below(spot.at, name) if not spot.file else spot.at
         return Spot(value, at, spot.file, below(spot.inside, name))
 
-    def plain(self, spot: Spot, depth: int = 0) -> Any:
-        """Return a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out."""
-        result = self.follow(spot) if depth < _DEEPEST else None
+    def plain(self, spot: Spot) -> Any:
+        """Return a value with every `$ref` in it replaced by what it refers to; one that leads in a circle is left out.
+
+        Raises:
+            Overgrown: that would be too much.
+        """
+        value = self._plain(spot, frozenset(), is_copy=False)
+        return None if value is _NOWHERE else value
+
+    def _plain(self, spot: Spot, above: frozenset[tuple[str, Pointer]], *, is_copy: bool) -> Any:
+        result = self.follow(spot)
         if result is None:
-            return None
-        if isinstance(result.value, dict):
-            members = {name: self.plain(self.child(result, name), depth + 1) for name in result.value}
-            return {name: member for name, member in members.items() if member is not None}
-        if isinstance(result.value, list):
-            return [self.plain(self.child(result, str(index)), depth + 1) for index in range(len(result.value))]
-        return result.value
+            return _NOWHERE
+        if result.place in above:
+            self._report_nowhere(spot, spot.value["$ref"], "it leads in a circle")
+            return _NOWHERE
+        is_copy = is_copy or result is not spot
+        self._copied += is_copy
+        if self._copied > _MOST_COPIED:
+            raise Overgrown(f"`$ref`s lead to more than {_MOST_COPIED} values, each counted as often as one leads to it")
+        if not isinstance(result.value, dict | list):
+            return result.value
+        if len(above) >= _DEEPEST:
+            raise Overgrown(f"with what its `$ref`s refer to it is nested deeper than {_DEEPEST} levels")
+        above |= {result.place}
+        names = result.value if isinstance(result.value, dict) else map(str, range(len(result.value)))
+        members = {name: self._plain(self.child(result, name), above, is_copy=is_copy) for name in names}
+        members = {name: member for name, member in members.items() if member is not _NOWHERE}
+        return members if isinstance(result.value, dict) else list(members.values())
+
+    def _report_nowhere(self, spot: Spot, reference: str, why: str) -> None:
+        message = f"`$ref` {reference!r} leads nowhere: {why}; it is left out"
+        self.report(_at_reference(spot), DANGLING, message, "Correct the reference.")
 
     def wrong(self, spot: Spot, name: str, wanted: str) -> None:
         """Report a value of the wrong type, which is left out."""
@@ -158,9 +196,7 @@ class Following:
 
     def report(self, at: Pointer, rule: str, message: str, hint: str, severity: str = "warning") -> None:
         """Report something once."""
-        problem = Problem(at, rule, severity, message, hint)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self._reported.setdefault(Problem(at, rule, severity, message, hint))
 
     def target(self, spot: Spot, reference: str) -> Spot | None:
         """Return what a reference in a file leads to, without a finding if that is nowhere."""
@@ -172,22 +208,41 @@ class Following:
         path, _, fragment = reference.partition("#")
         if _SCHEME.match(path) or path.startswith("/"):
             return "only the document and files next to it are read"
+        if fragment and not fragment.startswith("/"):
+            return "it names an anchor, and no pointer"
         file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
-        if file not in self._files:
+        if file not in self._files and file not in self._not_read:
             try:
-                self._files[file] = self._open_file(file)
+                self._open(file)
             except NoSuchFile as error:
-                return str(error)
+                self._not_read[file] = str(error)
+        if file in self._not_read:
+            return self._not_read[file]
         value, tokens = self._files[file], [_unescaped(token) for token in fragment.split("/")[1:]]
         for token in tokens:
             if isinstance(value, dict) and token in value:
                 value = value[token]
-            elif isinstance(value, list) and token.isdecimal() and int(token) < len(value):
+            elif isinstance(value, list) and is_whole(token) and int(token) < len(value):
                 value = value[int(token)]
             else:
                 return f"there is no `{token}`"
         inside = pointer_of(*tokens)
+        for problem in self._found.get((file, inside), ()):
+            self._reported.setdefault(problem._replace(pointer=_at_reference(spot)))
         return Spot(value, inside if not file else spot.at, file, inside)
+
+    def _open(self, file: str) -> None:
+        self._files[file], problems = self._open_file(file)
+        for problem in problems:
+            tokens = problem.pointer.split("/")
+            for length in range(1, len(tokens) + 1):
+                above = self._found.setdefault((file, Pointer("/".join(tokens[:length]))), [])
+                above += [problem._replace(message=f"in {file}: {problem.message}")] if len(above) < _MOST_FOUND else []
+
+
+def _at_reference(spot: Spot) -> Pointer:
+    """Return the pointer of a `$ref`; in another file that of the one which leads there."""
+    return spot.at if spot.file else below(spot.at, "$ref")
 
 
 def _unescaped(token: str) -> str:
@@ -207,8 +262,17 @@ def apply_merge_patch(value: Any, patch: Any) -> Any:
     return merged
 
 
+def completed(value: Any, other: Any) -> Any:
+    """Add to a value what it does not say itself, all the way down; neither value is changed."""
+    if not isinstance(value, dict) or not isinstance(other, dict):
+        return value
+    return {name: completed(value.get(name, other.get(name)), other.get(name)) for name in other | value}
+
+
 # Members whose values are data: a `$ref` in them refers to nothing.
 _DATA = ("const", "enum", "default", "examples", "example")
+# Members whose members have names of the user, which are no keywords.
+_NAMED = ("properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas")
 
 
 class Bundle:
@@ -228,17 +292,18 @@ class Bundle:
         self._names: dict[tuple[str, Pointer], str] = {}
         own = root.value.get("definitions") if isinstance(root.value, dict) else None
         self._taken = set(own) if isinstance(own, dict) else set()
-        self._added: dict[str, Any] = {}
+        self._found: list[tuple[str, Spot]] = []  # what it refers to, by name: grows while that is copied
         self.schema = self._copied(root)
-        if self._added and isinstance(self.schema, dict):
-            self.schema["definitions"] = self.schema.get("definitions", {}) | self._added
+        added = {name: self._copied(spot) for name, spot in self._found}
+        if added and isinstance(self.schema, dict):
+            self.schema["definitions"] = self.schema.get("definitions", {}) | added
 
     @property
     def places(self) -> set[tuple[str, Pointer]]:
         """Return where what it refers to is written."""
         return set(self._names)
 
-    def _copied(self, spot: Spot) -> Any:
+    def _copied(self, spot: Spot, *, is_named: bool = False) -> Any:
         value = spot.value
         if isinstance(value, list):
             return [self._copied(self._following.child(spot, str(index))) for index in range(len(value))]
@@ -248,12 +313,16 @@ class Bundle:
             reference = self._reference(spot, value["$ref"])
             return {"$ref": reference} | {name: member for name, member in value.items() if name != "$ref"}
         return {
-            name: member if name in _DATA else self._copied(self._following.child(spot, name))
+            name: member
+            if name in _DATA and not is_named
+            else self._copied(self._following.child(spot, name), is_named=name in _NAMED and not is_named)
             for name, member in value.items()
             if name != HINT or spot.inside != self._root.inside
         }
 
     def _reference(self, spot: Spot, reference: str) -> str:
+        if reference.startswith("#") and reference[1:2] not in ("", "/"):
+            return reference  # an anchor in a schema
         target = self._following.follow(spot)
         if target is None:
             return reference
@@ -270,17 +339,28 @@ class Bundle:
                 name = f"{wanted}-{nth}"
             self._taken.add(name)
             self._names[target.place] = name
-            self._added[name] = self._copied(target)
+            self._found.append((name, target))
         return f"#/definitions/{escaped(self._names[target.place])}"
 
 
-def with_placed_references(schema: Any, pointer: Pointer) -> Any:
-    """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`."""
+def with_placed_references(schema: Any, pointer: Pointer, *, is_named: bool = False) -> Any:
+    """Make the references of a schema without others lead to its place in a document: AsyncAPI does not heed `$id`.
+
+    Args:
+        schema: the schema.
+        pointer: of the place.
+        is_named: the schema is a map of schemas by their names.
+    """
     if isinstance(schema, list):
         return [with_placed_references(item, pointer) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    moved = {name: member if name in _DATA else with_placed_references(member, pointer) for name, member in schema.items()}
+    moved = {
+        name: member
+        if name in _DATA and not is_named
+        else with_placed_references(member, pointer, is_named=name in _NAMED and not is_named)
+        for name, member in schema.items()
+    }
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         moved["$ref"] = f"#{pointer}{reference[1:]}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import PROTOCOLS, table
 from lakehouse.text.jsontext import object_at, text_at
+from lakehouse.text.values import is_whole
 
 HINT = "x-xregistry"
 # What an entity has besides its attributes: computed by a registry, or no part of its definition.
@@ -57,9 +58,9 @@ def declaration_of(schema: Any) -> dict[str, Any]:
         return dict(schema[HINT])
     results: dict[str, Any] = {}
     formats = {written: kind for kind, written in _FORMATS.items()}
-    kind = schema.get("type")
-    if schema.get("format") in formats and kind == "string":
-        results["type"] = formats[schema["format"]]
+    kind, written_format = schema.get("type"), text_at(schema, "format")
+    if written_format in formats and kind == "string":
+        results["type"] = formats[written_format]
     elif isinstance(kind, str) and kind in _TYPES:
         results["type"] = _TYPES[kind]
     fixed = fixed_value(schema)
@@ -98,7 +99,11 @@ def member_of(how: str, option: Any) -> Any:
     if how == "fixed":
         return {"type": "string", "const": option}
     if how == "map":
-        return {"type": "object", "properties": {name: {"type": "string", "const": text} for name, text in option.items()}}
+        return (
+            None
+            if not isinstance(option, dict)
+            else {"type": "object", "properties": {name: {"type": "string", "const": text} for name, text in option.items()}}
+        )
     if how == "plain":
         return option
     declaration = declared(option)
@@ -106,7 +111,7 @@ def member_of(how: str, option: Any) -> Any:
     if how == "schema":
         return property_of(declaration)
     if how == "number":
-        return int(value) if isinstance(value, str) and value.isdecimal() else None
+        return int(value) if isinstance(value, str) and is_whole(value) else None
     return None if isinstance(value, str) and "{" in value else value
 
 
@@ -136,14 +141,18 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return schema
 
 
+def _array_at(value: Any, name: str) -> list[Any]:
+    member = value.get(name) if isinstance(value, dict) else None
+    return member if isinstance(member, list) else []
+
+
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:
     """Read the schema of an object as declarations by their names."""
     result = {name: declaration_of(property_schema) for name, property_schema in object_at(schema, "properties").items()}
-    for part in schema.get("allOf") or () if isinstance(schema, dict) else ():
+    for part in _array_at(schema, "allOf"):
         result |= declared_headers(part)
-    required = schema.get("required") if isinstance(schema, dict) else None
-    for name in required if isinstance(required, list) else ():
-        if name in result:
+    for name in _array_at(schema, "required"):
+        if isinstance(name, str) and name in result:
             result[name]["required"] = True
     return result
 
@@ -200,8 +209,8 @@ def from_payload(schema: Any) -> Envelope | None:
     """Take the attributes of CloudEvents out of the schema of a structured event; None: it is none."""
     if not isinstance(schema, dict) or set(schema) - _OPEN or schema.get("type") != "object":
         return None
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or not isinstance(required, list) or not set(_REQUIRED) <= set(required):
+    properties, required = schema.get("properties"), _array_at(schema, "required")
+    if not isinstance(properties, dict) or not all(name in required for name in _REQUIRED):
         return None
     if not set(_REQUIRED) <= properties.keys() or "#/" in str(properties.get(_DATA)):
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 from lakehouse.asyncapi.application import (
     Application,
@@ -107,15 +108,20 @@ class PayloadMaker:
             return {"dataschemaxid": xid, "dataschemaformat": schema_format}
         is_reference = isinstance(written.value, dict) and isinstance(written.value.get("$ref"), str)
         if is_reference:
-            tokens = [name for name in (spot.inside or spot.file.rpartition("/")[2]).split("/") if name != "schema"]
-            schemaid = id_of_key(tokens[-1])
-            xid = self._put(group, schemaid, None, {"format": schema_format, "schema": schema}, spot)
+            xid = self._put(group, id_of_key(self._name(spot)), None, {"format": schema_format, "schema": schema}, spot)
             return {"dataschemaformat": schema_format, "dataschemaxid": xid}
         if isinstance(schema, dict) and "examples" not in schema and is_json_schema(schema_format):
             examples = [example.value["payload"] for example in self._following.items(part.spot, "examples")
                         if isinstance(example.value, dict) and "payload" in example.value]  # fmt: skip
             schema = schema | ({"examples": examples} if examples else {})
         return {"dataschemaformat": schema_format, "dataschema": schema}
+
+    def _name(self, spot: Spot) -> str:
+        """Return the name of a schema: that of the object that says its format, too, or of its file."""
+        above, _, name = spot.inside.rpartition("/")
+        parent = self._following.target(spot, f"#{quote(above)}") if name == "schema" else None
+        is_wrapped = parent is not None and isinstance(parent.value, dict) and "schemaFormat" in parent.value
+        return ((above if is_wrapped else spot.inside) or spot.file).rpartition("/")[2]
 
     def add_free_schemas(self, group: str) -> None:
         """Add the schemas of `components` that no message uses."""
@@ -168,6 +174,7 @@ class MessageMaker:
         self.payloads = PayloadMaker(application, made)
         self._content_type = text_at(application.root.value, "defaultContentType")
         self._ids: dict[tuple[Pointer, str, str], Xid] = {}
+        self._taken: dict[str, set[Xid]] = {}  # by group
 
     def add(self, part: MessagePart, meant: Meant) -> Xid:
         """Add a message to its group; one that is there already stays."""
@@ -189,11 +196,12 @@ class MessageMaker:
         key = (part.spot.at, part.key, meant.group)
         if key not in self._ids:
             wanted = id_of_key(part.key)
-            taken = {xid for (_, _, group), xid in self._ids.items() if group == meant.group}
+            taken = self._taken.setdefault(meant.group, set())
             xid, nth = xid_of("messagegroups", meant.group, "messages", wanted), 1
             while xid in taken:
                 nth += 1
                 xid = xid_of("messagegroups", meant.group, "messages", f"{wanted}-{nth}")
+            taken.add(xid)
             self._ids[key] = xid
         return self._ids[key]
 
@@ -291,8 +299,8 @@ def _is_declared(schema: Any) -> bool:
     properties = object_at(schema, "properties")
     is_plain = isinstance(schema, dict) and set(schema) <= {"type", "properties", "required"}
     return is_plain and all(
-        HINT in property_schema or says_the_same(property_schema, property_of(declaration_of(property_schema)))
-        for property_schema in properties.values()
+        HINT in object_at(properties, name) or says_the_same(property_schema, property_of(declaration_of(property_schema)))
+        for name, property_schema in properties.items()
     )
 
 

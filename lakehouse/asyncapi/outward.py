@@ -30,8 +30,8 @@ from lakehouse.asyncapi.protocoltables import (
     media_type_of,
     placeholders,
 )
-from lakehouse.asyncapi.servers import ServerWriter, bindings_with, key_of, unique
-from lakehouse.asyncapi.texts import texts_of
+from lakehouse.asyncapi.servers import ServerWriter, bindings_with, kept_schemes, key_of, unique
+from lakehouse.asyncapi.texts import kept_members, texts_of
 from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import schema_places
@@ -163,7 +163,7 @@ class MessageWriter:
     def _message(self, made: MessageOut, message: dict[str, Any], parent: dict[str, Any]) -> dict[str, Any]:
         family = family_of(made.protocol or parent.get("protocol"))
         own = object_at(message, "asyncapi")
-        written = {name: value for name, value in own.items() if name not in ("headers", "bindings")}
+        written = kept_members(own, "headers", "bindings", "payload", "traits")
         hints: dict[str, Any] = {"xid": made.xid}
         written |= texts_of(message, own)
         options = dict(object_at(message, "protocoloptions"))
@@ -364,9 +364,7 @@ class _Writing:
             group = messages[0].group if messages else (groups[0].rpartition("/")[2] if groups else name)
             channel = self._channel(spoken, address, group, object_at(uninterpreted, "channel").get("key"))
             channel.has_endpoint = True
-            channel.uninterpreted = channel.uninterpreted or {
-                key: value for key, value in object_at(uninterpreted, "channel").items() if key != "key"
-            }
+            channel.uninterpreted = channel.uninterpreted or _of_channel(object_at(uninterpreted, "channel"))
             channel.servers += [server for server in servers if server not in channel.servers]
             keys = [channel.key_of_message(message) for message in messages]
             channel.groups = list(dict.fromkeys([*channel.groups, *(message.group for message in messages if message.group)]))
@@ -410,14 +408,14 @@ class _Writing:
         keys: list[str], hints: dict[str, Any],
     ) -> None:  # fmt: skip
         own = object_at(uninterpreted, "operation")
-        written = {member: value for member, value in own.items() if member not in ("key", "reply", "bindings", "security")}
+        written = kept_members(own, "key", "reply", "bindings", "security", "action", "channel", "messages", "traits")
         sends = (usage == "producer") == (self.perspective == "client")
         operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}
         operation |= written | texts_of(endpoint, own)
         if set(keys) != set(channel.messages) or len(self.messages.messages_of(xid_of("endpoints", name), endpoint)):
             operation["messages"] = [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]
         operation |= bindings_with(own, bindings_of(channel.protocol, "operation"), object_at(endpoint, "protocoloptions"))
-        security = [self.servers.scheme(scheme) for scheme in own.get("security") or () if isinstance(scheme, dict)]
+        security = [self.servers.scheme(scheme) for scheme in kept_schemes(own)]
         operation |= {"security": security} if security else {}
         operation |= {"reply": own["reply"]} if object_at(own, "reply") else {}
         key = unique(key_of(str(own.get("key") or name)), self.operations)
@@ -452,7 +450,7 @@ class _Writing:
         ]
         channel_texts = next((channel_texts for channel_texts in described if channel_texts), {})
         channel = self._channel(protocol, address, group, text_at(channel_texts, "key"))
-        channel.uninterpreted = channel.uninterpreted or {name: value for name, value in channel_texts.items() if name != "key"}
+        channel.uninterpreted = channel.uninterpreted or _of_channel(channel_texts)
         channel.groups += [group] if group not in channel.groups else []
         return channel
 
@@ -515,19 +513,24 @@ class _Writing:
         info = {"title": texts.pop("title", name), "version": "1"} | uninterpreted["info"] | texts
         for key, server in object_at(uninterpreted, "servers").items():
             self.servers.servers.setdefault(key, server)
-        outside = {k: v for k, v in uninterpreted.items() if k not in ("info", "servers", "channels", "defaultContentType")}
+        outside = {k: v for k, v in uninterpreted.items() if k == "id" or k.startswith("x-")}
         default = {"defaultContentType": uninterpreted["defaultContentType"]} if "defaultContentType" in uninterpreted else {}
         return {**outside, "info": info, **default}, hint | {"group": name}
 
 
+def _of_channel(uninterpreted: dict[str, Any]) -> dict[str, Any]:
+    return kept_members(uninterpreted, "key", "messages", "servers")
+
+
 def _reply_of(uninterpreted: dict[str, Any], channels: Iterable[_ChannelOut]) -> dict[str, Any]:
     """Write a reply: its group becomes the channel that shows it, if the document has one."""
-    reply = {name: value for name, value in uninterpreted.items() if name not in ("messagegroup", "messages")}
+    reply = {name: value for name, value in uninterpreted.items() if name not in ("$ref", "messagegroup", "messages")}
+    wanted = uninterpreted.get("messages")
     group = str(uninterpreted.get("messagegroup")).rpartition("/")[2]
     channel = next((channel for channel in channels if group in channel.groups), None)
     if channel is not None:
         reply["channel"] = {"$ref": f"#/channels/{channel.key}"}
-        keys = [key for key, message in channel.messages.items() if message.xid in (uninterpreted.get("messages") or ())]
+        keys = [key for key, message in channel.messages.items() if isinstance(wanted, list) and message.xid in wanted]
         reply |= {"messages": [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]} if keys else {}
     return reply
 
@@ -558,7 +561,7 @@ def add_attributes(
             _add_differing(hint, "message", wanted["messages"][name], message, family)
     for operation in document["operations"].values():
         name = operation[HINT]["endpointid"]
-        _add_differing(operation[HINT], "endpoint", registry["endpoints"][name], made["endpoints"][name], None)
+        _add_differing(operation[HINT], "endpoint", registry["endpoints"][name], made["endpoints"].get(name, {}), None)
     for element in (document, *document["channels"].values()):
         name = element[HINT].get("group")
         if name is not None:

@@ -10,6 +10,7 @@ from lakehouse.asyncapi.application import Application
 from lakehouse.asyncapi.following import Spot
 from lakehouse.asyncapi.headerschemas import member_of, option_of
 from lakehouse.asyncapi.protocoltables import LOGINS, WIRES, BindingMember, Wire, bindings_of
+from lakehouse.asyncapi.texts import kept_members
 from lakehouse.dialects.tables import PROTOCOLS, family_of
 from lakehouse.text.jsontext import canonical_text, object_at
 
@@ -135,7 +136,7 @@ class ServerWriter:
             uninterpreted: what the endpoint keeps of an AsyncAPI document.
         """
         own = object_at(uninterpreted, "server")
-        server = self._server(uri, protocol) | {name: value for name, value in own.items() if name != "key"}
+        server = self._server(uri, protocol) | kept_members(own, "key", "protocol", "protocolVersion", "security")
         server |= bindings_with(own, bindings_of(protocol, "server"), options)
         security = [self.scheme(scheme) for scheme in _schemes_of_server(options.get("authorization"), protocol, uninterpreted)]
         server |= {"security": security} if security else {}
@@ -177,10 +178,16 @@ class ServerWriter:
 def _schemes_of_server(authorization: Any, protocol: Any, uninterpreted: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the security schemes of a server: as they were read, else those of `authorization`."""
     if "server" in uninterpreted:
-        return [scheme for scheme in uninterpreted.get("security") or () if isinstance(scheme, dict)]
+        return list(kept_schemes(uninterpreted))
     every = authorization if isinstance(authorization, list) else [authorization]
     made = [scheme_of(each_authorization, family_of(protocol)) for each_authorization in every]
     return [scheme for scheme in made if scheme is not None]
+
+
+def kept_schemes(uninterpreted: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the security schemes that an endpoint or an operation keeps."""
+    schemes = uninterpreted.get("security")
+    yield from (scheme for scheme in (schemes if isinstance(schemes, list) else ()) if isinstance(scheme, dict))
 
 
 def bindings_with(own: dict[str, Any], rows: Iterable[BindingMember], options: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.asyncapi.following import Following, Spot
-from lakehouse.asyncapi.headerschemas import member_of, option_of, says_the_same
+from lakehouse.asyncapi.headerschemas import HINT, member_of, option_of, says_the_same
 from lakehouse.asyncapi.protocoltables import bindings_of
 from lakehouse.dialects.detection import asyncapi_of
 
@@ -28,6 +28,14 @@ _MEMBERS_OF_NOW = {
     ("http", "operation"): ("method", "query"),
     ("http", "message"): ("headers", "statusCode"),
     ("amqp", "message"): ("contentEncoding", "messageType"),
+}
+
+
+# What members of an object of AsyncAPI must be; an extension attribute `asyncapi` of a registry document may say anything.
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("address", "host", "pathname", "title", "name", "summary", "description"), str),
+    **dict.fromkeys(("bindings", "correlationId", "externalDocs", "parameters", "reply", "variables"), dict),
+    **dict.fromkeys(("examples", "security", "tags"), list),
 }
 
 
@@ -125,6 +133,15 @@ def _is_in_option(how: str | None, member: Any) -> bool:
     """Return whether an option says all that a member of a binding does."""
     option = None if how is None else option_of(how, member)
     return how is not None and option is not None and says_the_same(member, member_of(how, option))
+
+
+def kept_members(uninterpreted: dict[str, Any], *without: str) -> dict[str, Any]:
+    """Return what an entity keeps of an object of AsyncAPI, without some members, and without those that break the object."""
+    return {
+        name: value
+        for name, value in uninterpreted.items()
+        if name not in ("$ref", HINT, *without) and isinstance(value, _TYPES.get(name, object))
+    }
 
 
 def texts_of(entity: dict[str, Any], uninterpreted: dict[str, Any]) -> dict[str, Any]:

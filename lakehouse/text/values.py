@@ -36,6 +36,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BRACES = re.compile(r"[{}]")
 _NOW = "0000-01-01T00:00:00Z"
+MOST_DIGITS = 4300  # of an integer: Python reads and writes no longer ones
 
 
 def is_uri(text: Any) -> bool:
@@ -51,6 +52,11 @@ def is_uri_reference(text: Any) -> bool:
 def is_media_type(text: Any) -> bool:
     """Return whether a text is a media type: type/subtype with parameters (RFC 2046)."""
     return isinstance(text, str) and _MEDIA_TYPE.fullmatch(text) is not None
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a text is a number of ASCII digits that `int` reads."""
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
 def is_template(value: Any) -> bool:

@@ -19,6 +19,7 @@ from lakehouse.text.blanking import blank_text
 from lakehouse.text.jsontext import NotJson, not_utf8, read_json, too_deep
 from lakehouse.text.names import ROOT
 from lakehouse.text.problems import BYTE_ORDER_MARK, Problem
+from lakehouse.text.values import MOST_DIGITS
 
 YAML_SUFFIXES = (".yaml", ".yml")
 _BOM = b"\xef\xbb\xbf"
@@ -26,7 +27,6 @@ _LINE = "\n"
 _MEND = "Fix the text at that place and load it again: nothing of it was loaded. Values must be those that JSON has."
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
-_MOST_DIGITS = 4300  # as in JSON: Python reads and writes no longer ones
 # What a message of PyYAML quotes, but for names of tokens such as '<block end>' and single characters.
 _QUOTED = re.compile(r"'(?!<[a-z ]+>')(?:[^'\\]|\\.){2,}'|\"(?:[^\"\\]|\\.){2,}\"")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -161,7 +161,7 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
     text = loader.construct_scalar(node)
     if not _INTEGER.fullmatch(text):
         return jiter.LosslessFloat(text.encode())
-    if len(text.lstrip("-")) > _MOST_DIGITS:
+    if len(text.lstrip("-")) > MOST_DIGITS:
         raise _refused(f"a number of {len(text)} digits", node.start_mark)
     return int(text)
 

@@ -11,16 +11,27 @@ from builders import body, document, errors, rows
 from exampled import BY_ASYNCAPI
 
 from lakehouse.asyncapi.application import Application
-from lakehouse.asyncapi.following import Following, NoSuchFile, apply_merge_patch
-from lakehouse.asyncapi.headerschemas import as_headers, as_payload, declaration_of, from_headers, from_payload, property_of
+from lakehouse.asyncapi.following import Following, NoSuchFile, OpenedFile, apply_merge_patch, with_placed_references
+from lakehouse.asyncapi.headerschemas import (
+    as_headers,
+    as_payload,
+    declaration_of,
+    from_headers,
+    from_payload,
+    member_of,
+    property_of,
+)
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import LOST_KINDS, UNINTERPRETED_KINDS
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
-from lakehouse.ingest.parse.document import ParseLimits
+from lakehouse.ingest.parse.document import ParseLimits, Rejected
+from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.rules.declared import FINDING_RULES, RULES, examples
+from lakehouse.text.names import Pointer
+from lakehouse.text.problems import CREDENTIAL, DUPLICATE_KEY, LIMIT
 from lakehouse.text.xid import id_problem
 from lakehouse.text.yamltext import read_text
 
@@ -356,10 +367,10 @@ def test_a_file_may_stand_elsewhere_in_the_source(tmp_path):
 def test_a_reference_in_a_file_is_relative_to_it():
     files = {"common/a.json": {"M": {"payload": {"$ref": "b.json#/S"}}}, "common/b.json": {"S": {"type": "integer"}}}
 
-    def open_file(path: str) -> Any:
+    def open_file(path: str) -> OpenedFile:
         if path not in files:
             raise NoSuchFile("absent")
-        return files[path]
+        return OpenedFile(files[path])
 
     written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"$ref": "common/a.json#/M"}}}}
     made = convert(written, open_file)
@@ -456,3 +467,245 @@ def test_a_document_of_wrong_shapes_is_no_fault():
             read(components={name: shape})
             read(components={name: {"M": {"payload": shape, "headers": shape, "bindings": shape, "tags": shape, "title": shape}}})
     assert document()["specversion"]
+
+
+RECURSIVE = {"T": {"type": "object", "properties": {side: {"$ref": "#/components/schemas/T"} for side in ("l", "r")}}}
+
+
+def test_a_reference_that_leads_back_to_where_it_is_copied_is_left_out():
+    message = {"bindings": {"kafka": {"key": {"$ref": "#/components/schemas/T"}}}, "x-all": {"$ref": "#"}}
+    reading = read(components={"messages": {"M": message}, "schemas": RECURSIVE})
+    at = "/components/schemas/T/properties"
+    assert {f"{at}/l/$ref", f"{at}/r/$ref", "/components/messages/M/x-all/$ref"} <= set(result(reading, "AAPI-001"))
+    kept = body(reading, "/messagegroups/lamps/messages/M/versions/1")["extensions"]["asyncapi"]
+    assert kept["bindings"] == {"kafka": {"key": {"type": "object", "properties": {}}}}
+    assert "x-all" not in kept["x-all"]["components"]["messages"]["M"]
+
+
+@pytest.mark.parametrize(
+    ("schemas", "why"),
+    [
+        ({f"S{n}": {"l": {"$ref": f"#/x-s/S{n + 1}"}, "r": {"$ref": f"#/x-s/S{n + 1}"}} for n in range(30)}, "1000000 values"),
+        ({f"S{n}": {"of": {"$ref": f"#/x-s/S{n + 1}"}} for n in range(201)}, "200 levels"),
+    ],
+)
+def test_a_document_that_grows_beyond_limits_by_its_references_is_rejected(schemas, why):
+    with pytest.raises(Rejected, match=why) as refused:
+        read(**{"x-s": schemas | {f"S{len(schemas)}": 1}}, components={"messages": {"M": {"x-a": {"$ref": "#/x-s/S0"}}}})
+    assert refused.value.rule_id == LIMIT
+
+
+def test_a_reference_may_lead_far():
+    schemas = {f"S{n}": {"of": {"$ref": f"#/x-s/S{n + 1}"}} for n in range(100)} | {"S100": "found"}
+    reading = read(**{"x-s": schemas}, components={"messages": {"M": {"x-a": {"$ref": "#/x-s/S0"}}}})
+    assert "found" in json.dumps(message(reading, "lamps/messages/M"))
+    assert errors(reading) == [] == result(reading, "AAPI-001")
+
+
+AVRO = "application/vnd.apache.avro;version=1.9.0"
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "3.0.0"])
+@pytest.mark.parametrize("traits", [{}, {"traits": [{"payload": None, "description": "trait"}]}])
+def test_nulls_of_a_payload_stay(version, traits):
+    field = {"name": "x", "type": ["null", "string"], "default": None}
+    avro = {"type": "record", "name": "R", "fields": [field]}
+    json_schema = {"properties": {"a": {"const": None, "default": None}}}
+    patched = version == "2.6.0" and bool(traits)  # where a null of a trait deletes
+    for schema, schema_format in ((avro, {"schemaFormat": AVRO}), (json_schema, {})):
+        payload = {"payload": schema, **schema_format} if version == "2.6.0" else {"payload": {"schema": schema, **schema_format}}
+        if version == "3.0.0" and not schema_format:
+            payload = {"payload": schema}
+        reading = read(asyncapi=version, channels={}, components={"messages": {"M": payload | traits}})
+        assert message(reading, "lamps/messages/M").get("dataschema") == (None if patched else schema)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_document_that_refers_to_a_file_is_read_again_even_if_that_is_missing(is_there, tmp_path):
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"payload": {"$ref": "b.json"}}}}}
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    if is_there:
+        (tmp_path / "b.json").write_text("{}")
+    reading = read_file(tmp_path / "a.json")
+    assert (result(reading, "AAPI-007"), reading.spellings[WITH_FILES]) == ([""], 1)
+    assert bool(result(reading, "AAPI-001")) != is_there
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"type": "object", "properties": {"trace": True}},
+        {"allOf": 5},
+        {"properties": {"a": {"type": "string", "format": {}}}, "required": [[], {"a": 1}]},
+    ],
+)
+def test_headers_of_wrong_types_are_kept_as_they_are(headers):
+    channels = {"c": {"address": "a", "messages": {"M": {"headers": headers, "payload": {"type": "object"} | headers}}}}
+    kept = message(read(servers=KAFKA, channels=channels), "kafka.a/messages/M")
+    assert kept["extensions"]["asyncapi"]["headers"] == headers
+    assert kept["dataschema"] == {"type": "object"} | headers
+
+
+def test_items_of_required_may_be_of_any_type():
+    properties = {name: {} for name in ("specversion", "id", "source", "type")}
+    schema = {"type": "object", "properties": properties, "required": [[], *properties]}
+    assert from_payload(schema) is not None
+
+
+def test_an_option_that_is_no_map_is_no_member_of_a_binding():
+    assert member_of("map", "a=b") is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "rule_id"),
+    [
+        ("b.json#/A", '{"A": {"default": "https://u:hunter2@a.example"}, "B": {"type": "object"}}', CREDENTIAL),
+        ("b.json#/A", '{"A": {"title": "a", "title": "b"}, "B": {"type": "object"}}', DUPLICATE_KEY),
+        ("b.json#/C", '{"A": {"title": "a", "title": "b"}, "B": {"type": "object"}, "C": {"$ref": "#/A"}}', DUPLICATE_KEY),
+        ("b.proto", "// https://u:hunter2@a.example\n", CREDENTIAL),
+    ],
+)
+@pytest.mark.parametrize("is_inline", [True, False])
+def test_a_secret_or_a_duplicate_key_in_another_file_is_an_error_of_what_refers_to_it(file, text, rule_id, is_inline, tmp_path):
+    path = file.partition("#")[0]
+    (tmp_path / path).write_text(text)
+    payload = {"$ref": file}
+    if path.endswith(".proto"):
+        payload = {"schemaFormat": "application/vnd.google.protobuf;version=3", "schema": payload}
+    elif is_inline:
+        payload = {"properties": {"a": payload}}
+    other = {"payload": {"$ref": "b.json#/B"}} if path == "b.json" else {}
+    servers = KAFKA | {"other": {"host": "b.example", "protocol": "nats"}}
+    channels = {"c": {"address": "a", "messages": {"Bad": {"payload": payload}, "Good": other}}}
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "servers": servers, "channels": channels}
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    reading = read_file(tmp_path / "a.json")
+    found = [finding for finding in reading.findings if finding.rule_id == rule_id]
+    assert found
+    assert all(one.severity == "error" and one.message.startswith(f"in {path}: ") for one in found)
+    at = "/channels/c/messages/Bad/payload"
+    assert all(one.pointer.startswith(at) for one in found)
+    left = {xid for xid in rows(reading) if xid.count("/") == 4}
+    assert {xid for xid in left if "/messages/" in xid} == {
+        f"/messagegroups/{name}.a/messages/Good" for name in ("kafka", "nats")
+    }
+    assert {xid.rpartition("/")[2] for xid in left if "/schemas/" in xid} <= {"B"}
+    assert "hunter2" not in str((reading.rows, reading.findings))
+
+
+def test_an_anchor_stays_in_a_schema_and_leads_nowhere_elsewhere():
+    schema = {"properties": {"a": {"$ref": "#addr"}}, "definitions": {"A": {"$id": "#addr", "type": "string"}}}
+    messages = {"In": {"payload": schema}, "At": {"payload": {"$ref": "#addr"}}, "Off": {"x-a": {"b": {"$ref": "#addr"}}}}
+    reading = read(components={"messages": messages})
+    assert message(reading, "lamps/messages/In")["dataschema"] == schema
+    at = "/components/messages"
+    assert sorted(result(reading, "AAPI-001")) == [f"{at}/At/payload/$ref", f"{at}/Off/x-a/b/$ref"]
+
+
+@pytest.mark.parametrize(
+    "keyword", ["properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas"]
+)
+def test_a_property_may_have_the_name_of_a_keyword(keyword):
+    named = {name: {"$ref": "#/components/schemas/X"} for name in ("example", "const", "enum", "default", "properties")}
+    data = {"default": {"$ref": "#/no"}, "examples": [{"properties": {"a": {"$ref": "#/no"}}}]}
+    reading = read(components={"messages": {"M": {"payload": {keyword: named} | data}}, "schemas": {"X": {"type": "integer"}}})
+    moved = {name: {"$ref": "#/definitions/X"} for name in named}
+    schema = message(reading, "lamps/messages/M")["dataschema"]
+    assert {name: schema[keyword][name] for name in named} == moved
+    assert data.items() <= schema.items()
+    placed = with_placed_references(schema, Pointer("/a"))
+    assert {name: placed[keyword][name] for name in named} == {name: {"$ref": "#/a/definitions/X"} for name in named}
+    assert data.items() <= placed.items()
+
+
+def test_an_index_of_too_many_digits_leads_nowhere():
+    reading = read(components={"messages": {"M": {"payload": {"$ref": f"#/x-a/{'1' * 4301}"}}}}, **{"x-a": [1]})
+    assert result(reading, "AAPI-001") == ["/components/messages/M/payload/$ref"]
+
+
+def test_an_operation_belongs_to_the_channel_that_it_names_of_two_that_are_one_component():
+    messages = {"On": {"payload": {"type": "object"}}}
+    channels = {key: {"$ref": "#/components/channels/C"} for key in ("a", "b")}
+    operations: dict[str, Any] = {
+        f"on-{key}": {
+            "action": "receive",
+            "channel": {"$ref": f"#/channels/{key}"},
+            "messages": [{"$ref": f"#/channels/{key}/messages/On"}],
+        }
+        for key in channels
+    }
+    document = {
+        "asyncapi": "3.0.0",
+        "channels": channels,
+        "operations": operations,
+        "components": {"channels": {"C": {"messages": messages}}},
+    }
+    application = Application(Following(document))
+    assert {key: one.channel.key for key, one in application.operations.items()} == {"on-a": "a", "on-b": "b"}
+    assert [one.messages for one in application.operations.values()] == [["On"], ["On"]]
+    reading = read(**{name: document[name] for name in ("channels", "operations", "components")})
+    for key in channels:
+        assert body(reading, f"/endpoints/lamps.on-{key}")["messagegroups"] == [f"/messagegroups/lamps.{key}"]
+
+
+@pytest.mark.parametrize("name", ["schema", "Lamp", "schemas"])
+@pytest.mark.parametrize("is_wrapped", [True, False])
+def test_a_schema_has_its_own_name(name, is_wrapped):
+    avro = {"schemaFormat": AVRO, "schema": {"type": "string"}}
+    payload = {"$ref": f"#/components/schemas/{name}"}
+    schemas = {name: avro if is_wrapped else {"type": "string"}}
+    reading = read(components={"messages": {"M": {"payload": payload}}, "schemas": schemas})
+    assert message(reading, "lamps/messages/M")["dataschemaxid"] == f"/schemagroups/lamps/schemas/{name}"
+    assert body(reading, f"/schemagroups/lamps/schemas/{name}/versions/1")["schema"] == {"type": "string"}
+
+
+@pytest.mark.parametrize("text", ["{}", json.dumps({"schemaFormat": AVRO, "schema": {}})])
+def test_a_schema_of_a_file_has_the_name_of_the_file(text, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "schema").write_text(text)
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"payload": {"$ref": "a/schema"}}}}}
+    (tmp_path / "a.json").write_text(json.dumps(written))
+    assert message(read_file(tmp_path / "a.json"), "t/messages/M")["dataschemaxid"] == "/schemagroups/t/schemas/schema"
+
+
+def test_ids_of_messages_are_looked_for_in_their_group_alone():
+    shared = {"messages": {"On": {"payload": {"type": "object"}}}}
+    channels = {f"c{n}": {"address": f"a{n % 2}"} | shared for n in range(4)}
+    reading = read(servers=KAFKA, channels=channels)
+    ids = sorted(xid for xid in rows(reading, "message"))
+    assert ids == [f"/messagegroups/kafka.a{n}/messages/{name}" for n in (0, 1) for name in ("On", "On-2")]
+
+
+def test_a_chain_of_many_schemas_is_one_schema():
+    names = [f"S{n}" for n in range(2000)]
+    schemas: dict[str, Any] = {
+        name: {"properties": {"next": {"$ref": f"#/components/schemas/S{n + 1}"}}} for n, name in enumerate(names)
+    }
+    reading = read(
+        components={"messages": {"M": {"payload": {"$ref": "#/components/schemas/S0"}}}, "schemas": schemas | {"S2000": {}}}
+    )
+    schema = body(reading, "/schemagroups/lamps/schemas/S0/versions/1")["schema"]
+    assert sorted(schema["definitions"]) == sorted([*names[1:], "S2000"])
+
+
+def test_what_many_groups_hold_is_quarantined_in_each_and_reported_in_full_once():
+    twice = ", ".join(f'"x-{n}": 1, "x-{n}": 2' for n in range(20))
+    channels = {f"c{n}": {"messages": {"M": {"$ref": "#/components/messages/M"}}} for n in range(50)}
+    written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "channels": channels, "components": {"messages": {"M": {}}}}
+    value, problems = read_text(json.dumps(written).replace('"M": {}', f'"M": {{{twice}}}').encode(), "a.json", 64)
+    reading = read_as(value, problems, "a.json", None)[1]
+    assert not rows(reading, "message")
+    found = [finding.xid for finding in errors(reading) if finding.rule_id == DUPLICATE_KEY]
+    assert len(found) == 20 + 49
+    assert set(found) == {f"/messagegroups/t.c{n}/messages/M/versions/1" for n in range(50)}
+
+
+def test_of_many_errors_in_another_file_some_are_reported_for_each_reference(tmp_path):
+    (tmp_path / "b.json").write_text('{"A": {' + ", ".join(f'"x-{n}": 1, "x-{n}": 2' for n in range(50)) + "}}")
+    messages = {f"M{n}": {"payload": {"$ref": "b.json#/A"}} for n in range(3)}
+    (tmp_path / "a.json").write_text(
+        json.dumps({"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": messages}})
+    )
+    reading = read_file(tmp_path / "a.json")
+    assert not rows(reading, "message")
+    assert {result(reading, DUPLICATE_KEY).count(f"/components/messages/M{n}/payload/$ref") for n in range(3)} <= {10, 11}

@@ -558,3 +558,12 @@ def test_any_value_of_any_member_gives_rows_or_findings(row, value):
     name = "x" if member == "*" else member
     reading = read_draft(sections(row["format"], {section: {name: value}}), [], "", rules=False)
     assert reading.rows
+
+
+@pytest.mark.parametrize("digits", ["²", "٣", "1" * 4301])
+def test_digits_that_are_no_number_break_a_version_and_not_the_document(digits):
+    versions = {"1": version(), digits: version()}
+    reading = read(group() | {"messagedefinitions": {NAME: {"versions": versions}}})
+    assert {finding.rule_id for finding in errors(reading)} == {"CAT-077"}
+    values = {"properties": {"groupsequence": {"value": digits}}}
+    assert "CAT-129" in rules(read(sections("AMQP", values)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from asyncapitrips import trip
 
+from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.outward import AsyncApi, write_asyncapi
 from lakehouse.rules.declared import enforcement
 
@@ -178,3 +179,40 @@ def test_an_empty_registry_is_a_document():
     document = written({}).document
     assert document["info"] == {"title": "r", "version": "1"}
     assert json.dumps(document["channels"]) == "{}"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"server": {"host": 5}},
+        {"server": {"$ref": "#/servers/b", "pathname": [], "protocol": 5, "bindings": 5, "x-xregistry": 5}},
+        {"channel": {"address": 5}},
+        {"channel": {"$ref": "#/channels/b", "messages": 5, "servers": 5, "parameters": 5, "bindings": {"kafka": 5}}},
+        {"server": {}, "security": 5},
+        {"operation": {"channel": 5}},
+        {"operation": {"action": "x", "security": 5, "messages": 5, "tags": 5}},
+        {"operation": {"$ref": "#/operations/b"}},
+        {"operation": {"reply": {"messages": 5, "messagegroup": "/messagegroups/g", "$ref": "#"}}},
+        {"operation": 5, "channel": 5, "server": 5},
+    ],
+    ids=json.dumps,
+)
+def test_an_extension_of_another_shape_is_found_again_and_breaks_no_object(kept):
+    registry = {"messagegroups": {"g": {"messages": {"On": MESSAGE}}}, "endpoints": {"e": endpoint(asyncapi=kept)}}
+    document = json.loads(json.dumps(written(registry).document))
+    usual = written(registry | {"endpoints": {"e": endpoint()}}).document
+    assert document["operations"].keys() == usual["operations"].keys() == {"e"}
+    for name, of_usual in (("operations", ("action", "channel")), ("channels", ("address", "servers", "messages"))):
+        [made], [expected] = document[name].values(), usual[name].values()
+        assert {one: made.get(one) for one in of_usual} == {one: expected.get(one) for one in of_usual}
+    [server] = document["servers"].values()
+    assert server["host"] == "bus.example:9093"
+    assert not any("$ref" in one for part in ("servers", "channels", "operations") for one in document[part].values())
+    again = convert(document).document["endpoints"]["e"]
+    assert (again["asyncapi"], again["protocoloptions"]) == (kept, endpoint()["protocoloptions"])
+
+
+def test_an_application_that_keeps_members_of_other_types_is_a_document():
+    kept = {"info": {"title": 5}, "asyncapi": 5, "operations": 5, "servers": 5, "channels": {"g": 5}, "x-a": 1}
+    document = written({"messagegroups": {"g": {"name": "G", "asyncapi": kept}}}).document
+    assert (document["asyncapi"], document["operations"], document["x-a"]) == ("3.0.0", {}, 1)

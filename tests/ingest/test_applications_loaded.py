@@ -9,6 +9,7 @@ import pytest
 from builders import rows
 from conftest import Catalog
 
+from lakehouse.asyncapi.following import OpenedFile
 from lakehouse.ingest.parse.parse import read_as
 
 GROUP = "/messagegroups/kafka.lamps.switched"
@@ -37,7 +38,8 @@ PANEL: dict[str, Any] = {
 
 def test_what_both_applications_say_of_a_channel_is_the_same():
     lamps, panel = (
-        read_as(one, [], "a.json", None, open_file={"schemas/lamp.json": FILE}.__getitem__)[1] for one in (LAMPS, PANEL)
+        read_as(one, [], "a.json", None, open_file={"schemas/lamp.json": OpenedFile(FILE)}.__getitem__)[1]
+        for one in (LAMPS, PANEL)
     )
     shared = rows(lamps).keys() & rows(panel).keys()
     assert {xid for xid in shared if xid.startswith(GROUP)} == {

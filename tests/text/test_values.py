@@ -9,7 +9,7 @@ from builders import law
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.text.values import template_problem
+from lakehouse.text.values import is_whole, template_problem
 
 
 @pytest.mark.parametrize("text", ["", "/x/y", "/x/{a}", "{a}{b_2}", "{A}-{0}"])
@@ -42,3 +42,11 @@ def test_every_text_is_answered(text):
     problem = template_problem(text)
     left = re.sub(r"\{[ab0_]+\}", "", text)
     assert (problem is None) == ("{" not in left and "}" not in left)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("0", True), ("9" * 4300, True), ("1" * 4301, False), ("²", False), ("٣", False), ("", False)]
+)
+def test_a_whole_number_is_what_python_reads_of_ascii_digits(text, is_one):
+    assert is_whole(text) is is_one
+    assert not is_one or int(text) >= 0

@@ -19,6 +19,7 @@ from lakehouse.text.csvtables import read_table
 from lakehouse.text.jsontext import below
 from lakehouse.text.names import Pointer
 from lakehouse.text.timestamps import microseconds
+from lakehouse.text.values import is_whole
 
 ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})+")
@@ -177,14 +178,14 @@ def _declared(draft: Draft, row: dict[str, str], argument: str, text: str, point
         return {"type": "uritemplate", "value": plain}
     if argument and not _fits(argument, text):
         draft.error(pointer, row["rule"], f"{text!r} is not a value of `{row['path'].split('/')[1]}`", "Fix it.")
-    return {"value": int(text) if argument == "integer" and text.isdigit() else text}
+    return {"value": int(text) if argument == "integer" and is_whole(text) else text}
 
 
 def _fits(argument: str, text: str) -> bool:
     if argument == "media":
         return _MEDIA_TYPE.fullmatch(text) is not None
     if argument == "integer":
-        return text.isdigit()
+        return is_whole(text)
     if argument == "binary":
         return _is_base64(text)
     if argument == "timestamp":

@@ -23,6 +23,7 @@ from lakehouse.dialects.draft.conversions import ATTRIBUTES, CHECKS, ID, URI, fo
 from lakehouse.text.jsontext import below, pointer_of
 from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.problems import Problem
+from lakehouse.text.values import is_whole
 from lakehouse.text.xid import xid_of, xid_of_version
 
 
@@ -43,7 +44,7 @@ def numbered(member: Any) -> Any:
     """Return a version with its number, which may be its key."""
     if isinstance(member, Keyed):
         if isinstance(member.value, dict) and "version" not in member.value:
-            return member.value | {"version": int(member.key) if member.key.isdigit() else member.key}
+            return member.value | {"version": int(member.key) if is_whole(member.key) else member.key}
         return member.value
     return member
 
@@ -276,7 +277,7 @@ class Definitions(Notes):
             uri = version_uri(authority, version_id(group, name, versionid))
             message["versions"][versionid] = version if uri is None else version | {"version_uri": uri}
         before: str | None = None
-        for versionid in sorted(message["versions"], key=lambda item: int(item) if item.isdigit() else 0):
+        for versionid in sorted(message["versions"], key=lambda item: int(item) if is_whole(item) else 0):
             if isinstance(message["versions"][versionid], dict):
                 message["versions"][versionid]["ancestor"] = before or versionid
             before = meta["defaultversionid"] = versionid

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lakehouse.asyncapi.following import OpenFile, no_file
+from lakehouse.asyncapi.following import OpenFile, Overgrown, no_file
 from lakehouse.asyncapi.inward import OTHER_FILES
 from lakehouse.asyncapi.inward import convert as convert_asyncapi
 from lakehouse.dialects.detection import DRAFT, asyncapi_of
 from lakehouse.dialects.draft.conversions import translated
 from lakehouse.dialects.draft.reader import Converted, convert
-from lakehouse.ingest.parse.document import read_document
+from lakehouse.ingest.parse.document import Rejected, read_document
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import NO_XID, ROOT, Pointer, Xid
-from lakehouse.text.problems import Finding, Problem
+from lakehouse.text.problems import LIMIT, Finding, Problem
+from lakehouse.text.values import is_whole
 
 WITH_FILES = "asyncapi: $ref → another file"  # counted as a spelling, for the facts of documents of several files
 
@@ -40,9 +41,17 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
         problems: what reading the text found.
         rules: apply the rules about one entity too.
         open_file: gives the value of a file next to the document.
+
+    Raises:
+        Rejected: it grows beyond all limits by what its `$ref`s refer to.
     """
-    converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
-    reading = _read(converted, problems, asyncapi_of(value) or "asyncapi-3", rules=rules)
+    try:
+        converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
+    except Overgrown as error:
+        raise Rejected(LIMIT, str(error), "Split it, or refer to less.") from error
+    of_files = [problem for _, problem in converted.reported if problem.severity == "error"]
+    converted.reported = [(xid, problem) for xid, problem in converted.reported if problem.severity != "error"]
+    reading = _read(converted, problems + of_files, asyncapi_of(value) or "asyncapi-3", rules=rules)
     reading.findings = [finding._replace(pointer=_deepest(finding.pointer, value)) for finding in reading.findings]
     if any(problem.rule_id == OTHER_FILES for _, problem in converted.reported):
         reading.spellings[WITH_FILES] += 1
@@ -54,7 +63,7 @@ def _deepest(pointer: Pointer, document: Any) -> Pointer:
     result, value = ROOT, document
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        if isinstance(value, list) and is_whole(key) and int(key) < len(value):
             value = value[int(key)]
         elif isinstance(value, dict) and key in value:
             value = value[key]
@@ -85,16 +94,29 @@ def _read(converted: Converted, problems: list[Problem], dialect: str, *, rules:
 def _inside(problems: list[Problem], converted: Converted) -> tuple[list[Problem], list[Problem]]:
     """Part problems of the text: errors, at their pointers in the converted document, and the rest."""
     errors, rest = [], []
-    normals: dict[Pointer, Pointer] = {}  # by the pointer as written; of several the longest
+    normals: dict[Pointer, dict[str, Pointer]] = {}  # by the pointer as written, and by entity; of several of one the longest
     for normal, at in converted.pointers.items() if any(problem.severity == "error" for problem in problems) else ():
-        normals[at] = max(normals.get(at, ROOT), normal, key=len)
+        by_entity, entity = normals.setdefault(at, {}), "/".join(normal.split("/")[:5])
+        by_entity[entity] = max(by_entity.get(entity, ROOT), normal, key=len)
+    places: dict[Pointer, list[Pointer]] = {}
     for problem in problems:
         enclosing = next((pointer for pointer in _upwards(problem.pointer) if pointer in normals), None)
         if problem.severity == "error" and enclosing is not None:
-            errors.append(problem._replace(pointer=Pointer(normals[enclosing] + problem.pointer[len(enclosing) :])))
+            if enclosing not in places:
+                places[enclosing] = _innermost(normals[enclosing].values())
+            errors += [
+                problem._replace(pointer=Pointer(f"{normal}{problem.pointer[len(enclosing) :]}")) for normal in places[enclosing]
+            ]
+            del places[enclosing][1:]  # one error quarantines an entity; all are reported of the first
         else:
             rest.append(problem._replace(severity="warning") if problem.severity == "error" else problem)
     return errors, rest
+
+
+def _innermost(pointers: Iterable[Pointer]) -> list[Pointer]:
+    """Return the pointers that are above none of the others, the longest first."""
+    outer = {parent for pointer in pointers for parent in _upwards(Pointer(pointer.rpartition("/")[0]))}
+    return sorted((pointer for pointer in pointers if pointer not in outer), key=len, reverse=True)
 
 
 def _upwards(pointer: Pointer) -> Iterator[Pointer]:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from lakehouse.asyncapi.following import NoSuchFile, OpenFile, no_file
+from lakehouse.asyncapi.following import NoSuchFile, OpenedFile, OpenFile, no_file
 from lakehouse.dialects.detection import (
     COLLECTIONS,
     DRAFT,
@@ -616,8 +616,8 @@ class FilesBeside:
         enclosing = [root.rstrip("/") for root in limits.roots if self._is_below(location, root.rstrip("/"))]
         self._root = min(enclosing, key=len) if enclosing else self._folder
 
-    def __call__(self, path: str) -> Any:
-        """Read a file: the value of JSON or YAML, the text of anything else.
+    def __call__(self, path: str) -> OpenedFile:
+        """Read a file: the value of JSON or YAML, the text of anything else, without its secrets.
 
         Raises:
             NoSuchFile: it is not there, too large, not readable, or outside.
@@ -636,13 +636,14 @@ class FilesBeside:
         if len(text) > self._limits.stream:
             raise NoSuchFile(f"the file is larger than stream_bytes ({self._limits.stream})")
         try:
-            value, _ = read_text(text, uri, self._limits.depth)
+            value, problems = read_text(text, uri, self._limits.depth)
         except NotJson as error:
             if is_yaml(uri) or not uri.endswith(_TEXTS):
                 raise NoSuchFile("the file is neither JSON nor YAML") from error
-            return text.decode(errors="replace")
-        redact(value)
-        return value
+            texts = [text.decode(errors="replace")]
+            problems = [problem._replace(pointer=ROOT) for problem in redact(texts)]
+            return OpenedFile(texts[0], problems)
+        return OpenedFile(value, problems + redact(value))
 
     @staticmethod
     def _is_below(uri: str, folder: str) -> bool:
