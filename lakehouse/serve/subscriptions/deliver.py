@@ -256,7 +256,7 @@ class Deliverer:
 
     def _validate(self, stored: StoredSubscription) -> None:
         """Ask a sink for permission (CloudEvents webhooks, section 4)."""
-        headers = self._authorization(stored) | {"WebHook-Request-Origin": stored.origin}
+        headers = _authorization(stored) | {"WebHook-Request-Origin": stored.origin}
         answered = self._ask("OPTIONS", stored, headers, None, _APART_SECONDS)
         allowed = [origin.strip().lower() for origin in answered.headers.get("webhook-allowed-origin", "").split(",")]
         if answered.status >= 300 or not {"*", stored.origin.lower()} & set(allowed):
@@ -333,7 +333,7 @@ class Deliverer:
             NotReachable: it has to be sent again.
         """
         headers, body = as_request(event, text, stored.subscription.mode)
-        headers |= self._authorization(stored) | {"WebHook-Request-Origin": stored.origin}
+        headers |= _authorization(stored) | {"WebHook-Request-Origin": stored.origin}
         answered = self._ask("POST", stored, headers, body, seconds)
         if answered.status < 300:
             return {"delivered": stored.delivered + 1, "attempts": 0, "reason": None, "next_at": 0.0}
@@ -364,9 +364,6 @@ class Deliverer:
         pause = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempts - 1, 20))
         self._update(stored, reason=reason, attempts=attempts, next_at=time.time() + pause)
 
-    def _authorization(self, stored: StoredSubscription) -> dict[str, str]:
-        return {} if stored.subscription.token is None else {"Authorization": f"Bearer {stored.subscription.token}"}
-
 
 def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str, str], bytes]:
     """Write an event as CloudEvents over HTTP: headers and body."""
@@ -380,6 +377,10 @@ def as_request(event: dict[str, Any], text: bytes, mode: str) -> tuple[dict[str,
     if "data" not in event:
         return headers, b""
     return headers | {"Content-Type": str(event.get("datacontenttype", _BINARY))}, orjson.dumps(event["data"])
+
+
+def _authorization(stored: StoredSubscription) -> dict[str, str]:
+    return {} if stored.subscription.token is None else {"Authorization": f"Bearer {stored.subscription.token}"}
 
 
 def _is_of(view: View, stored: StoredSubscription) -> bool:
