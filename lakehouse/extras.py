@@ -16,7 +16,7 @@ EXTRAS: Final = {
     "connect": ("grpc", "grpc_status", "zstandard"),
     "validate": ("great_expectations",),
     "match": ("fastavro", "google", "grpc_tools", "json_structure", "jsonschema_rs", "re2", "xmlschema"),
-    "serve": ("anyio", "httptools", "starlette", "uvicorn", "xxhash"),
+    "serve": ("anyio", "httptools", "starlette", "uvicorn"),
     "mcp": ("mcp",),
     "replicate": ("urllib3",),
     "lineage": ("openlineage",),

@@ -63,6 +63,15 @@ def test_the_catalog_without_spark_names_the_extra():
     assert last == "lakehouse.errors.NotInstalled: pyspark is not installed: pip install 'xregistry-lakehouse[spark]'."
 
 
+def test_spark_alone_loads_queries_and_exports():
+    """With the extra `spark` and no other: what an ingest imports, and `Catalog`."""
+    absent = [library for extra, libraries in EXTRAS.items() if extra != "spark" for library in libraries]
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent!r}))\nfrom lakehouse import Catalog\n"
+    code += "import lakehouse.export.run, lakehouse.ingest.planner, lakehouse.log.effectivetable, lakehouse.rules.gate\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_a_library_of_no_extra_is_named_alone():
     require("json")
     with pytest.raises(NotInstalled, match=r"\Anot_there is not installed\.\Z"):

@@ -11,8 +11,6 @@ from datetime import datetime, timedelta, timezone
 from random import Random
 from typing import Any
 
-import re2
-
 _MOST_VALUES = 5_000
 DEEPEST = 6  # from here on only what must be there is made up
 _TOO_DEEP = 24
@@ -183,6 +181,8 @@ def text_of(pattern: str, random: Random, shortest: int = 0, longest: int | None
     Raises:
         NoText: the expression is not understood, or asks for more than the budget.
     """
+    import re2
+
     try:
         wanted = re2.compile(pattern)
         tree = parser.parse(pattern)
