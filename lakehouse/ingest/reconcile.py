@@ -14,7 +14,7 @@ from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, WarehouseError
 from lakehouse.ingest.planner import Planner, PlanWriter, grow_parents
-from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, tables_in_use, with_rejected
+from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, with_rejected
 from lakehouse.log.plan import Plan, compare, plan_changes
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.readmodel import ReadModel
@@ -73,7 +73,7 @@ def open_lookups(spark: SparkSession, settings: Settings, head: Head, policy: Po
     if settings.planner == "spark":
         yield None
         return
-    if not tables_in_use(head):
+    if not head.snapshot_id:
         yield Lookups(None, _MOST_LOOKUPS)
         return
     log_bytes = table_bytes(spark, "changes")

@@ -162,7 +162,6 @@ def test_a_cycle_through_a_document_that_was_not_read_costs_its_last_link_only(h
     assert not [one for one in history.current() if one[:2] == ("a", "MSG-146")]
 
 
-@pytest.mark.slow
 def test_what_was_wrong_with_a_text_is_mended_where_it_was_reported(history):
     named = says(m="M") | {"registryid": "r"}
     history.catalog.write("a.json", b"{")
