@@ -54,6 +54,7 @@ def forget(spark: SparkSession, warehouse: Path) -> None:
 
 
 def forget_attached(spark: SparkSession) -> None:
-    """Detach whatever catalog is attached."""
+    """Detach whatever catalog is attached; the current schema is the one that a session begins with."""
+    spark.catalog.setCurrentDatabase("default")
     if spark.catalog.databaseExists(SCHEMA):
         forget(spark, Path(spark.catalog.getDatabase(SCHEMA).locationUri.removeprefix("file:")))
