@@ -525,8 +525,8 @@ def _content(node: Any, document: XmlDocument) -> _Content:
 
 def _grouped(particle: Any) -> str:
     """Return a group with the names of what it holds: the branches of a choice in any order."""
-    kind, held = _kind(particle), [child for child in particle if _kind(child) != "annotation"]
-    names = [str(child.get("name") or child.get("ref")) if _kind(child) == "element" else _grouped(child) for child in held]
+    kind, children = _kind(particle), [child for child in particle if _kind(child) != "annotation"]
+    names = [str(child.get("name") or child.get("ref")) if _kind(child) == "element" else _grouped(child) for child in children]
     occurs = f"{particle.get('minOccurs', '1')} {particle.get('maxOccurs', '1')}"
     return f"{kind} {occurs} ({' '.join(sorted(names) if kind == 'choice' else names)}){particle.get('ref', '')}"
 
