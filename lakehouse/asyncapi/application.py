@@ -306,7 +306,7 @@ class ServedChannels:
             self._texts.note_uninterpreted(NAMES, channel.spot)
         address = None if address is None else with_symbols(address)
         hinted = text_at(hint_of(channel.spot), "group")
-        if hinted is not None:
+        if hinted is not None and "/" not in hinted:
             group = hinted
         elif wire is not None and address:
             prefix = "mqtt3" if protocol == "MQTT/3.1.1" else wire.normal.lower()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from lakehouse.asyncapi.headerschemas import HINT
-from lakehouse.text.jsontext import below, escaped, pointer_of
+from lakehouse.text.jsontext import below, escaped, pointer_of, text_at
 from lakehouse.text.names import ROOT, Pointer
 from lakehouse.text.problems import Problem
 from lakehouse.text.values import is_whole
@@ -170,7 +170,7 @@ class Following:
         if result is None:
             return _NOWHERE
         if result.place in above:
-            self._report_nowhere(spot, spot.value["$ref"], "it leads in a circle")
+            self._report_nowhere(spot, text_at(spot.value, "$ref") or f"#{spot.inside}", "it leads in a circle")
             return _NOWHERE
         is_copy = is_copy or result is not spot
         self._copied += is_copy

@@ -141,17 +141,23 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return schema
 
 
-def _array_at(value: Any, name: str) -> list[Any]:
+def array_at(value: Any, name: str) -> list[Any]:
+    """Return a member that is an array; an empty one: there is none."""
     member = value.get(name) if isinstance(value, dict) else None
     return member if isinstance(member, list) else []
+
+
+def texts_in(value: Any, name: str) -> list[str]:
+    """Return the strings of a member that is an array."""
+    return [member for member in array_at(value, name) if isinstance(member, str)]
 
 
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:
     """Read the schema of an object as declarations by their names."""
     result = {name: declaration_of(property_schema) for name, property_schema in object_at(schema, "properties").items()}
-    for part in _array_at(schema, "allOf"):
+    for part in array_at(schema, "allOf"):
         result |= declared_headers(part)
-    for name in _array_at(schema, "required"):
+    for name in array_at(schema, "required"):
         if isinstance(name, str) and name in result:
             result[name]["required"] = True
     return result
@@ -209,7 +215,7 @@ def from_payload(schema: Any) -> Envelope | None:
     """Take the attributes of CloudEvents out of the schema of a structured event; None: it is none."""
     if not isinstance(schema, dict) or set(schema) - _OPEN or schema.get("type") != "object":
         return None
-    properties, required = schema.get("properties"), _array_at(schema, "required")
+    properties, required = schema.get("properties"), array_at(schema, "required")
     if not isinstance(properties, dict) or not all(name in required for name in _REQUIRED):
         return None
     if not set(_REQUIRED) <= properties.keys() or "#/" in str(properties.get(_DATA)):

@@ -27,6 +27,7 @@ from lakehouse.asyncapi.headerschemas import (
     CLOUDEVENTS,
     HINT,
     STRUCTURED,
+    array_at,
     declaration_of,
     declared_headers,
     from_headers,
@@ -35,6 +36,7 @@ from lakehouse.asyncapi.headerschemas import (
     option_of,
     property_of,
     says_the_same,
+    texts_in,
 )
 from lakehouse.asyncapi.protocoltables import (
     FAMILY_NAMES,
@@ -63,6 +65,8 @@ _OF_MESSAGE = (
 )  # fmt: skip
 OTHER_FILES = "AAPI-007"
 _OF_INFO = ("title", "description", "tags", "externalDocs")
+_SCHEMA_XID = re.compile(r"/schemagroups/([^/]+)/schemas/([^/]+)")
+_MESSAGE_XID = re.compile(r"/(messagegroups|endpoints)/[^/]+/messages/[^/]+")
 _LOGGED_IN = ("userPassword", "plain", "scramSha256", "scramSha512", "gssapi", "oauth2", "apiKey")
 _OF_TRAIT = ("title", "summary", "description", "tags", "externalDocs", "security", "traits", "bindings", "operationId", HINT)
 _OF_OPERATION = (*_OF_TRAIT, "action", "channel", "messages", "message", "reply")
@@ -101,11 +105,10 @@ class PayloadMaker:
                 results |= {"dataschemaformat": schema_format, "dataschema": event.rest}
             return results
         self._made.pointers[below(here, "dataschema")] = written.at
-        xid = hints.get("dataschemaxid")
-        if isinstance(xid, str):
-            tokens = xid.split("/")
-            self._put(tokens[2], tokens[4], hints.get("schemaversion"), {"format": schema_format, "schema": schema}, spot)
-            return {"dataschemaxid": xid, "dataschemaformat": schema_format}
+        named = _SCHEMA_XID.fullmatch(text_at(hints, "dataschemaxid") or "")
+        if named is not None:
+            self._put(named[1], named[2], hints.get("schemaversion"), {"format": schema_format, "schema": schema}, spot)
+            return {"dataschemaxid": named[0], "dataschemaformat": schema_format}
         is_reference = isinstance(written.value, dict) and isinstance(written.value.get("$ref"), str)
         if is_reference:
             xid = self._put(group, id_of_key(self._name(spot)), None, {"format": schema_format, "schema": schema}, spot)
@@ -132,10 +135,11 @@ class PayloadMaker:
             if inner is None or inner.place in self._used:
                 continue
             hints = hint_of(spot)
-            schema_format = hints.get("format") or format_of(spot.value["schemaFormat"] if is_wrapped else None)
-            tokens = str(hints.get("xid", f"/schemagroups/{group}/schemas/{id_of_key(name)}")).split("/")
+            schema_format = text_at(hints, "format") or format_of(text_at(spot.value, "schemaFormat") if is_wrapped else None)
+            named = _SCHEMA_XID.fullmatch(text_at(hints, "xid") or "")
+            own = (named[1], named[2]) if named is not None else (group, id_of_key(name))
             schema = {"format": schema_format, "schema": self._schema(inner, schema_format)}
-            self._put(tokens[2], tokens[-1], hints.get("version"), schema, spot)
+            self._put(*own, hints.get("version"), schema, spot)
 
     def _schema(self, spot: Spot, schema_format: str) -> Any:
         """Return a schema that needs no other."""
@@ -150,7 +154,7 @@ class PayloadMaker:
         """Add a schema to its group; one that is there already stays, and another of that name gets another id."""
         schemas = self._made.document["schemagroups"].setdefault(group, {"schemas": {}})["schemas"]
         if isinstance(version, str):
-            versions = schemas.setdefault(schemaid, {"versions": {}})["versions"]
+            versions = schemas.setdefault(schemaid, {"versions": {}}).setdefault("versions", {})
             versions.setdefault(version, schema)
             return xid_of("schemagroups", group, "schemas", schemaid)
         name, nth = schemaid, 1
@@ -190,8 +194,8 @@ class MessageMaker:
 
     def xid_of_part(self, part: MessagePart, meant: Meant) -> Xid:
         """Return the XID of a message at a channel; of two messages of a group with one key the second gets another."""
-        xid = hint_of(part.spot).get("xid")
-        if isinstance(xid, str) and xid.count("/") == 4:
+        xid = text_at(hint_of(part.spot), "xid") or ""
+        if _MESSAGE_XID.fullmatch(xid):
             return Xid(xid)
         key = (part.spot.at, part.key, meant.group)
         if key not in self._ids:
@@ -472,15 +476,15 @@ class EndpointMaker:
         self.made.pointers.setdefault(pointer_of("endpoints", endpointid), at)
         before = every.get(endpointid, {})
         merged = endpoint | before
-        merged["usage"] = list(dict.fromkeys([*before.get("usage", []), *endpoint["usage"]]))
+        merged["usage"] = list(dict.fromkeys([*texts_in(before, "usage"), *endpoint["usage"]]))
         addresses = [
-            *object_at(before, "protocoloptions").get("endpoints", []),
-            *object_at(endpoint, "protocoloptions").get("endpoints", []),
+            *array_at(object_at(before, "protocoloptions"), "endpoints"),
+            *array_at(object_at(endpoint, "protocoloptions"), "endpoints"),
         ]
         if addresses:
             distinct = [address for index, address in enumerate(addresses) if address not in addresses[:index]]
             merged["protocoloptions"] = object_at(merged, "protocoloptions") | {"endpoints": distinct}
-        groups = [*before.get("messagegroups", []), *endpoint.get("messagegroups", [])]
+        groups = [*texts_in(before, "messagegroups"), *texts_in(endpoint, "messagegroups")]
         messages = object_at(before, "messages") | object_at(endpoint, "messages")
         merged |= {"messagegroups": list(dict.fromkeys(groups))} if groups else {}
         every[endpointid] = with_attributes(merged | ({"messages": messages} if messages else {}), hints)

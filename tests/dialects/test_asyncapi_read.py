@@ -709,3 +709,50 @@ def test_of_many_errors_in_another_file_some_are_reported_for_each_reference(tmp
     reading = read_file(tmp_path / "a.json")
     assert not rows(reading, "message")
     assert {result(reading, DUPLICATE_KEY).count(f"/components/messages/M{n}/payload/$ref") for n in range(3)} <= {10, 11}
+
+
+def _hinted(at: str, hint: Any) -> dict[str, Any]:
+    """Return a document with a hint for the way back at one of its places."""
+    value: dict[str, Any] = {
+        "asyncapi": "3.0.0",
+        "info": {"title": "t", "version": "1"},
+        "channels": {"c": {"address": "c", "messages": {"m": {"$ref": "#/components/messages/m"}}}},
+        "operations": {"o": {"action": "send", "channel": {"$ref": "#/channels/c"}}},
+        "components": {
+            "messages": {"m": {"payload": {"type": "object", "x": {"$ref": "#/components/schemas/s"}}}},
+            "schemas": {"s": {"type": "string"}, "free": {"schemaFormat": "application/json", "schema": {}}},
+        },
+    }
+    place = value
+    for name in at.split("/"):
+        place = place[name]
+    place["x-xregistry"] = hint
+    return value
+
+
+@pytest.mark.parametrize(
+    ("at", "hint"),
+    [
+        ("components/messages/m", {"dataschemaxid": "a"}),
+        ("components/messages/m", {"dataschemaxid": "/schemagroups/g/schemas/s", "schemaversion": "1"}),
+        ("components/messages/m", {"xid": "/a/b/c/d"}),
+        ("components/messages/m", {"format": True}),
+        ("components/schemas/free", {"xid": "²"}),
+        ("components/schemas/free", {"xid": "/schemagroups/t/schemas/s", "version": "1", "format": [None]}),
+        ("channels/c", {"group": "/messagegroups/x"}),
+        ("operations/o", {"endpointid": "e", "attributes": {"messagegroups": -1, "usage": [{}]}}),
+        ("operations/o", {"endpointid": "e", "attributes": {"messagegroups": [[]], "protocoloptions": {"endpoints": -1}}}),
+    ],
+)
+def test_a_hint_of_any_shape_rejects_no_document(at, hint):
+    value = _hinted(at, hint)
+    value["operations"]["p"] = value["operations"]["o"] | {"action": "receive"}  # one endpoint, if the hint names it
+    made = convert(value).document
+    messages = [messageid for group in made["messagegroups"].values() for messageid in group["messages"]]
+    assert messages == ["m"]
+
+
+def test_a_message_that_is_the_whole_document_ends():
+    value = _hinted("info", {})
+    value["channels"]["c"]["messages"]["m"] = {"$ref": "#"}
+    assert "AAPI-001" in {problem.rule_id for _, problem in convert(value).reported}
