@@ -45,13 +45,13 @@ def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> 
         backward, forward = compare_both(before, after, format, most)
         if len(backward) + len(forward) > 2 * MOST_DIFFERENCES:
             raise TooMuchWork(f"there are more than {MOST_DIFFERENCES} differences")
+        return list(join_directions(backward, forward))
     except (TooMuchWork, Unreadable) as error:
         return list(incomparable(str(error)))
     except RecursionError:
         return list(incomparable("the schemas are too deep"))
-    except (TypeError, ValueError, AttributeError, KeyError, LookupError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
         return list(incomparable(f"a schema is not valid: {type(error).__name__}: {error}"[:200]))
-    return list(join_directions(backward, forward))
 
 
 def judge(before: Any, after: Any, format: str) -> Judgement:

@@ -189,7 +189,7 @@ def _checked(text: str, is_text: bool, family: str, format: str) -> FormatCheck:
 
 def _avro(document: Any, _: str) -> None:
     read_avro(document)
-    is_json = isinstance(document, str) and document[:1] in '{["'
+    is_json = isinstance(document, str) and document.lstrip().startswith(("{", "[", '"'))
     check_avro(orjson.loads(document) if is_json else document)
 
 

@@ -189,7 +189,7 @@ def _size_text(low: int, high: int | None, what: str) -> str:
 
 
 def _divides(divisor: Any, number: Any) -> bool:
-    return isinstance(divisor, int) and isinstance(number, int) and number % divisor == 0
+    return isinstance(divisor, int) and isinstance(number, int) and divisor != 0 and number % divisor == 0
 
 
 def values_text(values: Iterable[Any]) -> str:

@@ -15,12 +15,13 @@ from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
 from lakehouse.text.jsontext import canonical
 
+# Integers of 64 bits and more, and decimals, are written as text, others as numbers: neither reads the other.
 _WIDER = {
-    "int8": ("int16", "int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
-    "int16": ("int32", "int64", "int128", "integer", "float", "double", "decimal", "number"),
+    "int8": ("int16", "int32", "integer", "float", "double", "number"),
+    "int16": ("int32", "integer", "float", "double", "number"),
     "int32": ("integer", "double", "number"),
     "integer": ("int32", "double", "number"),
-    "uint8": ("uint16", "uint32", "uint64", "uint128", "int16", "int32", "integer", "float", "double", "number"),
+    "uint8": ("uint16", "uint32", "int16", "int32", "integer", "float", "double", "number"),
     "uint16": ("uint32", "int32", "integer", "float", "double", "number"),
     "uint32": ("double", "number"),
     "int64": ("int128",),

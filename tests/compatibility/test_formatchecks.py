@@ -103,6 +103,7 @@ def test_avro_schemas_are_judged_as_apaches_library_judges_them():
             "",
         ),
         ("Avro/1.11", {"type": "enum", "name": "E", "symbols": ["A", "A"]}, False, "E has a symbol twice"),
+        ("Avro/1.11", "\n" + json.dumps({"type": "enum", "name": "E", "symbols": ["A", "A"]}), False, "E has a symbol twice"),
         ("Avro/1.11", '{"type": "array", "items": "com.example.Other"}', None, "the type com.example.Other is not declared"),
         ("Avro/1.11", "string", True, ""),
         (

@@ -171,6 +171,19 @@ def test_a_listed_value_that_is_taken_is_not_called_refused(before, after):
     assert "yes" not in {one.breaks.as_json()["writers"] for one in compare(before, after, "JsonSchema")}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"multipleOf": 0}, {"multipleOf": 3}),
+        ({"required": [None]}, {"required": ["a"]}),
+        ({"required": ["a"]}, {"required": [5]}),
+    ],
+)
+def test_a_schema_that_is_none_is_undecided_and_raises_nothing(before, after):
+    for pair in ((before, after), (after, before)):
+        assert judge(*pair, "JsonSchema").breaks.worst != Answer.NO
+
+
 def test_one_and_true_are_two_values():
     (found,) = judge({"enum": [1, "a"]}, {"enum": [True, "a"]}, "JsonSchema").reasons()[:1]
     assert found.breaks.worst == Answer.YES

@@ -59,6 +59,22 @@ def test_a_change_reports_where_and_whom_it_breaks(format, before, after, pointe
     assert [one.breaks.as_json() for one in found] == [{"readers": readers, "writers": writers}]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_wider"),
+    [
+        ("int8", "int32", True),
+        ("int8", "int64", False),
+        ("int16", "decimal", False),
+        ("uint8", "uint64", False),
+        ("int64", "int128", True),
+    ],
+)
+def test_integers_of_json_structure_that_are_text_read_no_numbers(before, after, is_wider):
+    """`int64` and longer are written as text, shorter ones as numbers."""
+    (found,) = compare(_in_structure("m", before), _in_structure("m", after), "JsonStructure")
+    assert (found.breaks.as_json()["writers"] == "no") is is_wider
+
+
 def test_a_renamed_field_of_protobuf_breaks_json_alone():
     (found,) = compare(PROTO, PROTO.replace("buyer_name", "buyer"), "Protobuf")
     assert found.breaks.worst == Answer.NO
