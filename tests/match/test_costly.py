@@ -259,6 +259,26 @@ def test_how_often_a_schema_looks_is_counted():
     assert effort.is_high([1] * 1000)  # each of them takes 100,000 looks
 
 
+def _doubled_by(keyword: str, own: str, reference: str, count: int) -> dict[str, Any]:
+    """Return a schema of parts that each call the next one twice, by references of some form."""
+    parts = {f"a{n}": {"allOf": [{"$ref": f"{reference}{n + 1}"}] * 2} for n in range(count)}
+    return {keyword: own, "$ref": f"{reference}0", "definitions": parts | {f"a{count}": {}}}
+
+
+def test_references_by_an_id_are_counted_as_others_are():
+    usual = effort_of(_doubled_by("$comment", "", "#/definitions/a", 12))
+    for keyword, own, reference in (
+        ("$id", "http://x.example/s", "http://x.example/s#/definitions/a"),
+        ("$id", "http://x.example/s", "s#/definitions/a"),
+        ("id", "http://x.example/s#", "http://x.example/s#/definitions/a"),
+    ):
+        assert effort_of(_doubled_by(keyword, own, reference, 12), {}.__getitem__).looks == usual.looks
+    inner = {"definitions": {"i": _doubled_by("$id", "http://x.example/i", "#/definitions/a", 12)}}
+    assert effort_of(inner | {"$ref": "http://x.example/i"}, {}.__getitem__).is_high({})
+    data = {"properties": {"id": {"$ref": "#/definitions/s"}}, "definitions": {"s": {"examples": [{"id": "x", "$id": "y"}]}}}
+    assert effort_of(data).is_plain
+
+
 def test_a_process_apart_is_limited_and_gives_what_it_made():
     assert run_in_fork(lambda: {"a": b"x" * 300_000}, LIMIT) == {"a": b"x" * 300_000}
     with pytest.raises(NoAnswer, match=r"more than 0\.2 s"):

@@ -72,6 +72,48 @@ def test_avro_bytes():
     assert verdict("Avro", AVRO, body=bare + b"xx", content_type="application/avro").status == "undecodable"
 
 
+def _avro(schema: Any, *values: Any, container: bool = False) -> bytes:
+    written = io.BytesIO()
+    if container:
+        fastavro.writer(written, fastavro.parse_schema(schema), values)
+    else:
+        fastavro.schemaless_writer(written, fastavro.parse_schema(schema), values[0])
+    return written.getvalue()
+
+
+def test_values_of_logical_types_that_python_has_not_are_read():
+    def record(**type_: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "R", "fields": [{"name": "n", "type": type_}]}
+
+    for plain, logical, value in (("long", "timestamp-millis", 10**17), ("int", "date", 10**7), ("string", "uuid", "none")):
+        body = _avro(record(type=plain), {"n": value})
+        found = verdict("Avro/1.11", record(type=plain, logicalType=logical), body=body, content_type="avro/binary")
+        assert reported(found) == ("valid", []), logical
+    assert (
+        verdict("Avro/1.11", record(type="int", logicalType="date"), body=b"\x80", content_type="avro/binary").status
+        == "undecodable"
+    )
+
+
+def test_a_container_of_an_older_version_is_read_by_its_own_schema():
+    def record(**field: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "R", "fields": [field]}
+
+    older = record(name="name", type="string")
+    newer = record(name="title", type="string", aliases=["name"])
+    more = (SchemaVersion("r", f"{S}/versions/0", S, False, "Avro/1.11", json.dumps(older)),)
+    for container in (False, True):
+        body = _avro(older, {"name": "x"}, container=container)
+        assert verdict("Avro/1.11", newer, more=more, body=body, content_type="avro/binary").status in ("valid", "valid_older")
+
+
+def test_a_field_in_a_map_that_the_schema_does_not_know_is_reported():
+    schema = 'syntax = "proto3"; message R { map<string, B> m = 2; } message B { int32 n = 1; }'
+    unknown = bytes.fromhex("12070a016112021801")
+    found = verdict("Protobuf/3", schema, body=unknown, content_type="application/protobuf")
+    assert reported(found) == ("invalid", ["/m/a/3"])
+
+
 def test_protobuf_bytes():
     kind = "application/protobuf"
     assert reported(verdict("Protobuf/3", PROTO, body=b"\x08\x05", content_type=kind)) == ("valid", [])

@@ -26,6 +26,7 @@ from lakehouse.match.payload.validators import (
 )
 
 _SINGLE_OBJECT = b"\xc3\x01"  # then eight bytes of fingerprint
+_CONTAINER = b"Obj\x01"
 
 
 _DEEP, _LONG = 10, 1_000  # of what calls itself: levels of JSON, bytes of Avro
@@ -88,7 +89,7 @@ class AvroValidator:
                 return True
             if body is None:
                 return False
-        packed = body.startswith(b"Obj\x01")  # with its own schema, and maybe compressed
+        packed = body.startswith(_CONTAINER)  # with its own schema, and maybe compressed
         if packed or parts.has_empty_items or (parts.is_recursive and (len(body) > _LONG or parts.looks > _FEW_LOOKS)):
             return True
         return (len(body) + 1) * parts.parts_of_byte * parts.looks > _MOST_WORK
@@ -97,7 +98,7 @@ class AvroValidator:
         """Read Avro binary, bare, as single object or in a container; or JSON."""
         if body is None or _is_text(body, content_type):
             return decode_json(body, data, content_type)
-        if body.startswith(b"Obj\x01"):
+        if body.startswith(_CONTAINER):
             return self._container(body)
         if body.startswith(_SINGLE_OBJECT):
             return Decoded(self._read(body[10:]))
@@ -109,7 +110,10 @@ class AvroValidator:
             return self.errors(self.decode(body, data, content_type).value)
         written = body[10:] if body.startswith(_SINGLE_OBJECT) else body
         try:
-            value = fastavro.schemaless_reader(io.BytesIO(written), writer.schema, self._schema)
+            if body.startswith(_CONTAINER):  # its own schema wrote it
+                (value,) = fastavro.reader(io.BytesIO(body), self._schema)
+            else:
+                value = fastavro.schemaless_reader(io.BytesIO(written), writer.schema, self._schema)
         except SchemaResolutionError as error:
             return [("", "resolution", str(error))]
         return self.errors(value)
@@ -125,7 +129,11 @@ class AvroValidator:
     def _read(self, body: bytes) -> Any:
         stream = io.BytesIO(body)
         try:
-            value = fastavro.schemaless_reader(stream, self._schema, None)
+            try:
+                value = fastavro.schemaless_reader(stream, self._schema, None)
+            except (ValueError, OverflowError):  # a value of a logical type that Python's type has not, such as a year above 9999
+                stream.seek(0)
+                value = fastavro.schemaless_reader(stream, fastavro.parse_schema(_plain_types(self._schema)), None)
         except MemoryError:
             raise
         except Exception as error:  # what the bytes are is anybody's guess, and fastavro has no error type
@@ -155,6 +163,17 @@ def _is_text(body: bytes, content_type: str | None) -> bool:
     """Return whether a payload is JSON: its type says so, or it has none and begins so."""
     kind = media_type(content_type)[0] if content_type else ""
     return is_json(kind) or (not kind and body.lstrip()[:1] in (b"{", b"["))
+
+
+def _plain_types(schema: Any) -> Any:
+    """Return a schema as it was written, without logical types, which readers may ignore (Avro, Logical Types)."""
+    if isinstance(schema, dict):
+        return {
+            name: _plain_types(member)
+            for name, member in schema.items()
+            if name != "logicalType" and not name.startswith("__")  # what fastavro adds
+        }
+    return [_plain_types(member) for member in schema] if isinstance(schema, list) else schema
 
 
 def _parts(schema: Any) -> _SchemaParts:

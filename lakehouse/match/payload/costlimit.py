@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-import orjson
+from lakehouse.text.jsontext import canonical
 
 _HERE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type", "$extends")  # of the same value
 _NAMED_HERE = ("dependentSchemas", "dependencies")
@@ -23,6 +23,8 @@ _OF_MEMBERS = ("contains", "propertyNames")
 _TWICE = ("unevaluatedProperties", "unevaluatedItems")  # what the same value is checked with is gone through once more
 _REST = ("additionalProperties", "unevaluatedProperties", "items", "additionalItems", "unevaluatedItems", "values")
 _LISTS = ("items", "prefixItems")  # where each is for one place
+_MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies", "choices")
+_DATA = ("const", "default", "enum", "example", "examples")  # values, and no schemas
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$root")
 _ANY = ""  # member: any of them
 _MOST_LOOKS = 1_000_000  # at one place
@@ -100,6 +102,9 @@ def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
         find: gives others by their `$id`; raises LookupError when there is none. Without it, what it does not know counts double.
     """
     graph = _Graph(schema, find)
+    size = len(canonical(schema))
+    if graph.is_unknown:
+        return Effort(_MOST_LOOKS + 1, 2, size)
     order, group = _groups(graph.edges)
     looks = [1 + comparisons for comparisons in graph.comparisons]
     branches = 2 if graph.has_unread_documents else 1
@@ -113,7 +118,7 @@ def effort_of(schema: Any, find: Callable[[str], Any] | None = None) -> Effort:
                 outside[member] += looks[target]
         looks[part] = min(looks[part] + _overlapping(outside), 10 * _MOST_LOOKS)
         branches = max(branches, _overlapping(inside))
-    return Effort(max(looks, default=1), branches, len(orjson.dumps(schema)))
+    return Effort(max(looks, default=1), branches, size)
 
 
 def _overlapping(counts: Counter[str | None]) -> int:
@@ -123,12 +128,17 @@ def _overlapping(counts: Counter[str | None]) -> int:
 
 
 class _Graph:
-    """The parts of a schema, and which of them each calls."""
+    """The parts of a schema, and which of them each calls.
+
+    Attributes:
+        has_unread_documents: a reference leads to another document, and nobody looks for those.
+        is_unknown: a part has its own `$id`, below which references mean something else, so nobody knows what the schema costs.
+    """
 
     def __init__(self, schema: Any, find: Callable[[str], Any] | None) -> None:
         self.edges: list[list[Edge]] = []
         self.comparisons: list[int] = []  # of a value with what each part lists
-        self.has_unread_documents = False
+        self.has_unread_documents = self.is_unknown = False
         self._find = find
         self._numbers: dict[int, int] = {}
         self._anchors: dict[int, dict[str, Any]] = {}  # of each document
@@ -174,8 +184,9 @@ class _Graph:
         if reference in (anchors := self._anchors_of(root)):
             return anchors[reference], root
         uri, _, place = reference.partition("#")
-        if uri:
-            root = self._other(urljoin(str(root.get("$id", "")) if isinstance(root, dict) else "", uri))
+        own = str(root.get("$id") or root.get("id") or "") if isinstance(root, dict) else ""
+        if uri and urljoin(own, uri) != own.partition("#")[0]:
+            root = self._other(urljoin(own, uri))
         if not place or root is None:
             return root, root
         if not place.startswith("/"):
@@ -194,6 +205,9 @@ class _Graph:
     def _anchors_of(self, root: Any) -> dict[str, Any]:
         if id(root) not in self._anchors:
             self._anchors[id(root)] = dict(_anchors(root))
+            self.is_unknown |= any(
+                not name.startswith("#") and part is not root for name, part in self._anchors[id(root)].items()
+            )
         return self._anchors[id(root)]
 
     def _other(self, uri: str) -> Any:
@@ -238,16 +252,20 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 def _anchors(schema: Any) -> Iterator[tuple[str, Any]]:
     """Return the parts that have their own names."""
-    left = [schema]
+    left = [(schema, False)]
     while left:
-        part = left.pop()
-        if isinstance(part, dict):
+        part, is_map = left.pop()
+        if isinstance(part, dict) and not is_map:
             for keyword in ("$anchor", "$dynamicAnchor"):
                 if isinstance(part.get(keyword), str):
                     yield f"#{part[keyword]}", part
-            if isinstance(part.get("$id"), str):
-                yield part["$id"], part
-        left += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+            for keyword in ("$id", "id"):
+                if isinstance(part.get(keyword), str):
+                    yield part[keyword], part
+        if isinstance(part, dict):
+            left += [(value, not is_map and name in _MAPS) for name, value in part.items() if is_map or name not in _DATA]
+        elif isinstance(part, list):
+            left += [(member, False) for member in part]
 
 
 def _groups(edges: list[list[Edge]]) -> tuple[list[int], list[int]]:

@@ -23,6 +23,7 @@ from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.payloads import NoAnswer, run_in_fork
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unsupported, Validator, is_json
+from lakehouse.text.jsontext import escaped
 
 _NAME = "schema.proto"
 _SECONDS = 10
@@ -92,7 +93,12 @@ def _unknown(message: Any, pointer: str) -> list[Error]:
         for field in UnknownFieldSet(message)
     ]
     for field, value in message.ListFields():
-        if field.message_type is None or field.message_type.GetOptions().map_entry:
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            if field.message_type.fields_by_name["value"].message_type is not None:
+                for key, member in value.items():
+                    results += _unknown(member, f"{pointer}/{field.name}/{escaped(str(key))}")
             continue
         members = list(value) if hasattr(value, "add") else [value]
         for at, member in enumerate(members):
