@@ -24,6 +24,7 @@ from lakehouse.match.event.canonical import Event
 from lakehouse.text.names import Pointer
 
 ALWAYS = "always"
+NATIVE = "native\0"  # before the keys of what a protocol carries, of definitions that events ask for by their type
 _COLUMNS = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
          "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint", "older")  # fmt: skip
 _SILENT = ("/description", "/specurl", "/name", "/documentation")
@@ -107,9 +108,13 @@ class Index:
         """Return whether only an address distinguishes some definitions of a protocol, so that it is part of the key."""
         return bool(self._by_key(f"blind\0{family}"))
 
-    def candidates(self, event: Event) -> list[Definition]:
-        """Return the definitions that an event may be of."""
-        return [definition for key in event_keys(event) for definition in self._by_key(key)] + list(self.always)
+    def candidates(self, event: Event, *, native: bool = False) -> list[Definition]:
+        """Return the definitions that an event may be of; native: whatever the type of the event."""
+        keys = [*event_keys(event), ALWAYS]
+        if native:
+            transport = [key for key in keys if not key.startswith("type\0")]
+            keys = [*transport, *(NATIVE + key for key in transport)]
+        return [definition for key in keys for definition in self._by_key(key)]
 
     def near(self, event: Event) -> Iterator[Definition]:
         """Return definitions of a similar type, else of the same address: what is found first, in this order.
@@ -203,15 +208,23 @@ def _within(text: str, other: str, left: int) -> bool:
 def _keys_of(definition: Definition) -> Iterator[str]:
     """Return the keys of a definition: the one under which events ask, and those that help to find what is near."""
     kind = definition.constant(TYPE) if definition.is_cloudevent else None
+    if kind is None:
+        yield from _transport_keys(definition)
+        return
+    yield f"type\0{kind}"
+    yield f"fold\0{kind.strip().casefold()}"
+    yield f"last\0{last_segment(kind).casefold()}"
+    address = definition.address
+    if address is not None and address.has_value and not address.template:
+        yield f"at\0{definition.family}\0{as_text(address.value)}"
+    yield from (NATIVE + key for key in _transport_keys(definition))
+
+
+def _transport_keys(definition: Definition) -> Iterator[str]:
+    """Return the keys of what a protocol carries: an address, the start of a path, a subject; ALWAYS: nothing does."""
     address = definition.address
     subject = definition.constant(_SUBJECT)
-    if kind is not None:
-        yield f"type\0{kind}"
-        yield f"fold\0{kind.strip().casefold()}"
-        yield f"last\0{last_segment(kind).casefold()}"
-        if address is not None and address.has_value and not address.template:
-            yield f"at\0{definition.family}\0{as_text(address.value)}"
-    elif definition.family == "AMQP" and subject is not None and _must_be(definition, _SUBJECT):
+    if definition.family == "AMQP" and subject is not None and _must_be(definition, _SUBJECT):
         yield f"subject\0{subject}"
     elif address is not None and address.has_value and address.decides and definition.family != "AMQP":
         if address.template is None:
@@ -224,8 +237,7 @@ def _keys_of(definition: Definition) -> Iterator[str]:
     else:
         yield ALWAYS
         return
-    if kind is None:
-        yield f"blind\0{definition.family}"
+    yield f"blind\0{definition.family}"
 
 
 def _must_be(definition: Definition, pointer: Pointer) -> bool:

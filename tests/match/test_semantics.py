@@ -164,6 +164,23 @@ def test_lenient_and_native():
     assert verdict(definition, "KAFKA", {"topic": "t", "headers": headers}, native=True)[0] == "matched"
 
 
+@pytest.mark.parametrize(
+    ("protocol", "own", "captured"),
+    [
+        ("KAFKA", {"topic": "t"}, {"topic": "t", "headers": []}),
+        ("MQTT/5.0", {"topic_name": "a/{b}/c"}, {"topic_name": "a/x/c", "qos": 0, "retain": False}),
+        ("MQTT/5.0", {"topic_name": "{a}/c"}, {"topic_name": "x/c", "qos": 0, "retain": False}),
+        ("NATS", {"subject": "a.b"}, {"subject": "a.b", "headers": []}),
+    ],
+)
+def test_native_asks_for_no_type(protocol, own, captured):
+    """A definition is found by what its protocol carries, whatever type the event has, or if it is no CloudEvent."""
+    definition = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}}
+    definition |= options(protocol, **{name: {"value": value} for name, value in own.items()})
+    assert verdict(definition, protocol, captured, native=True)[0] == "matched"
+    assert verdict(definition, protocol, captured)[0] == "unmatched"
+
+
 def test_one_percent_decoding_is_forgiven():
     definition = {
         "envelope": "CloudEvents/1.0",
