@@ -123,13 +123,13 @@ class RestReader:
     def _settings(self, path: str, member: str, names: list[str]) -> dict[str, str]:
         """Read levels or modes: that of all, and those that contexts and subjects have themselves."""
         urls = {GLOBAL: f"{self._base}{path}"} | {name: f"{self._base}{path}/{quote(name, safe='')}" for name in names}
-        values = self._at_once(lambda url: self._setting(url, member), urls.values())
+        values = self._at_once(lambda url: self._setting(url, member, is_global=url == urls[GLOBAL]), urls.values())
         return {name: value for name, value in zip(urls, values, strict=True) if value is not None}
 
-    def _setting(self, url: str, member: str) -> str | None:
+    def _setting(self, url: str, member: str, *, is_global: bool) -> str | None:
         value = self._answers.get(url, lambda: self._existing(url))
-        if value is None:
-            return None
+        if value is None or (not is_global and isinstance(value, dict) and value.get(member) is None):
+            return None  # it sets another member, or nothing
         text = value.get(member) if isinstance(value, dict) else None
         if not isinstance(text, str):
             raise ReplicationError(url, f"its answer has no `{member}`. Is this a schema registry?")
