@@ -384,7 +384,9 @@ def test_a_failure_is_reported_in_its_own_row(monkeypatch):
     made = [row(number, {"ce_type": "T" if number else "fails"}) for number in range(3)]
     batch = pa.RecordBatch.from_pylist(made, schema=FROM_SPARK)
     candidates = matcher.index.candidates
-    monkeypatch.setattr(matcher.index, "candidates", lambda event: candidates(event) if event.ce["type"] == "T" else 1 / 0)
+    monkeypatch.setattr(
+        matcher.index, "candidates", lambda event, **how: candidates(event, **how) if event.ce["type"] == "T" else 1 / 0
+    )
     reported = [one for part in match_batch(matcher, batch) for one in part.to_pylist()]
     assert [one["status"] for one in reported] == ["unreadable", "unmatched", "unmatched"]
     assert reported[0]["why"] == "row: it cannot be matched (ZeroDivisionError)"
