@@ -237,6 +237,7 @@ class XmlComparison:
         ]
         self._declarations = declared[0]
         texts = [{key: _text(node) for key, node in nodes.items()} for nodes in declared]
+        self._unchanged: set[tuple[str, str]] = set()  # they and all that they name are the same
         self._changed = {key for key in texts[0].keys() | texts[1].keys() if texts[0].get(key) != texts[1].get(key)}
 
     def compare(self) -> Iterator[DirectionResult]:
@@ -329,7 +330,8 @@ class XmlComparison:
             )
         elif self._names_changed(writer.opaque):
             yield self._named_differs(path)
-        if [name for name in writer.order if name in reader.order] != [name for name in reader.order if name in writer.order]:
+        both = {*writer.order} & {*reader.order}
+        if [name for name in writer.order if name in both] != [name for name in reader.order if name in both]:
             because = "{writer} writes the elements in another order than {reader} takes"
             yield self._result(path, "order-changed", "the order of elements differs", Answer.YES, because)
         for name, part in reader.parts.items():
@@ -356,7 +358,7 @@ class XmlComparison:
 
     def _names_changed(self, nodes: list[Any]) -> bool:
         """Return whether elements that are the same in both name something that is not, directly or through others."""
-        left, seen = list(nodes), set[tuple[str, str]]()
+        left, seen = list(nodes) if self._changed else [], set[tuple[str, str]]()
         while left:
             self._steps.spend(1)
             node = left.pop()
@@ -367,8 +369,10 @@ class XmlComparison:
                     keys = [(kind, name)] if kind else [("element", name), ("group", f"{_kind(node)} {name}")]
                     if not self._changed.isdisjoint(keys):
                         return True
-                    left += [self._declarations[key] for key in keys if key in self._declarations and key not in seen]
-                    seen.update(keys)
+                    new = [key for key in keys if key in self._declarations and key not in seen and key not in self._unchanged]
+                    left += [self._declarations[key] for key in new]
+                    seen.update(new)
+        self._unchanged |= seen
         return False
 
     def _named_differs(self, path: Path) -> DirectionResult:
