@@ -152,7 +152,7 @@ class Matcher:
         wanted = self.request.payload_share > 0
         match = match_event(
             event,
-            [] if event.problem else self._candidates(event),
+            [] if event.problem else self.candidates(event),
             self.request.tolerance,
             scoped=self.request.scoped,
             bare_fits=(lambda definition, of: self.payloads.is_valid(definition, of) is True) if wanted else None,
@@ -200,14 +200,15 @@ class Matcher:
             "remarks": [*event.remarks, *verdict.remarks, *(remarks_of(shown.definition) if shown else _left_open(match))],
         }
 
-    def _candidates(self, event: Event) -> list[Definition]:
+    def candidates(self, event: Event) -> list[Definition]:
+        """Return the definitions that an event may be of, as the request asks."""
         return self.index.candidates(event, native=self.request.tolerance.native)
 
     def explain(self, event: Event) -> list[Evaluation]:
         """Evaluate all candidates and near ones of an event, the best first."""
         results = {
             definition.key: definition
-            for definition in (*self._candidates(event), *self.index.near(event))
+            for definition in (*self.candidates(event), *self.index.near(event))
             if not definition.version_age
         }
         outcomes = [evaluate(definition, event, self.request.tolerance) for definition in results.values()]

@@ -308,7 +308,7 @@ def _unlike(matcher: Matcher, batch: pa.RecordBatch) -> Flags:
             event = columns.event()
             event.ce["type"] = kinds.distinct[code // (len(address.words) + 1)]
             event.options[columns.binding.discriminator] = address.distinct[code % (len(address.words) + 1)]
-            if not matcher.index.candidates(event, native=matcher.request.tolerance.native):
+            if not matcher.candidates(event):
                 unlike[columns.numbers[codes == code]] = True
     return unlike
 

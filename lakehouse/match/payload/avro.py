@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import fastavro
@@ -77,6 +78,10 @@ class AvroValidator:
         """Return the schema as fastavro parsed it."""
         return self._schema
 
+    @cached_property
+    def _without_logical_types(self) -> Any:
+        return fastavro.parse_schema(_plain_types(self._schema))
+
     def may_hang(self, body: bytes | None, data: Any) -> bool:
         """Return whether fastavro may count far, or call itself too deep: it has no limit for either."""
         parts = self._parts
@@ -133,7 +138,7 @@ class AvroValidator:
                 value = fastavro.schemaless_reader(stream, self._schema, None)
             except (ValueError, OverflowError):  # a value of a logical type that Python's type has not, such as a year above 9999
                 stream.seek(0)
-                value = fastavro.schemaless_reader(stream, fastavro.parse_schema(_plain_types(self._schema)), None)
+                value = fastavro.schemaless_reader(stream, self._without_logical_types, None)
         except MemoryError:
             raise
         except Exception as error:  # what the bytes are is anybody's guess, and fastavro has no error type

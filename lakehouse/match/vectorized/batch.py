@@ -365,7 +365,7 @@ def _types(matcher: Matcher, columns: Columns) -> Iterator[tuple[Rows, Candidate
             address = addresses.distinct[addresses.codes[rows[0]]] if has_addresses else None
             if address is not None:
                 event.options[binding.discriminator] = address
-            results = likeness.candidates(tuple(matcher.index.candidates(event)), event.family)
+            results = likeness.candidates(tuple(matcher.candidates(event)), event.family)
             if len(results) <= _MOST_CANDIDATES:
                 yield rows, results
 
