@@ -396,9 +396,9 @@ class _EffectsWriter:
             if versionid in resource_state.touched:
                 self.overlay.put(self.registryid, self._row(parsed[xid], before, resource_state.life.get(versionid)))
             elif before is not None:
-                isdefault_differs = _with_isdefault(before, versionid == resource_state.default.versionid)
-                if isdefault_differs is not before:
-                    self.overlay.put(self.registryid, isdefault_differs)
+                changed = _with_isdefault(before, versionid == resource_state.default.versionid)
+                if changed is not before:
+                    self.overlay.put(self.registryid, changed)
         came_or_went = set(resource_state.versions) != set(resource_state.rows)
         row, own = resource_state.row, parsed[resource_state.xid]
         if row is None or resource_state.is_meta_touched or came_or_went or own.content_hash != row.content_hash:
