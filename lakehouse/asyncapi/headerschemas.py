@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import PROTOCOLS, table
-from lakehouse.text.jsontext import object_at, text_at
+from lakehouse.text.jsontext import array_at, object_at, text_at
 from lakehouse.text.values import is_whole
 
 HINT = "x-xregistry"
@@ -139,17 +139,6 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     for name in optional:
         schema["properties"][name].setdefault(HINT, {k: v for k, v in declared[name].items() if k != "name"})
     return schema
-
-
-def array_at(value: Any, name: str) -> list[Any]:
-    """Return a member that is an array; an empty one: there is none."""
-    member = value.get(name) if isinstance(value, dict) else None
-    return member if isinstance(member, list) else []
-
-
-def texts_in(value: Any, name: str) -> list[str]:
-    """Return the strings of a member that is an array."""
-    return [member for member in array_at(value, name) if isinstance(member, str)]
 
 
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:

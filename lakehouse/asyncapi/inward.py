@@ -27,7 +27,6 @@ from lakehouse.asyncapi.headerschemas import (
     CLOUDEVENTS,
     HINT,
     STRUCTURED,
-    array_at,
     declaration_of,
     declared_headers,
     from_headers,
@@ -36,7 +35,6 @@ from lakehouse.asyncapi.headerschemas import (
     option_of,
     property_of,
     says_the_same,
-    texts_in,
 )
 from lakehouse.asyncapi.protocoltables import (
     FAMILY_NAMES,
@@ -54,7 +52,7 @@ from lakehouse.asyncapi.servers import authorization_of, schemes_of
 from lakehouse.asyncapi.texts import CORRELATION, EXAMPLES, HEADERS, IDLE_CHANNELS, IDLE_SERVERS, REPLIES, Texts
 from lakehouse.dialects.draft.reader import Converted
 from lakehouse.dialects.tables import family_of
-from lakehouse.text.jsontext import below, object_at, pointer_of, text_at
+from lakehouse.text.jsontext import array_at, below, object_at, pointer_of, text_at, texts_in
 from lakehouse.text.names import NO_XID, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.xid import xid_of

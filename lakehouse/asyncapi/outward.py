@@ -35,7 +35,7 @@ from lakehouse.asyncapi.texts import kept_members, texts_of
 from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import below, canonical_text, object_at, objects_at, pointer_of, same, text_at
+from lakehouse.text.jsontext import array_at, below, canonical_text, object_at, objects_at, pointer_of, same, text_at
 from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.xid import xid_of
 
@@ -525,12 +525,12 @@ def _of_channel(uninterpreted: dict[str, Any]) -> dict[str, Any]:
 def _reply_of(uninterpreted: dict[str, Any], channels: Iterable[_ChannelOut]) -> dict[str, Any]:
     """Write a reply: its group becomes the channel that shows it, if the document has one."""
     reply = {name: value for name, value in uninterpreted.items() if name not in ("$ref", "messagegroup", "messages")}
-    wanted = uninterpreted.get("messages")
+    wanted = array_at(uninterpreted, "messages")
     group = str(uninterpreted.get("messagegroup")).rpartition("/")[2]
     channel = next((channel for channel in channels if group in channel.groups), None)
     if channel is not None:
         reply["channel"] = {"$ref": f"#/channels/{channel.key}"}
-        keys = [key for key, message in channel.messages.items() if isinstance(wanted, list) and message.xid in wanted]
+        keys = [key for key, message in channel.messages.items() if message.xid in wanted]
         reply |= {"messages": [{"$ref": f"#/channels/{channel.key}/messages/{key}"} for key in keys]} if keys else {}
     return reply
 

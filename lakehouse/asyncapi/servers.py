@@ -12,7 +12,7 @@ from lakehouse.asyncapi.headerschemas import member_of, option_of
 from lakehouse.asyncapi.protocoltables import LOGINS, WIRES, BindingMember, Wire, bindings_of
 from lakehouse.asyncapi.texts import kept_members
 from lakehouse.dialects.tables import PROTOCOLS, family_of
-from lakehouse.text.jsontext import canonical_text, object_at
+from lakehouse.text.jsontext import array_at, canonical_text, object_at
 
 _FLOWS = {
     "clientCredentials": "client_credentials",
@@ -186,8 +186,7 @@ def _schemes_of_server(authorization: Any, protocol: Any, uninterpreted: dict[st
 
 def kept_schemes(uninterpreted: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the security schemes that an endpoint or an operation keeps."""
-    schemes = uninterpreted.get("security")
-    yield from (scheme for scheme in (schemes if isinstance(schemes, list) else ()) if isinstance(scheme, dict))
+    yield from (scheme for scheme in array_at(uninterpreted, "security") if isinstance(scheme, dict))
 
 
 def bindings_with(own: dict[str, Any], rows: Iterable[BindingMember], options: dict[str, Any]) -> dict[str, Any]:

@@ -207,6 +207,17 @@ def objects_at(value: Any, name: str) -> dict[str, dict[str, Any]]:
     return {key: member for key, member in object_at(value, name).items() if isinstance(member, dict)}
 
 
+def array_at(value: Any, name: str) -> list[Any]:
+    """Return a member that is an array; an empty one: there is none."""
+    member = value.get(name) if isinstance(value, dict) else None
+    return member if isinstance(member, list) else []
+
+
+def texts_in(value: Any, name: str) -> list[str]:
+    """Return the strings of a member that is an array."""
+    return [member for member in array_at(value, name) if isinstance(member, str)]
+
+
 def text_at(value: Any, name: str) -> str | None:
     """Return a member that is a string; None: there is none."""
     member = value.get(name) if isinstance(value, dict) else None
