@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -122,12 +123,12 @@ class XmlDocument:
             raise Unreadable("an XML Schema that is not text is not read")
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             raise Unreadable("the schema has a DOCTYPE, which is not read")
+        events = ElementTree.iterparse(io.StringIO(text), events=("start-ns",))  # noqa: S314 - no entities, see above
         try:
-            self.root = ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
+            self.prefixes = _prefixes(namespace for _, namespace in events)
         except ElementTree.ParseError as error:
             raise Malformed(f"the schema is not XML: {error}") from error
-        self._text = text
-        self.prefixes = self._prefixes()
+        self.root: Any = events.root  # type: ignore[attr-defined]  # of an iterator that is read to its end
         if self.root.tag != f"{_XSD}schema":
             raise Malformed("the root is no schema of XML Schema")
         self.elements: dict[str, Any] = {}
@@ -152,27 +153,18 @@ class XmlDocument:
         Raises:
             Malformed: one breaks a rule.
         """
-        prefixes = self.prefixes
         left: list[tuple[Any, bool]] = [(self.root, False)]
         while left:
             node, is_global = left.pop()
             _check_element(node, is_global=is_global)
-            if prefixes is not None:
-                self._check_names_in(node, prefixes)
+            if self.prefixes is not None:
+                self._check_names_in(node, self.prefixes)
             left += [(child, _kind(node) in _HOLD_GLOBALS) for child in node if _kind(child) != "annotation"]
         declared = [("type" if node_kind in ("simpleType", "complexType") else node_kind, node.get("name"))
                     for node in self.root if (node_kind := _kind(node)) in _GLOBAL]  # fmt: skip
         again = next((name_of_kind for name_of_kind, count in Counter(declared).items() if count > 1), None)
         if again is not None:
             raise Malformed(f"the {again[0]} {again[1]} is declared twice")
-
-    def _prefixes(self) -> dict[str, str] | None:
-        """Return the namespaces by prefix; None: a prefix means several, so that names cannot be followed here."""
-        results: dict[str, str] = {"xml": "http://www.w3.org/XML/1998/namespace"}
-        for _, (prefix, uri) in ElementTree.iterparse(io.StringIO(self._text), events=("start-ns",)):  # noqa: S314 - as above
-            if results.setdefault(prefix, uri) != uri:
-                return None
-        return results
 
     def _check_names_in(self, node: Any, prefixes: dict[str, str]) -> None:
         for attribute, what in _NAMING.items():
@@ -192,6 +184,17 @@ class XmlDocument:
             is_there = name in {"type": self.types, "element": self.elements}.get(what, {}) or f"{what} {name}" in self.groups
         if not is_there:
             raise Malformed(f"{_shown(node)} names the {what} {name}, which is not declared")
+
+    @cached_property
+    def declarations(self) -> dict[tuple[str, str], Any]:
+        """Return the global declarations by what they are and their name."""
+        kinds = {"type": self.types, "element": self.elements, "group": self.groups}
+        return {(kind, name): node for kind, nodes in kinds.items() for name, node in nodes.items()}
+
+    @cached_property
+    def texts(self) -> dict[tuple[str, str], str]:
+        """Return the declarations as text."""
+        return {key: _text(node) for key, node in self.declarations.items()}
 
     def type_of(self, node: Any) -> Any:
         """Return the declaration of an element's type; its name, where that is of the specification; None: any."""
@@ -229,14 +232,8 @@ class XmlComparison:
         self._writer, self._reader = writer, reader
         self._is_backward, self._steps = is_backward, steps
         self._seen: set[tuple[int, int]] = set()
-        declared = [
-            {("type", name): node for name, node in document.types.items()}
-            | {("element", name): node for name, node in document.elements.items()}
-            | {("group", name): node for name, node in document.groups.items()}
-            for document in (writer, reader)
-        ]
-        self._declarations = declared[0]
-        texts = [{key: _text(node) for key, node in nodes.items()} for nodes in declared]
+        self._declarations = writer.declarations
+        texts = [writer.texts, reader.texts]
         self._unchanged: set[tuple[str, str]] = set()  # they and all that they name are the same
         self._changed = {key for key in texts[0].keys() | texts[1].keys() if texts[0].get(key) != texts[1].get(key)}
 
@@ -405,6 +402,15 @@ class XmlComparison:
 
     def _result(self, path: Path, kind: str, what: str, answer: Answer, because: str) -> DirectionResult:
         return DirectionResult(path, kind, what, answer, answer, because)
+
+
+def _prefixes(namespaces: Iterable[tuple[str, str]]) -> dict[str, str] | None:
+    """Return the namespaces by prefix; None: a prefix means several, so that names cannot be followed here."""
+    results: dict[str, str] = {"xml": "http://www.w3.org/XML/1998/namespace"}
+    is_single = True
+    for prefix, uri in namespaces:  # to the end, where the document is read
+        is_single &= results.setdefault(prefix, uri) == uri
+    return results if is_single else None
 
 
 def _is_elsewhere(node: Any) -> bool:
