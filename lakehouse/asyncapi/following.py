@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from lakehouse.asyncapi.headerschemas import HINT
+from lakehouse.compatibility.jsonshapes import DATA, NAMED
 from lakehouse.text.jsontext import below, escaped, pointer_of, text_at
 from lakehouse.text.names import ROOT, Pointer
 from lakehouse.text.problems import Problem
@@ -269,10 +270,7 @@ def completed(value: Any, other: Any) -> Any:
     return {name: completed(value.get(name, other.get(name)), other.get(name)) for name in other | value}
 
 
-# Members whose values are data: a `$ref` in them refers to nothing.
-_DATA = ("const", "enum", "default", "examples", "example")
-# Members whose members have names of the user, which are no keywords.
-_NAMED = ("properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas")
+_DATA = DATA | {"example"}  # of AsyncAPI, too
 
 
 class Bundle:
@@ -315,7 +313,7 @@ class Bundle:
         return {
             name: member
             if name in _DATA and not is_named
-            else self._copied(self._following.child(spot, name), is_named=name in _NAMED and not is_named)
+            else self._copied(self._following.child(spot, name), is_named=name in NAMED and not is_named)
             for name, member in value.items()
             if name != HINT or spot.inside != self._root.inside
         }
@@ -358,7 +356,7 @@ def with_placed_references(schema: Any, pointer: Pointer, *, is_named: bool = Fa
     moved = {
         name: member
         if name in _DATA and not is_named
-        else with_placed_references(member, pointer, is_named=name in _NAMED and not is_named)
+        else with_placed_references(member, pointer, is_named=name in NAMED and not is_named)
         for name, member in schema.items()
     }
     reference = schema.get("$ref")

@@ -41,7 +41,9 @@ _LIMITS = frozenset(
 )  # fmt: skip
 # What `type` means: each integer is a number.
 _OF_TYPE = {name: frozenset({name, "integer"} if name == "number" else {name}) for name in TYPES}
-_VALUES = frozenset({"const", "default", "enum", "examples"})  # hold data, and no schemas
+DATA = frozenset({"const", "default", "enum", "examples"})  # hold data, and no schemas
+# Members whose members have names of the user, which are no keywords.
+NAMED = frozenset({"properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas"})
 Parts = tuple[Any, ...]  # schemas that all hold
 Bound = tuple[float, bool]  # and whether it is excluded
 
@@ -225,7 +227,7 @@ class JsonDocument:
                 if is_inner and isinstance(reference, str) and not urlsplit(reference).scheme:
                     return None
             inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-            left += ((value, is_inner, is_data or name in _VALUES) for name, value in inner)
+            left += ((value, is_inner, is_data or name in DATA) for name, value in inner)
         return result
 
     def shape(self, parts: Parts, steps: StepBudget) -> Shape:

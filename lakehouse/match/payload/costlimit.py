@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin
 
+from lakehouse.compatibility.jsonshapes import DATA, NAMED
 from lakehouse.text.jsontext import canonical
 
 _HERE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "type", "$extends")  # of the same value
@@ -23,8 +24,8 @@ _OF_MEMBERS = ("contains", "propertyNames")
 _TWICE = ("unevaluatedProperties", "unevaluatedItems")  # what the same value is checked with is gone through once more
 _REST = ("additionalProperties", "unevaluatedProperties", "items", "additionalItems", "unevaluatedItems", "values")
 _LISTS = ("items", "prefixItems")  # where each is for one place
-_MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "dependencies", "choices")
-_DATA = ("const", "default", "enum", "example", "examples")  # values, and no schemas
+_MAPS = NAMED | {"choices"}  # of JSON Structure, too
+_DATA = DATA | {"example"}
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$root")
 _ANY = ""  # member: any of them
 _MOST_LOOKS = 1_000_000  # at one place
