@@ -120,8 +120,8 @@ def merged(definitions: Iterable[FlatAttributes]) -> dict[Pointer, JsonText]:
 
 def text_at(attributes: FlatAttributes, pointer: str) -> str | None:
     """Return a flat attribute that is a text; None: there is none."""
-    result = read_canonical(attributes[Pointer(pointer)]) if Pointer(pointer) in attributes else None
-    return result if isinstance(result, str) else None
+    value = attributes.get(Pointer(pointer))
+    return str(read_canonical(value)) if value is not None and value.startswith('"') else None
 
 
 def has_below(attributes: Iterable[str], pointer: str) -> bool:

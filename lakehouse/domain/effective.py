@@ -32,7 +32,9 @@ _ENVELOPEMETADATA = "/envelopemetadata"
 # Attributes of CloudEvents that have a column, and whether each is required when nothing is said.
 _CE = {"type": True, "source": True, "subject": False}
 _LABELS = "/labels/"
+_DATACONTENTTYPE, _DATASCHEMAURI = Pointer("/datacontenttype"), Pointer("/dataschemauri")
 FindBody = Callable[[RegistryId, Xid], JsonText | None]
+FindFlat = Callable[[RegistryId, Xid], FlatAttributes | None]
 _MOST_CACHED = 10_000  # bodies that were read, since many messages have one base
 
 
@@ -56,10 +58,17 @@ _DECLARED = _InferredAttribute("string")
 
 def inferred_attributes(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
     """Return what is inferred of an effective definition, as flat attributes; nothing that it says itself."""
-    implied = _of_cloudevent(attributes) if is_cloudevent(attributes) else {}
-    content_type = format_type(attributes)
-    if content_type is not None:
-        implied[pointer_of("datacontenttype")] = canonical_text(content_type)
+    of_format = format_type(attributes)
+    implied: dict[Pointer, JsonText] = {}
+    if is_cloudevent(attributes):
+        content_type = attributes.get(_DATACONTENTTYPE, None if of_format is None else canonical_text(of_format))
+        names = dict.fromkeys(map(_attribute_name, attributes))
+        implied |= _of_cloudevent(tuple(names), None if content_type == "null" else content_type)
+        schema = attributes.get(_DATASCHEMAURI)
+        if "dataschema" in names or schema not in (None, "null"):
+            implied |= _flattened({"dataschema": _InferredAttribute("uritemplate", value=None if schema == "null" else schema)})
+    if of_format is not None:
+        implied[_DATACONTENTTYPE] = canonical_text(of_format)
     family = family_of(text_at(attributes, "/protocol"))
     if family == "MQTT":
         implied |= _implied_option("qos", 0) | _implied_option("retain", False)
@@ -68,17 +77,18 @@ def inferred_attributes(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
     return {pointer: leaf for pointer, leaf in implied.items() if pointer not in attributes}
 
 
-def _of_cloudevent(attributes: FlatAttributes) -> dict[Pointer, JsonText]:
-    """Return what CloudEvents says of its attributes, declared or not."""
-    names = dict.fromkeys(pointer.split("/")[2] for pointer in attributes if pointer.startswith(f"{_ENVELOPEMETADATA}/"))
-    of_format = format_type(attributes)
-    content_type = attributes.get(Pointer("/datacontenttype"), None if of_format is None else canonical_text(of_format))
-    schema = attributes.get(Pointer("/dataschemauri"))
-    declared = {name: _DECLARED for name in names if name != "dataschema" and name not in _ALWAYS}
-    if content_type not in (None, "null"):
+@lru_cache(_MOST_CACHED)
+def _attribute_name(pointer: Pointer) -> str | None:
+    """Return the CloudEvents attribute, escaped as in a pointer, that a flat attribute belongs to; None: to none."""
+    return pointer.split("/")[2] if pointer.startswith(f"{_ENVELOPEMETADATA}/") else None
+
+
+@lru_cache(_MOST_CACHED)
+def _of_cloudevent(names: tuple[str | None, ...], content_type: JsonText | None) -> dict[Pointer, JsonText]:
+    """Return what CloudEvents says of its attributes but `dataschema`: of those that each event has, and of those named."""
+    declared = {name: _DECLARED for name in names if name is not None and name != "dataschema" and name not in _ALWAYS}
+    if content_type is not None:
         declared["datacontenttype"] = _InferredAttribute("string", value=content_type)
-    if "dataschema" in names or schema not in (None, "null"):
-        declared["dataschema"] = _InferredAttribute("uritemplate", value=None if schema == "null" else schema)
     return _of_each_cloudevent() | _flattened(declared)
 
 
@@ -160,7 +170,12 @@ def _address(attributes: FlatAttributes, family: str | None) -> str | None:
 
 
 def _option(attributes: FlatAttributes, *names: str) -> str | None:
-    return _text(attributes, pointer_of("protocoloptions", *names, "value"))
+    return _text(attributes, _at_option(*names))
+
+
+@cache
+def _at_option(*names: str) -> Pointer:
+    return pointer_of("protocoloptions", *names, "value")
 
 
 def _text(attributes: FlatAttributes, pointer: str) -> str | None:
@@ -181,11 +196,13 @@ class EntityBodies:
     Args:
         find: gives the body of an entity; None: it is not there.
         max_depth: how many bases of a message are followed.
+        find_flat: gives the flat attributes of a Version where they are at hand; None: they are computed of its body.
     """
 
-    def __init__(self, find: FindBody, max_depth: int) -> None:
+    def __init__(self, find: FindBody, max_depth: int, find_flat: FindFlat | None = None) -> None:
         self._find = find
         self._max_depth = max_depth
+        self._find_flat = find_flat
         self._attributes = lru_cache(_MOST_CACHED)(self._read)
         self._flat_attributes = lru_cache(_MOST_CACHED)(_flat_attributes_of_body)
 
@@ -208,7 +225,7 @@ class EntityBodies:
         """Return the row of `effective_messages` of a message that is there, but for its documents and snapshot."""
         find = partial(self._attributes, registryid)
         chain, xref = self._chain(registryid, message), (find(message) or {}).get("xref")
-        bodies = [body for version in _followed(chain) if (body := self._find(registryid, version)) is not None]
+        definitions = [self._flat(registryid, version) for version in _followed(chain)]
         bases = [base for version in chain.versions if (base := (find(version) or {}).get("basemessage")) is not None]
         sought = [*chain.versions, *(base for base in bases if base.startswith("/"))] if bases else []
         depends_on = [message, *([] if xref is None else [xref]), *map(xid_of_resource, sought)]
@@ -218,10 +235,18 @@ class EntityBodies:
             **xid_parts(message),
             "version_xid": next(iter(chain.versions), None),
             "chain_status": chain.status,
-            "chain_depth": max(0, len(bodies) - 1),
+            "chain_depth": max(0, len(definitions) - 1),
             "depends_on": list(dict.fromkeys(depends_on)),
-            **columns_of(merged(map(self._flat_attributes, bodies))),
+            **columns_of(merged(definitions)),
         }
+
+    def _flat(self, registryid: RegistryId, version: Xid) -> FlatAttributes:
+        """Return the flat attributes of a Version that is there."""
+        flat = None if self._find_flat is None else self._find_flat(registryid, version)
+        if flat is not None:
+            return flat
+        body = self._find(registryid, version)
+        return {} if body is None else self._flat_attributes(body)
 
     def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
         """Return the Versions that a message is merged from, nearest first."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.errors import NothingToExport
-from lakehouse.store.xids import group_of, message_of, named_entities, spelled_xid
+from lakehouse.store.xids import group_of, message_of, named_entities, no_uris, spelled_xid
 from lakehouse.text.documentnames import is_document
 from lakehouse.text.names import RegistryId, Xid
 
@@ -96,19 +95,29 @@ def edges_of(state: DataFrame) -> DataFrame:
     """
     members = state.filter(F.col("kind").isin("message", "schema"))
     members_of_groups = members.select(group_of("xid").alias("source"), F.col("xid").alias("target"))
+    return members_of_groups.unionByName(references_of(state)).distinct()
+
+
+def references_of(state: DataFrame, *also: str) -> DataFrame:
+    """Return what units refer to.
+
+    Args:
+        state: one row per entity; columns kind, xid, body.
+        also: more columns of it to keep.
+
+    Returns:
+        One row per reading of a reference, which may come several times: `also`, source and target, both XIDs of units.
+    """
     named = [
-        state.filter(F.col("kind") == kind).select(
-            message_of("xid").alias("source"), F.get_json_object("body", path).alias("written")
-        )
+        F.when((F.col("kind") == kind) & F.col("body").contains(f'"{path.rpartition(".")[2]}":'), F.get_json_object("body", path))
         for kind, paths in _REFERENCES.items()
         for path in paths
     ]
-    endpoints = state.filter(F.col("kind") == "endpoint")
-    groups = F.from_json(F.get_json_object("body", "$.messagegroups"), "array<string>")
-    named.append(endpoints.select(message_of("xid").alias("source"), F.explode(groups).alias("written")))
+    lists = F.when(F.col("kind") == "endpoint", F.from_json(F.get_json_object("body", "$.messagegroups"), "array<string>"))
+    written = F.explode(F.concat(F.array_compact(F.array(*named)), F.coalesce(lists, no_uris())))
+    referring = state.select(*also, message_of("xid").alias("source"), written.alias("written"))
     readings = F.transform(named_entities(spelled_xid("written")), message_of)
-    referred = reduce(DataFrame.unionByName, named).select("source", F.explode(readings).alias("target"))
-    return members_of_groups.unionByName(referred).distinct()
+    return referring.select(*also, "source", F.explode(readings).alias("target"))
 
 
 def _check_in_registry(named: DataFrame, xids: list[Xid]) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from lakehouse.dialects.detection import DRAFT
 from lakehouse.domain.documents import Uri, needs_no_reading
@@ -21,6 +22,7 @@ from lakehouse.expectations.gates import read_gates, validate_candidate
 from lakehouse.expectations.suiteruns import warm_up
 from lakehouse.expectations.suites import Suite
 from lakehouse.faults import crash_point
+from lakehouse.ingest.bundles import PLANNED, BundleRules, plan_bundles
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parallel import stage_large
@@ -34,6 +36,7 @@ from lakehouse.ingest.reconcile import (
     read_existing_documents,
     reconcile_by_spark,
     reconcile_in_driver,
+    rule_limits,
 )
 from lakehouse.ingest.sources import Sources, find_sources, registry_from_path
 from lakehouse.ingest.stagerows import collect_stage
@@ -272,7 +275,7 @@ def _load(
         run = CommitInfo(ingest_id, request.command, counted.documents, request.label)
         few = counted.rows <= settings.interpreted_rows
         in_driver = counted.rows <= settings.planner_rows and counted.text_bytes <= _MOST_BYTES_IN_DRIVER
-        work = _Work(preparation, run, counted.dialects, counted.uris, few, in_driver)
+        work = _Work(preparation, run, counted.dialects, counted.uris, few, in_driver, location)
         with without_codegen(spark, preparation.small and work.few):
             summary = _publish(spark, settings, stage, work, clock)
         return replace(summary, seconds=clock.seconds())
@@ -310,7 +313,8 @@ def _read_existing(spark: SparkSession) -> _ExistingDocuments:
 class _Work:
     """What an ingest was given, and what its documents turned out to be.
 
-    few: so few rows that queries over them are interpreted; in_driver: few enough for the driver to plan them.
+    few: so few rows that queries over them are interpreted; in_driver: few enough for the driver to plan them; location: of the
+    stage; None: Spark holds it.
     """
 
     preparation: _Preparation
@@ -319,6 +323,7 @@ class _Work:
     uris: Uris
     few: bool
     in_driver: bool
+    location: str | None
 
     def with_rejected(self, more: int) -> _Work:
         """Count the documents that were refused whole after they were parsed."""
@@ -344,12 +349,12 @@ def _parsed(settings: Settings, documents: HashedDocuments, preparation: _Prepar
     return stage_large(rows, [uri_of.get(file, file) for file in files], limits, staged_part)
 
 
-def _staged(parsed: DataFrame, location: str | None) -> DataFrame:
-    """Write what was parsed, once, and read it from there; without a location Spark holds it, the driver where it is little."""
+def _staged(rows: DataFrame, location: str | None, schema: StructType = STAGE) -> DataFrame:
+    """Write what tasks made, once, and read it from there; without a location Spark holds it, the driver where it is little."""
     if location is None:
-        return materialize(parsed)
-    parsed.write.parquet(location)
-    return parsed.sparkSession.read.schema(STAGE).parquet(location)
+        return materialize(rows)
+    rows.write.mode("overwrite").parquet(location)
+    return rows.sparkSession.read.schema(schema).parquet(location)
 
 
 def _registry(settings: Settings, result: Sources, registry_from: str | None) -> Column | None:
@@ -436,7 +441,10 @@ def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _W
                 options=ReconcileOptions(request.policy, request.strict, work.dialects),
                 preparation=work.preparation,
             )
-            reconciled = _reconciled_in_driver(spark, settings, inputs) if work.in_driver else None
+            if work.in_driver:
+                reconciled = _reconciled_in_driver(spark, settings, inputs)
+            else:
+                reconciled = _reconciled_in_tasks(spark, settings, inputs, work.location)
             if reconciled is None:
                 reconciled = _reconciled_by_spark(spark, settings, inputs)
             plan = reconciled.plan
@@ -514,14 +522,38 @@ def _reconciled_in_driver(spark: SparkSession, settings: Settings, inputs: _Reco
         if lookups is None:
             return None
         try:
-            planner = Planner(spark, inputs.head, collect_stage(inputs.numbered), policy, lookups)
+            planner = Planner(inputs.head, collect_stage(inputs.numbered), policy, lookups)
             if policy.prune:
                 planner.also_gone(Uri(*row) for row in inputs.find_gone().select("registryid", "xid").collect())
             if planner.gone:
                 inputs.check_followers(spark.createDataFrame(sorted(planner.gone), "registryid string, xid string"))
-            return reconcile_in_driver(planner, settings, inputs.refused, inputs.existing_documents, inputs.options)
+            return reconcile_in_driver(spark, planner, settings, inputs.refused, inputs.existing_documents, inputs.options)
         except TooManyLookups:
             return None
+
+
+def _reconciled_in_tasks(
+    spark: SparkSession, settings: Settings, inputs: _ReconcileInputs, location: str | None
+) -> Reconciled | None:
+    """Let tasks decide what the stage changes; None where Spark has to."""
+    if settings.planner == "spark" or inputs.refused is not None:
+        return None
+    planned_at = None if location is None else f"{location}/_planned"  # which Spark does not read with the stage
+    planned = plan_bundles(
+        spark,
+        inputs.head,
+        inputs.numbered,
+        inputs.existing_documents,
+        inputs.options.dialects,
+        BundleRules(
+            policy=inputs.options.policy,
+            limits=rule_limits(settings),
+            strict=inputs.options.strict,
+            max_depth=settings.max_chain_depth if settings.refresh_effective else None,
+        ),
+        partial(_staged, location=planned_at, schema=PLANNED),
+    )
+    return None if planned is None else Reconciled(None, planned.plan, planned.rejected)
 
 
 def _is_looked_at_again(plan: Plan, *, strict: bool) -> bool:
@@ -548,7 +580,7 @@ def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) ->
 
 def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame | None, work: _Work, clock: Clock) -> Head:
     with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
-        entities = None
+        entities = None if plan.decided is not None else plan.log_rows
         is_few = is_local(plan.reconciled)
         if is_few or plan.decided is not None:
             with without_codegen(spark, is_few):
@@ -557,6 +589,5 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
         sync_table(spark, settings, "changes")
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
-        definitions = None if plan.decided is None else plan.decided.effective
-        roll_forward(spark, head, plan.head, settings, entities=of_snapshot, definitions=definitions)
+        roll_forward(spark, head, plan.head, settings, entities=of_snapshot, definitions=plan.effective)
     return head

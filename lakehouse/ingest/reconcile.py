@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import DocumentsOvertaken, WarehouseError
-from lakehouse.ingest.planner import Planner, PlanWriter, grow_parents
+from lakehouse.ingest.planner import Planner, decide
+from lakehouse.ingest.planwriter import PlanWriter
 from lakehouse.log.baseline import current_documents, find_overtaken, read_baseline, with_rejected
 from lakehouse.log.plan import Plan, compare, plan_changes
 from lakehouse.log.snapshotfacts import Head
@@ -118,7 +119,13 @@ def read_existing_documents(
     return existing_documents
 
 
+def rule_limits(settings: Settings) -> RuleLimits | None:
+    """Return the settings of the rules between entities; None: they are not applied."""
+    return RuleLimits(settings.max_chain_depth, settings.duplicate_messageids) if settings.check_relations else None
+
+
 def reconcile_in_driver(
+    spark: SparkSession,
     planner: Planner,
     settings: Settings,
     refused: DataFrame | None,
@@ -128,6 +135,7 @@ def reconcile_in_driver(
     """Compute what `reconcile_by_spark` does for few rows in the driver, by look-ups.
 
     Args:
+        spark: the session.
         planner: with all that is gone.
         settings: whether and how the rules between entities are applied.
         refused: findings of the numbering, which the facts of documents do not count yet; None: there are none.
@@ -137,21 +145,10 @@ def reconcile_in_driver(
     Raises:
         TooManyLookups: the change has to do with more than is looked up.
     """
-    planner.look_up()
     uncounted = [] if refused is None else [row.asDict(recursive=True) for row in refused.select(*FINDING_COLUMNS).collect()]
-    if options.strict and uncounted:
-        planner.reject_documents(uncounted)
-        uncounted = []
-    planner.refuse_contradictions()
-    limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids)
-    while True:
-        planner.compare()
-        if not settings.check_relations or planner.check(limits, strict=options.strict):
-            break
-    grow_parents(planner)
-    plan = PlanWriter(planner).plan(
-        existing_documents, uncounted, settings.max_chain_depth if settings.refresh_effective else None
-    )
+    left = decide(planner, rule_limits(settings), strict=options.strict, uncounted=uncounted)
+    max_depth = settings.max_chain_depth if settings.refresh_effective else None
+    plan = PlanWriter(planner).plan(spark, existing_documents, left, max_depth)
     return Reconciled(None, plan, planner.rejected)
 
 

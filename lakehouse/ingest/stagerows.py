@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import has_rule
@@ -23,7 +23,7 @@ from lakehouse.rules.findings import FindingSubject, finding_of, missing_parent
 from lakehouse.store.keys import LIFECYCLE, VERSION_KIND
 from lakehouse.store.schema import TABLE_OF_KIND
 from lakehouse.text.jsontext import read_canonical
-from lakehouse.text.names import ROOT, JsonText, RegistryId, Xid
+from lakehouse.text.names import ROOT, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.problems import STRICT, violation_id
 from lakehouse.text.xid import parent_xid, xid_of_group, xid_of_resource
 
@@ -49,7 +49,7 @@ class StageRow(NamedTuple):
     modifiedat: int | None
     body: JsonText | None
     raw: JsonText | None
-    attributes: dict[str, str] | None
+    attributes: dict[Pointer, JsonText] | None
     facts: JsonText
     finding: Any
     isdefault: bool | None
@@ -67,10 +67,17 @@ class StageRow(NamedTuple):
         return ClaimKey(self.document_uri, self.key)
 
 
+def stage_columns() -> list[Column]:
+    """Return the columns of a stage as `StageRow` has them, out of columns `schema.STAGE`."""
+    return [
+        (F.unix_micros(name) if name in ("createdat", "modifiedat") else F.col(name)).alias(name) for name in StageRow._fields
+    ]
+
+
 def collect_stage(stage: DataFrame) -> list[StageRow]:
     """Collect a stage; columns `schema.STAGE`."""
-    columns = [F.unix_micros(name).alias(name) if name in ("createdat", "modifiedat") else name for name in StageRow._fields]
-    return [StageRow._make(row) for row in stage.select(*columns).collect()]
+    rows = map(StageRow._make, stage.select(*stage_columns()).collect())
+    return [row if row.finding is None else row._replace(finding=row.finding.asDict()) for row in rows]
 
 
 class CollectedStage:
@@ -216,7 +223,7 @@ def _rejection(uri: Uri, registryid: RegistryId, reason: str) -> Finding:
 
 def _finding_of_row(row: StageRow) -> Finding:
     names = ("row", "document_uri", "registryid", "kind", "xid")
-    return {name: getattr(row, name) for name in names} | {"finding": row.finding.asDict()}
+    return {name: getattr(row, name) for name in names} | {"finding": row.finding}
 
 
 def _claim(row: StageRow) -> Claim:
@@ -285,7 +292,7 @@ class Text(NamedTuple):
 
     body: JsonText
     raw: JsonText | None
-    attributes: dict[str, str] | None
+    attributes: dict[Pointer, JsonText] | None
     content_hash: str
 
 
@@ -330,7 +337,7 @@ class PlannedState:
         for key in verdicts:
             if key.kind != "registry":
                 self.below[key.registryid, parent_xid(key.xid)].add(key.xid)
-                self.spelled[key.registryid, key.xid.lower()].add(key.xid)
+                self.spelled[key.registryid, _spelling(key.xid)].add(key.xid)
         for claim_key in texts:
             self._saying[claim_key.key].append(claim_key.document_uri)
 
@@ -430,7 +437,7 @@ class _Registry:
 
     def alike(self, xid: Xid) -> Xid | None:
         stored = self.planned.lookups.alike(self.registryid, xid)
-        every = {*stored, *self.planned.spelled.get((self.registryid, xid.lower()), ()), xid}
+        every = {*stored, *self.planned.spelled.get((self.registryid, _spelling(xid)), ()), xid}
         if len(every) == 1:
             return None
         states = [state for state in map(self.entity, every) if state is not None]
@@ -448,6 +455,8 @@ class _Registry:
 
     def judged(self) -> list[Key]:
         """Return what the change has to do with: what is said and was held; what depends on, names or carries what changes."""
+        if self.planned.lookups.view is None:
+            return [key for key in self.planned.verdicts if key.registryid == self.registryid]
         own = {xid_of_resource(key.xid) for key in self.planned.verdicts if key.registryid == self.registryid}
         changed = {xid_of_resource(key.xid) for key in self._changed()}
         lookups, of_registry = self.planned.lookups, partial(_xids_of, self.registryid)
@@ -558,6 +567,12 @@ class _Registry:
                         message = xid_of_resource(xid)
                         result[ce_type][message] = result[ce_type].get(message, True) and holding.is_written
         return result
+
+
+def _spelling(xid: Xid) -> str:
+    """Return what XIDs of one collection have in common that differ in letter case only."""
+    collection, slash, own = xid.rpartition("/")
+    return collection + slash + own.lower()
 
 
 def _xids_of(registryid: RegistryId, keys: Iterable[tuple[RegistryId, Xid]]) -> set[Xid]:

@@ -252,8 +252,8 @@ def _own_rows(spark: SparkSession, snapshot: dict[str, Any], labels: list[Label]
 
 def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame | None) -> DataFrame:
     """Return the changed entities with their texts: staged ones from the stage, those whose owners changed from the log."""
-    if plan.decided is not None:
-        return plan.decided.log_rows
+    if plan.log_rows is not None:
+        return plan.log_rows
     assert stage is not None
     texts = stage.filter(F.col("row") == "entity")
     now = F.lit(plan.committed_at)

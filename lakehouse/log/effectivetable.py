@@ -112,7 +112,8 @@ def take(session: SparkSession, rows: DataFrame, *, is_new: bool) -> None:
         is_new: the table holds nothing yet.
     """
     if is_new:
-        fill_table(session, NAME, rows.filter("is_there").drop("is_there"))
+        present = rows.filter("is_there").drop("is_there")
+        fill_table(session, NAME, by_key(present, present.select(*_KEY)))
     else:
         ends = ends_of(session, NAME, rows.select(*_KEY))
         merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)

@@ -169,8 +169,6 @@ class Decided:
     Attributes:
         findings: all of the ingest, columns `rules.findings.FINDING_COLUMNS`.
         has_new_findings: the table `violations` lacks some of them.
-        log_rows: the changed entities, as from `commits.log_rows`.
-        effective: rows of `effective_messages` that change, with is_there (NULL: the message is gone); None: Spark computes them.
         facts: of the documents that were read.
         written: entities that are published as a document says: its URI and KEY.
         changed: KEY and op of the changed entities, sorted.
@@ -178,8 +176,6 @@ class Decided:
 
     findings: list[dict[str, Any]]
     has_new_findings: bool
-    log_rows: DataFrame
-    effective: DataFrame | None
     facts: list[Facts]
     written: set[tuple[str, str, str, str]]
     changed: list[tuple[str, str, str, str | None]]
@@ -202,7 +198,9 @@ class Plan:
         digest: of all rows, whatever their order.
         whole_stage: all entities of the stage are new, and each is in one document.
         displaced: entities that are taken from documents which were not read.
-        decided: what the driver knows of it; None: Spark made the plan.
+        decided: what the driver knows of it; None: it did not make the plan.
+        log_rows: the changed entities with their texts, as from `commits.log_rows`; None: their texts are in the stage.
+        effective: rows of `effective_messages` that change, with is_there (NULL: the message is gone); None: Spark computes them.
     """
 
     head: Head
@@ -218,6 +216,8 @@ class Plan:
     whole_stage: bool
     displaced: int
     decided: Decided | None = None
+    log_rows: DataFrame | None = None
+    effective: DataFrame | None = None
 
     @property
     def entities(self) -> DataFrame:

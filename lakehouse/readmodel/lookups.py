@@ -19,7 +19,7 @@ from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds
-from lakehouse.text.xid import xid_of_resource, xid_of_version
+from lakehouse.text.xid import parent_xid, xid_of_resource, xid_of_version
 
 VERSION_KINDS = frozenset(VERSION_KIND.values())
 _NO_ENTITY = "('document', 'label', 'snapshot')"
@@ -73,13 +73,17 @@ class EntityLookups:
         self._attributes: dict[tuple[RegistryId, Xid], dict[str, Any]] = {}
         self._children: dict[tuple[RegistryId, Xid], list[Entity]] = {}
 
+    def supply(self, entities: Iterable[Entity]) -> None:
+        """Add entities that are not looked up, as if they were published."""
+        for entity in entities:
+            self._entities[entity.registryid, entity.xid] = entity
+            self._children.setdefault((entity.registryid, parent_xid(entity.xid)), []).append(entity)
+
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Return an entity; None if it is not published."""
-        if self.view is None:
-            return None
-        if (registryid, xid) not in self._entities:
+        if self.view is not None and (registryid, xid) not in self._entities:
             self._keep(registryid, xid, self.view.entity(registryid, xid))
-        return self._entities[registryid, xid]
+        return self._entities.get((registryid, xid))
 
     def attributes(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         """Return the attributes of an entity in normal form; None: it is not published."""
@@ -92,13 +96,11 @@ class EntityLookups:
 
     def children(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List what an entity holds itself."""
-        if self.view is None:
-            return []
-        if (registryid, xid) not in self._children:
+        if self.view is not None and (registryid, xid) not in self._children:
             self._children[registryid, xid] = self.view.children(registryid, xid)
             for child in self._children[registryid, xid]:
                 self._keep(registryid, child.xid, child)
-        return self._children[registryid, xid]
+        return self._children.get((registryid, xid), [])
 
     def published(self, key: Key) -> Published | None:
         """Return an entity as the comparison needs it; None: it is not published."""

@@ -13,11 +13,13 @@ POINTS = (
     "after_stage", "before_commit", "after_commit", "after_project_registries", "after_project_groups",
     "after_project_messages", "after_project_versions", "after_project_effective_messages",
 )  # fmt: skip
-# Settings of an ingest that Spark plans, and of those that the driver plans, interpreted or compiled, however small they are.
+# Settings of an ingest that Spark plans, of those that the driver plans, interpreted or compiled, and of one whose new registries
+# are planned in tasks; however small they are.
 WAYS: dict[str, dict[str, Any]] = {
     "by Spark": {"planner": "spark"},
     "few rows in the driver": {"planner": "auto"},
     "many rows in the driver": {"planner": "auto", "interpreted_rows": 0},
+    "in tasks": {"planner": "auto", "planner_rows": 0, "interpreted_rows": 0},
 }
 GLOBS = ("*.json", "*.json*", "[ab].*", "*.y*ml*")
 

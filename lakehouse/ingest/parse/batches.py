@@ -138,7 +138,7 @@ class StageBatches:
                 "modifiedat": modifiedat,
                 "body": body,
                 "raw": raw,
-                "attributes": _maps(attributes),
+                "attributes": map_column(attributes),
                 "isdefault": isdefault,
                 "twin_hash": twin_hash,
                 "defaultversionid": defaultversionid,
@@ -255,8 +255,8 @@ def _cut(rows: list[_Row], size: Callable[[_Row], int]) -> Iterator[list[_Row]]:
         yield batch
 
 
-def _maps(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:
-    """Build a map column from lists of pairs: keys and values in one run each."""
+def map_column(rows: Iterable[list[tuple[str, str]] | None]) -> pa.Array:
+    """Build a column of maps from texts to texts from lists of pairs: keys and values in one run each."""
     lists = list(rows)
     offsets: list[int | None] = []
     count = 0

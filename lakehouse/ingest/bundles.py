@@ -1,0 +1,466 @@
+"""A large load of new registries, planned in tasks: bundles of documents, with what their references lead to.
+
+Where nothing is published that documents could have to do with, what decides about an entity is in its own document, or in those
+that hold the same groups; an endpoint and the groups that it names belong together, too. Such documents form a bundle. A task
+plans it as the driver plans a small ingest (`planner`, `planwriter`). It looks up nothing but what references of the bundle lead
+to in other bundles, which it takes as published as staged. If another task refuses any of that, Spark plans the whole.
+
+Each document holds its registry, too: so the driver plans those, and a task has what the first document says of each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+from operator import xor
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lakehouse.dialects.detection import DRAFT
+from lakehouse.dialects.tables import has_rule
+from lakehouse.domain.documents import as_json
+from lakehouse.domain.neighbours import RuleLimits
+from lakehouse.domain.ownership import Policy
+from lakehouse.domain.relations import UNIQUE_TYPE
+from lakehouse.export.selection import references_of
+from lakehouse.ingest.parse.batches import map_column
+from lakehouse.ingest.parse.parse import without_collector
+from lakehouse.ingest.planner import Planner, decide
+from lakehouse.ingest.planwriter import DOCUMENTS, EFFECTIVE, LOG_ROWS, RECONCILED, TEXTS, PlanWriter, WrittenPlan, frame_of
+from lakehouse.ingest.stagerows import Finding, StageRow, collect_stage, is_root, stage_columns
+from lakehouse.log.baseline import concerned_registries
+from lakehouse.log.plan import Plan
+from lakehouse.log.snapshotfacts import Head
+from lakehouse.readmodel.lookups import Lookups
+from lakehouse.readmodel.snapshotview import Entity
+from lakehouse.rules.findings import FINDING_COLUMNS
+from lakehouse.store.deltatables import open_table
+from lakehouse.store.keys import KEY
+from lakehouse.store.materialize import is_empty
+from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE
+from lakehouse.store.xids import group_of, message_of
+from lakehouse.text.names import JsonText, Xid
+from lakehouse.text.xid import xid_of_group
+
+# Rows of entities, findings, facts of documents, documents that change, effective definitions; and one of totals, as JSON.
+PLANNED = StructType(
+    [
+        StructField("row", StringType()),
+        *RECONCILED,
+        *TEXTS,
+        StructField("finding", FINDING),
+        StructField("definition", EFFECTIVE),
+    ]
+)
+_MOST_ROWS = 20_000  # of a bundle: a task holds them all
+_BUNDLES_A_CORE = 4
+_MOST_LINKS = 500_000  # groups of documents, and references between groups, that the driver looks at
+_SOUGHT = "sought"
+_MAPS = ("labels", "attributes", "inferred")
+_ROWS_OF_A_BATCH = 5000
+
+_Document = tuple[str, str]  # URI and registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundleRules:
+    """How documents are planned.
+
+    Attributes:
+        policy: what the ingest may do.
+        limits: settings of the rules between entities; None: they are not applied.
+        strict: refuse a document whole when it has an error.
+        max_depth: how many bases of a message are followed; None: effective definitions are not wanted.
+    """
+
+    policy: Policy
+    limits: RuleLimits | None
+    strict: bool
+    max_depth: int | None
+
+
+class PlannedBundles(NamedTuple):
+    """A plan, and how many documents were refused whole."""
+
+    plan: Plan
+    rejected: int
+
+
+def plan_bundles(
+    spark: SparkSession,
+    head: Head,
+    stage: DataFrame,
+    existing_documents: DataFrame,
+    dialects: Iterable[str],
+    rules: BundleRules,
+    keep: Callable[[DataFrame], DataFrame],
+) -> PlannedBundles | None:
+    """Plan the documents of a stage, if all of their registries are new.
+
+    Args:
+        spark: the session.
+        head: the snapshot that the stage is compared with.
+        stage: columns `schema.STAGE`, as the documents were read.
+        existing_documents: as from `baseline.current_documents`.
+        dialects: those of the documents.
+        rules: how they are planned.
+        keep: writes what the tasks return, columns `PLANNED`, and returns it as it is read from there.
+
+    Returns:
+        None where Spark has to plan: something is published that the documents may have to do with; they are too many in one
+        bundle; a dialect has rules about a whole registry, or Versions that the catalog numbers.
+    """
+    if any(dialect == DRAFT or has_rule(dialect, UNIQUE_TYPE) for dialect in dialects):
+        return None
+    if head.snapshot_id and (rules.policy.prune or not _is_all_new(spark, stage, existing_documents)):
+        return None
+    bundles = find_bundles(stage, _BUNDLES_A_CORE * spark.sparkContext.defaultParallelism)
+    if bundles is None:
+        return None
+    registries = collect_stage(stage.filter((F.col("row") == "entity") & (F.col("kind") == "registry")))
+    committed_at = head.next_moment()
+    task = _Task(head, committed_at, rules, _first_of_each(registries))
+    sought = _sought(spark, stage, bundles)
+    planned = keep(_placed(spark, stage, bundles, sought).mapInArrow(task, PLANNED))
+    if not is_empty(_differing(sought, planned)):
+        return None
+    totals = [json.loads(row["body"]) for row in planned.filter("row = 'total'").select("body").collect()]
+    if {tuple(document) for total in totals for document in total["registries"]} != set(map(_document_of, registries)):
+        return None  # a document was refused whole, and with it what it says of its registry
+    of_registries = _plan_registries(head, committed_at, rules, registries)
+    plan = _as_plan(spark, head, committed_at, existing_documents, planned, totals, of_registries)
+    plan = plan if rules.max_depth is not None else replace(plan, effective=None)
+    return PlannedBundles(plan, sum(total["rejected"] for total in totals))
+
+
+def _is_all_new(spark: SparkSession, stage: DataFrame, existing_documents: DataFrame) -> bool:
+    """Return whether the log has nothing of the registries, now or in the past, nor of the documents in another registry."""
+    registries = concerned_registries(stage)
+    if registries is None:
+        return False
+    uris = stage.filter(F.col("row") == "document").select("xid")
+    if not is_empty(existing_documents.join(uris, on="xid", how="left_semi")):
+        return False
+    return is_empty(open_table(spark, "changes").filter(F.col("registryid").isin(registries)))
+
+
+# Which documents belong together
+
+_Unit = tuple[str, str]  # registry and XID of a group, endpoint, message or schema
+
+
+class Bundles(NamedTuple):
+    """Which documents are planned together.
+
+    Attributes:
+        numbers: the bundle of each document, from 0.
+        sought: what references of a bundle lead to in another one, and the group of that.
+    """
+
+    numbers: dict[str, int]
+    sought: set[tuple[str, str, int]]
+
+
+class _Links:
+    """What belongs together, while it is found out."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Hashable, Hashable] = {}
+
+    def root(self, node: Hashable) -> Hashable:
+        path = []
+        while (parent := self._parents.get(node, node)) != node:
+            path.append(node)
+            node = parent
+        for passed in path:
+            self._parents[passed] = node
+        return node
+
+    def join(self, node: Hashable, other: Hashable) -> None:
+        self._parents[self.root(other)] = self.root(node)
+
+
+def find_bundles(stage: DataFrame, wanted: int) -> Bundles | None:
+    """Find the documents that are planned together.
+
+    Args:
+        stage: columns `schema.STAGE`.
+        wanted: at least so many bundles, where documents allow that.
+
+    Returns:
+        None where one would be too large, or too much would have to be looked at.
+    """
+    is_entity = F.col("row") == "entity"
+    group = F.when(is_entity & (F.col("kind") != "registry"), group_of("xid")).alias("group")
+    counted = stage.groupBy("document_uri", "registryid", group).agg(F.count("*").alias("rows")).limit(_MOST_LINKS + 1).collect()
+    references = references_of(stage.filter(is_entity), "registryid").filter("source <> target").distinct()
+    pairs = references.limit(_MOST_LINKS + 1).collect()
+    if max(len(counted), len(pairs)) > _MOST_LINKS:
+        return None
+    rows, places = Counter[str](), dict[_Unit, str]()
+    links = _Links()
+    for document_uri, registryid, name, count in counted:
+        rows[document_uri] += count
+        if name is not None:  # ids that differ in letter case are variants of one
+            links.join(document_uri, (registryid, name.lower()))
+            places[registryid, name.lower()] = document_uri
+    for registryid, source, target in pairs:
+        if target.count("/") == 2 and (registryid, target.lower()) in places:
+            links.join((registryid, xid_of_group(source).lower()), (registryid, target.lower()))
+    together: defaultdict[Hashable, list[str]] = defaultdict(list)
+    for document_uri in sorted(rows):
+        together[links.root(document_uri)].append(document_uri)
+    numbers = _filled(list(together.values()), rows, wanted)
+    if numbers is None:
+        return None
+    edges: defaultdict[_Unit, list[str]] = defaultdict(list)
+    for registryid, source, target in pairs:
+        edges[registryid, source].append(target)
+    return Bundles(numbers, _find_sought(edges, {unit: numbers[uri] for unit, uri in places.items()}))
+
+
+def _filled(together: Sequence[Sequence[str]], rows: Mapping[str, int], wanted: int) -> dict[str, int] | None:
+    """Put documents that belong together into bundles, one after the other."""
+    size = min(_MOST_ROWS, max(1, sum(rows.values()) // wanted))
+    numbers: dict[str, int] = {}
+    number, filled = 0, 0
+    for documents in together:
+        more = sum(rows[document_uri] for document_uri in documents)
+        if more > _MOST_ROWS:
+            return None
+        if filled and filled + more > size:
+            number, filled = number + 1, 0
+        filled += more
+        numbers |= dict.fromkeys(documents, number)
+    return numbers
+
+
+def _find_sought(edges: Mapping[_Unit, list[str]], bundle_of: Mapping[_Unit, int]) -> set[tuple[str, str, int]]:
+    """Follow the references of each bundle into others, and on from there."""
+
+    def place(registryid: str, xid: str) -> int | None:
+        return bundle_of.get((registryid, xid_of_group(Xid(xid)).lower()))
+
+    sought: set[tuple[str, str, int]] = set()
+    for (registryid, source), targets in edges.items():
+        own = place(registryid, source)
+        assert own is not None
+        left = list(targets)
+        while left:
+            target = left.pop()
+            if place(registryid, target) not in (None, own) and (registryid, target, own) not in sought:
+                sought.update(((registryid, target, own), (registryid, xid_of_group(Xid(target)), own)))
+                left += edges.get((registryid, target), [])
+    return sought
+
+
+def _sought(spark: SparkSession, stage: DataFrame, bundles: Bundles) -> DataFrame:
+    """Return the staged rows that references lead to: columns `schema.STAGE`, and bundle, that of the references."""
+    columns = zip(*sorted(bundles.sought), strict=True) if bundles.sought else ((), (), ())
+    units = dict(zip(("registryid", "unit", "bundle"), map(list, columns), strict=True))
+    schema = pa.schema({"registryid": pa.string(), "unit": pa.string(), "bundle": pa.int32()})
+    wanted = spark.createDataFrame(pa.table(units, schema))
+    entities = stage.filter((F.col("row") == "entity") & (F.col("kind") != "registry"))
+    same = (entities["registryid"] == wanted["registryid"]) & (message_of(entities["xid"]) == wanted["unit"])
+    return entities.join(F.broadcast(wanted), on=same).select(*(entities[name] for name in STAGE.names), "bundle")
+
+
+def _placed(spark: SparkSession, stage: DataFrame, bundles: Bundles, sought: DataFrame) -> DataFrame:
+    """Return the rows of each bundle in a partition: columns as of `StageRow`; what is only looked up has another `row`."""
+    numbers = pa.table({"document_uri": list(bundles.numbers), "bundle": pa.array(bundles.numbers.values(), pa.int32())})
+    own = stage.join(F.broadcast(spark.createDataFrame(numbers)), on="document_uri")
+    both = own.select(*STAGE.names, "bundle").unionByName(sought.withColumn("row", F.lit(_SOUGHT)))
+    partitions = max(bundles.numbers.values(), default=0) + 1
+    return both.repartitionById(partitions, "bundle").select(*stage_columns())
+
+
+def _differing(sought: DataFrame, planned: DataFrame) -> DataFrame:
+    """Return what references lead to that is not published as it was staged."""
+    published = planned.filter("row = 'entity' AND op = 'insert'").select(*KEY, "content_hash")
+    return sought.join(published, on=[*KEY, "content_hash"], how="left_anti")
+
+
+# What a task does
+
+
+def _document_of(row: StageRow) -> _Document:
+    return row.document_uri, row.registryid
+
+
+def _first_of_each(registries: Iterable[StageRow]) -> dict[str, StageRow]:
+    """Return what is published of each registry: what the first of its documents says (decision 3)."""
+    first: dict[str, StageRow] = {}
+    for row in sorted(registries, key=lambda row: (row.document_uri, row.content_hash)):
+        first.setdefault(row.registryid, row)
+    return first
+
+
+def _entity_of(row: StageRow) -> Entity:
+    """Return a staged entity as if it were published."""
+    body, uris = row.body or JsonText(""), [row.document_uri]
+    life = row.epoch, row.createdat, row.modifiedat
+    return Entity(row.registryid, row.kind, row.xid, *life, body, row.raw, uris, row.content_hash, 0, 0)
+
+
+class _Task:
+    """Plans the rows of one partition, which are a bundle: batches of rows as of `StageRow` to batches of `PLANNED`."""
+
+    def __init__(self, head: Head, committed_at: datetime, rules: BundleRules, first: dict[str, StageRow]) -> None:
+        self.head, self.committed_at, self.rules, self.first = head, committed_at, rules, first
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Plan the rows."""
+        with without_collector():
+            rows = [StageRow._make(values) for batch in batches for values in zip(*_columns(batch), strict=True)]
+            if rows:
+                yield from self._planned(rows)
+
+    def _planned(self, rows: list[StageRow]) -> Iterator[pa.RecordBatch]:
+        rules = self.rules
+        lookups = Lookups(None, 0)
+        lookups.supply(_entity_of(row) for row in rows if row.row == _SOUGHT)
+        rows = [row for row in rows if row.row != _SOUGHT]
+        own = {_document_of(row) for row in rows}
+        others = (self.first[registryid] for registryid in {row.registryid for row in rows} & self.first.keys())
+        rows += [row for row in others if _document_of(row) not in own]
+        planner = Planner(self.head, rows, rules.policy, lookups, self.committed_at)
+        decide(planner, rules.limits, strict=rules.strict, uncounted=[])
+        roots = {key: outcome for key, outcome in planner.verdicts.items() if is_root(key)}
+        of_roots = [finding for key, outcome in roots.items() for finding in PlanWriter(planner).reports_of(key, outcome)]
+        planner.verdicts = {key: outcome for key, outcome in planner.verdicts.items() if key not in roots}
+        written = PlanWriter(planner).write(of_roots, rules.max_depth)
+        documents = sorted(
+            (uri, key.registryid) for key in roots for uri in planner.stage.claims.get(key, {}) if (uri, key.registryid) in own
+        )
+        total = {
+            "counts": written.counts,
+            "digest": written.digest,
+            "documents": len(written.documents),
+            "rejected": planner.rejected,
+            "registries": documents,
+        }
+        yield from _batches_of(written, [*written.findings, *of_roots])
+        yield _batch({"row": ["total"], "body": [json.dumps(total)]})
+
+
+def _columns(batch: pa.RecordBatch) -> Iterator[list[Any]]:
+    """Yield the values of each column of `StageRow`, maps as dictionaries."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.to_pylist()
+        yield [None if value is None else dict(value) for value in values] if name == "attributes" else values
+
+
+def _batches_of(written: WrittenPlan, findings: list[Finding]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a plan."""
+    no_texts = (None,) * len(TEXTS)
+    for some in _cut(sorted(zip(written.entities, written.texts, strict=True), key=lambda row: row[0][1])):
+        values = zip(*(entity + (texts or no_texts) for entity, texts in some), strict=True)
+        columns = dict(zip((*RECONCILED.names, *TEXTS.names), map(list, values), strict=True))
+        yield _batch({"row": ["entity"] * len(some), **columns, "attributes": map_column(columns["attributes"])})
+    for some in _cut(findings):
+        yield _batch({name: [finding[name] for finding in some] for name in FINDING_COLUMNS})
+    for some in _cut(list(written.facts.items())):
+        names = zip(*(uri for uri, _ in some), strict=True)
+        facts = [as_json(own) for _, own in some]
+        yield _batch(
+            {"row": ["facts"] * len(some), **dict(zip(("registryid", "xid"), map(list, names), strict=True)), "body": facts}
+        )
+    for some in _cut(written.documents):
+        columns = {
+            "row": ["document"] * len(some),
+            "registryid": [uri.registryid for uri, _, _ in some],
+            "kind": ["document"] * len(some),
+            "xid": [uri.document_uri for uri, _, _ in some],
+            "op": [op for _, op, _ in some],
+            "body": [body for _, _, body in some],
+        }
+        yield _batch(columns)
+    for some in _cut(written.definitions or []):
+        yield _batch({"row": ["definition"] * len(some), "definition": _definitions(some)})
+
+
+def _cut(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(rows), _ROWS_OF_A_BATCH):
+        yield rows[start : start + _ROWS_OF_A_BATCH]
+
+
+def _definitions(rows: Sequence[Mapping[str, Any]]) -> pa.Array:
+    fields = list(_SCHEMA.field("definition").type)
+    arrays = []
+    for field in fields:
+        values = [row.get(field.name) for row in rows]
+        arrays.append(map_column(values) if field.name in _MAPS else pa.array(values, field.type))
+    return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _batch(columns: Mapping[str, Any]) -> pa.RecordBatch:
+    count = len(columns["row"])
+    arrays = [_array(columns.get(field.name), field, count) for field in _SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _array(values: Any, field: pa.Field, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, field.type)
+    return values if isinstance(values, pa.Array) else pa.array(values, field.type)
+
+
+_SCHEMA = to_arrow_schema(PLANNED, timezone="UTC")
+
+
+# What comes of it
+
+
+def _plan_registries(head: Head, committed_at: datetime, rules: BundleRules, registries: list[StageRow]) -> WrittenPlan:
+    """Plan the registries themselves; what is reported of them the tasks report."""
+    planner = Planner(head, registries, rules.policy, Lookups(None, 0), committed_at)
+    decide(planner, None, strict=rules.strict, uncounted=[])
+    return PlanWriter(planner).write([], None)
+
+
+def _as_plan(
+    spark: SparkSession,
+    head: Head,
+    committed_at: datetime,
+    existing_documents: DataFrame,
+    planned: DataFrame,
+    totals: list[dict[str, Any]],
+    of_registries: WrittenPlan,
+) -> Plan:
+    counts: dict[str, Counter[str]] = {table.name: Counter() for table in ENTITY_TABLES}
+    for more in (of_registries.counts, *(total["counts"] for total in totals)):
+        for table, outcomes in more.items():
+            counts[table].update(outcomes)
+    digest = reduce(xor, (total["digest"] for total in totals), of_registries.digest)
+    rows = [dict(zip(RECONCILED.names, values, strict=True)) for values in of_registries.entities]
+    logged = [
+        row | dict(zip(TEXTS.names, texts or (), strict=False)) for row, texts in zip(rows, of_registries.texts, strict=True)
+    ]
+    entities = planned.filter("row = 'entity'")
+    facts = planned.filter("row = 'facts'").select("registryid", "xid", F.from_json("body", DOCUMENT_BODY).alias("facts"))
+    definitions = planned.filter("row = 'definition'").select("definition.*")
+    return Plan(
+        head,
+        committed_at,
+        existing_documents,
+        reconciled=entities.select(*RECONCILED.names).unionByName(frame_of(spark, rows, RECONCILED)),
+        findings=planned.filter("row = 'finding'").select(*FINDING_COLUMNS),
+        facts=facts,
+        documents=planned.filter("row = 'document'").select(*DOCUMENTS.names),
+        counts={table: dict(outcomes) for table, outcomes in counts.items()},
+        document_rows=sum(total["documents"] for total in totals),
+        digest=f"{digest:016x}",
+        whole_stage=False,
+        displaced=0,
+        log_rows=entities.filter("op IS NOT NULL").select(*LOG_ROWS.names).unionByName(frame_of(spark, logged, LOG_ROWS)),
+        effective=definitions,
+    )
