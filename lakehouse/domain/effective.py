@@ -203,7 +203,8 @@ class EntityBodies:
         self._find = find
         self._max_depth = max_depth
         self._find_flat = find_flat
-        self._attributes = lru_cache(_MOST_CACHED)(self._read)
+        # Of texts and not of entities: a cache that held this object would keep all that it finds bodies in.
+        self._attributes_of = lru_cache(_MOST_CACHED)(read_canonical)
         self._flat_attributes = lru_cache(_MOST_CACHED)(_flat_attributes_of_body)
 
     def bodies_of(self, key: Key) -> list[JsonText] | None:
@@ -258,10 +259,9 @@ class EntityBodies:
         version = shown_version(message, find)
         return Chain((), "dangling") if version is None or find(version) is None else chain_of(version, find, self._max_depth)
 
-    def _read(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
+    def _attributes(self, registryid: RegistryId, xid: Xid) -> dict[str, Any] | None:
         body = self._find(registryid, xid)
-        result: dict[str, Any] | None = None if body is None else read_canonical(body)
-        return result
+        return None if body is None else self._attributes_of(body)
 
 
 def _followed(chain: Chain) -> tuple[Xid, ...]:

@@ -32,7 +32,7 @@ from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.domain.ownership import Policy
 from lakehouse.domain.relations import UNIQUE_TYPE
 from lakehouse.export.selection import references_of
-from lakehouse.ingest.parse.batches import map_column
+from lakehouse.ingest.parse.batches import cut_batches, map_column
 from lakehouse.ingest.parse.parse import without_collector
 from lakehouse.ingest.planner import Planner, decide
 from lakehouse.ingest.planwriter import DOCUMENTS, EFFECTIVE, LOG_ROWS, RECONCILED, TEXTS, PlanWriter, WrittenPlan, frame_of
@@ -61,12 +61,14 @@ PLANNED = StructType(
         StructField("definition", EFFECTIVE),
     ]
 )
-_MOST_ROWS = 20_000  # of a bundle: a task holds them all
+# Of a bundle: a task holds all of it.
+_MOST_ROWS = 20_000
+_MOST_BYTES = 64 << 20  # of texts
+_MOST_LOOKUPS = 10_000  # units of other bundles
 _BUNDLES_A_CORE = 4
 _MOST_LINKS = 500_000  # groups of documents, and references between groups, that the driver looks at
-_SOUGHT = "sought"
+_LOOKED_UP = "looked up"
 _MAPS = ("labels", "attributes", "inferred")
-_ROWS_OF_A_BATCH = 5000
 
 _Document = tuple[str, str]  # URI and registry
 
@@ -88,13 +90,6 @@ class BundleRules:
     max_depth: int | None
 
 
-class PlannedBundles(NamedTuple):
-    """A plan, and how many documents were refused whole."""
-
-    plan: Plan
-    rejected: int
-
-
 def plan_bundles(
     spark: SparkSession,
     head: Head,
@@ -103,7 +98,7 @@ def plan_bundles(
     dialects: Iterable[str],
     rules: BundleRules,
     keep: Callable[[DataFrame], DataFrame],
-) -> PlannedBundles | None:
+) -> Plan | None:
     """Plan the documents of a stage, if all of their registries are new.
 
     Args:
@@ -116,8 +111,9 @@ def plan_bundles(
         keep: writes what the tasks return, columns `PLANNED`, and returns it as it is read from there.
 
     Returns:
-        None where Spark has to plan: something is published that the documents may have to do with; they are too many in one
-        bundle; a dialect has rules about a whole registry, or Versions that the catalog numbers.
+        None where Spark has to plan: something is published that the documents may have to do with; they are too large for one
+        bundle; a document is refused whole, or what others refer to is not published as staged; a dialect has rules about a whole
+        registry, or Versions that the catalog numbers.
     """
     if any(dialect == DRAFT or has_rule(dialect, UNIQUE_TYPE) for dialect in dialects):
         return None
@@ -129,33 +125,42 @@ def plan_bundles(
     registries = collect_stage(stage.filter((F.col("row") == "entity") & (F.col("kind") == "registry")))
     committed_at = head.next_moment()
     task = _Task(head, committed_at, rules, _first_of_each(registries))
-    sought = _sought(spark, stage, bundles)
-    planned = keep(_placed(spark, stage, bundles, sought).mapInArrow(task, PLANNED))
-    if not is_empty(_differing(sought, planned)):
+    looked_up = _rows_looked_up(spark, stage, bundles)
+    planned = keep(_placed(spark, stage, bundles, looked_up).mapInArrow(task, PLANNED))
+    if not is_empty(_differing(looked_up, planned)):
         return None
     totals = [json.loads(row["body"]) for row in planned.filter("row = 'total'").select("body").collect()]
     if {tuple(document) for total in totals for document in total["registries"]} != set(map(_document_of, registries)):
         return None  # a document was refused whole, and with it what it says of its registry
     of_registries = _plan_registries(head, committed_at, rules, registries)
     plan = _as_plan(spark, head, committed_at, existing_documents, planned, totals, of_registries)
-    plan = plan if rules.max_depth is not None else replace(plan, effective=None)
-    return PlannedBundles(plan, sum(total["rejected"] for total in totals))
+    return plan if rules.max_depth is not None else replace(plan, effective=None)
 
 
 def _is_all_new(spark: SparkSession, stage: DataFrame, existing_documents: DataFrame) -> bool:
     """Return whether the log has nothing of the registries, now or in the past, nor of the documents in another registry."""
-    registries = concerned_registries(stage)
-    if registries is None:
-        return False
     uris = stage.filter(F.col("row") == "document").select("xid")
     if not is_empty(existing_documents.join(uris, on="xid", how="left_semi")):
         return False
-    return is_empty(open_table(spark, "changes").filter(F.col("registryid").isin(registries)))
+    entities = stage.filter(F.col("row") == "entity")  # a document without any has nothing to do with its registry
+    log, registries = open_table(spark, "changes"), concerned_registries(entities)
+    if registries is not None:  # by their names, Delta skips files
+        return is_empty(log.filter(F.col("registryid").isin(registries)))
+    return is_empty(log.join(F.broadcast(entities.select("registryid").distinct()), on="registryid", how="left_semi"))
 
 
 # Which documents belong together
 
 _Unit = tuple[str, str]  # registry and XID of a group, endpoint, message or schema
+_Group = tuple[str, str]  # registry and XID of a group or endpoint, in lower case: ids that differ in that are variants of one
+
+
+class UnitLookup(NamedTuple):
+    """A unit that references of a bundle lead to, and that is in another one."""
+
+    registryid: str
+    unit: str
+    bundle: int
 
 
 class Bundles(NamedTuple):
@@ -163,11 +168,25 @@ class Bundles(NamedTuple):
 
     Attributes:
         numbers: the bundle of each document, from 0.
-        sought: what references of a bundle lead to in another one, and the group of that.
+        lookups: what references of a bundle lead to in another one, and the group of that.
     """
 
     numbers: dict[str, int]
-    sought: set[tuple[str, str, int]]
+    lookups: set[UnitLookup]
+
+
+class _Size(NamedTuple):
+    """What a task has to hold: rows of the stage, bytes of their texts."""
+
+    rows: int = 0
+    bytes: int = 0
+
+    def joined(self, other: _Size) -> _Size:
+        return _Size(self.rows + other.rows, self.bytes + other.bytes)
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.rows > _MOST_ROWS or self.bytes > _MOST_BYTES
 
 
 class _Links:
@@ -200,93 +219,102 @@ def find_bundles(stage: DataFrame, wanted: int) -> Bundles | None:
         None where one would be too large, or too much would have to be looked at.
     """
     is_entity = F.col("row") == "entity"
-    group = F.when(is_entity & (F.col("kind") != "registry"), group_of("xid")).alias("group")
-    counted = stage.groupBy("document_uri", "registryid", group).agg(F.count("*").alias("rows")).limit(_MOST_LINKS + 1).collect()
+    group = F.when(is_entity & (F.col("kind") != "registry"), F.lower(group_of("xid"))).alias("group")
+    text_bytes = F.sum(F.coalesce(F.octet_length("body"), F.lit(0)) + F.coalesce(F.octet_length("raw"), F.lit(0)))
+    counted = stage.groupBy("document_uri", "registryid", group).agg(F.count("*").alias("rows"), text_bytes.alias("bytes"))
+    parts = counted.limit(_MOST_LINKS + 1).collect()
+    sizes: defaultdict[str, _Size] = defaultdict(_Size)
+    places: dict[_Group, str] = {}
+    links = _Links()
+    for document_uri, registryid, name, rows, bytes_ in parts:
+        sizes[document_uri] = sizes[document_uri].joined(_Size(rows, bytes_))
+        if name is not None:
+            links.join(document_uri, (registryid, name))
+            places[registryid, name] = document_uri
+    if len(parts) > _MOST_LINKS or any(size.is_too_large for size in sizes.values()):
+        return None
     references = references_of(stage.filter(is_entity), "registryid").filter("source <> target").distinct()
     pairs = references.limit(_MOST_LINKS + 1).collect()
-    if max(len(counted), len(pairs)) > _MOST_LINKS:
+    if len(pairs) > _MOST_LINKS:
         return None
-    rows, places = Counter[str](), dict[_Unit, str]()
-    links = _Links()
-    for document_uri, registryid, name, count in counted:
-        rows[document_uri] += count
-        if name is not None:  # ids that differ in letter case are variants of one
-            links.join(document_uri, (registryid, name.lower()))
-            places[registryid, name.lower()] = document_uri
     for registryid, source, target in pairs:
-        if target.count("/") == 2 and (registryid, target.lower()) in places:
-            links.join((registryid, xid_of_group(source).lower()), (registryid, target.lower()))
+        if target.count("/") == 2 and _group(registryid, target) in places:  # an endpoint looks at all of a group's messages
+            links.join(_group(registryid, source), _group(registryid, target))
     together: defaultdict[Hashable, list[str]] = defaultdict(list)
-    for document_uri in sorted(rows):
+    for document_uri in sorted(sizes):
         together[links.root(document_uri)].append(document_uri)
-    numbers = _filled(list(together.values()), rows, wanted)
+    numbers = _filled(list(together.values()), sizes, wanted)
     if numbers is None:
         return None
     edges: defaultdict[_Unit, list[str]] = defaultdict(list)
     for registryid, source, target in pairs:
         edges[registryid, source].append(target)
-    return Bundles(numbers, _find_sought(edges, {unit: numbers[uri] for unit, uri in places.items()}))
+    lookups = _follow(edges, {place: numbers[document_uri] for place, document_uri in places.items()})
+    return None if lookups is None else Bundles(numbers, lookups)
 
 
-def _filled(together: Sequence[Sequence[str]], rows: Mapping[str, int], wanted: int) -> dict[str, int] | None:
-    """Put documents that belong together into bundles, one after the other."""
-    size = min(_MOST_ROWS, max(1, sum(rows.values()) // wanted))
+def _group(registryid: str, xid: str) -> _Group:
+    return registryid, xid_of_group(Xid(xid)).lower()
+
+
+def _filled(together: Sequence[Sequence[str]], sizes: Mapping[str, _Size], wanted: int) -> dict[str, int] | None:
+    """Put documents that belong together into bundles, one after the other; None: one would be too large."""
+    enough = sum(size.rows for size in sizes.values()) // wanted
     numbers: dict[str, int] = {}
-    number, filled = 0, 0
+    number, filled = 0, _Size()
     for documents in together:
-        more = sum(rows[document_uri] for document_uri in documents)
-        if more > _MOST_ROWS:
+        more = reduce(_Size.joined, (sizes[document_uri] for document_uri in documents))
+        if more.is_too_large:
             return None
-        if filled and filled + more > size:
-            number, filled = number + 1, 0
-        filled += more
+        if filled.rows and (filled.rows + more.rows > enough or filled.joined(more).is_too_large):
+            number, filled = number + 1, _Size()
+        filled = filled.joined(more)
         numbers |= dict.fromkeys(documents, number)
     return numbers
 
 
-def _find_sought(edges: Mapping[_Unit, list[str]], bundle_of: Mapping[_Unit, int]) -> set[tuple[str, str, int]]:
-    """Follow the references of each bundle into others, and on from there."""
-
-    def place(registryid: str, xid: str) -> int | None:
-        return bundle_of.get((registryid, xid_of_group(Xid(xid)).lower()))
-
-    sought: set[tuple[str, str, int]] = set()
+def _follow(edges: Mapping[_Unit, list[str]], bundle_of: Mapping[_Group, int]) -> set[UnitLookup] | None:
+    """Follow the references of each bundle into others, and on from there; None: to too much."""
+    lookups: set[UnitLookup] = set()
+    counts = Counter[int]()
     for (registryid, source), targets in edges.items():
-        own = place(registryid, source)
-        assert own is not None
+        own = bundle_of[_group(registryid, source)]
         left = list(targets)
         while left:
             target = left.pop()
-            if place(registryid, target) not in (None, own) and (registryid, target, own) not in sought:
-                sought.update(((registryid, target, own), (registryid, xid_of_group(Xid(target)), own)))
+            lookup = UnitLookup(registryid, target, own)
+            if lookup not in lookups and bundle_of.get(_group(registryid, target)) not in (None, own):
+                lookups.update((lookup, UnitLookup(registryid, xid_of_group(Xid(target)), own)))
+                counts[own] += 1
+                if counts[own] > _MOST_LOOKUPS or len(lookups) > _MOST_LINKS:
+                    return None
                 left += edges.get((registryid, target), [])
-    return sought
+    return lookups
 
 
-def _sought(spark: SparkSession, stage: DataFrame, bundles: Bundles) -> DataFrame:
+def _rows_looked_up(spark: SparkSession, stage: DataFrame, bundles: Bundles) -> DataFrame:
     """Return the staged rows that references lead to: columns `schema.STAGE`, and bundle, that of the references."""
-    columns = zip(*sorted(bundles.sought), strict=True) if bundles.sought else ((), (), ())
-    units = dict(zip(("registryid", "unit", "bundle"), map(list, columns), strict=True))
     schema = pa.schema({"registryid": pa.string(), "unit": pa.string(), "bundle": pa.int32()})
-    wanted = spark.createDataFrame(pa.table(units, schema))
+    lookups = pa.Table.from_pylist([lookup._asdict() for lookup in sorted(bundles.lookups)], schema)
+    wanted = spark.createDataFrame(lookups)
     entities = stage.filter((F.col("row") == "entity") & (F.col("kind") != "registry"))
     same = (entities["registryid"] == wanted["registryid"]) & (message_of(entities["xid"]) == wanted["unit"])
     return entities.join(F.broadcast(wanted), on=same).select(*(entities[name] for name in STAGE.names), "bundle")
 
 
-def _placed(spark: SparkSession, stage: DataFrame, bundles: Bundles, sought: DataFrame) -> DataFrame:
+def _placed(spark: SparkSession, stage: DataFrame, bundles: Bundles, looked_up: DataFrame) -> DataFrame:
     """Return the rows of each bundle in a partition: columns as of `StageRow`; what is only looked up has another `row`."""
     numbers = pa.table({"document_uri": list(bundles.numbers), "bundle": pa.array(bundles.numbers.values(), pa.int32())})
     own = stage.join(F.broadcast(spark.createDataFrame(numbers)), on="document_uri")
-    both = own.select(*STAGE.names, "bundle").unionByName(sought.withColumn("row", F.lit(_SOUGHT)))
+    both = own.select(*STAGE.names, "bundle").unionByName(looked_up.withColumn("row", F.lit(_LOOKED_UP)))
     partitions = max(bundles.numbers.values(), default=0) + 1
     return both.repartitionById(partitions, "bundle").select(*stage_columns())
 
 
-def _differing(sought: DataFrame, planned: DataFrame) -> DataFrame:
-    """Return what references lead to that is not published as it was staged."""
+def _differing(looked_up: DataFrame, planned: DataFrame) -> DataFrame:
+    """Return what was looked up and is not published as it was staged."""
     published = planned.filter("row = 'entity' AND op = 'insert'").select(*KEY, "content_hash")
-    return sought.join(published, on=[*KEY, "content_hash"], how="left_anti")
+    return looked_up.join(published, on=[*KEY, "content_hash"], how="left_anti")
 
 
 # What a task does
@@ -327,8 +355,8 @@ class _Task:
     def _planned(self, rows: list[StageRow]) -> Iterator[pa.RecordBatch]:
         rules = self.rules
         lookups = Lookups(None, 0)
-        lookups.supply(_entity_of(row) for row in rows if row.row == _SOUGHT)
-        rows = [row for row in rows if row.row != _SOUGHT]
+        lookups.supply(_entity_of(row) for row in rows if row.row == _LOOKED_UP)
+        rows = [row for row in rows if row.row != _LOOKED_UP]
         own = {_document_of(row) for row in rows}
         others = (self.first[registryid] for registryid in {row.registryid for row in rows} & self.first.keys())
         rows += [row for row in others if _document_of(row) not in own]
@@ -345,9 +373,9 @@ class _Task:
             "counts": written.counts,
             "digest": written.digest,
             "documents": len(written.documents),
-            "rejected": planner.rejected,
             "registries": documents,
         }
+        assert written.definitions is not None or rules.max_depth is None, "a bundle has fewer definitions than are computed"
         yield from _batches_of(written, [*written.findings, *of_roots])
         yield _batch({"row": ["total"], "body": [json.dumps(total)]})
 
@@ -361,36 +389,33 @@ def _columns(batch: pa.RecordBatch) -> Iterator[list[Any]]:
 
 def _batches_of(written: WrittenPlan, findings: list[Finding]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a plan."""
-    no_texts = (None,) * len(TEXTS)
-    for some in _cut(sorted(zip(written.entities, written.texts, strict=True), key=lambda row: row[0][1])):
-        values = zip(*(entity + (texts or no_texts) for entity, texts in some), strict=True)
-        columns = dict(zip((*RECONCILED.names, *TEXTS.names), map(list, values), strict=True))
-        yield _batch({"row": ["entity"] * len(some), **columns, "attributes": map_column(columns["attributes"])})
-    for some in _cut(findings):
+    # By kind, so that whoever reads one kind skips pages of the file.
+    entities = sorted(zip(written.entities, written.texts, strict=True), key=lambda row: row[0][1])
+    yield from map(_entities, cut_batches(entities, lambda row: _length(row[1])))
+    for some in cut_batches(findings, lambda finding: len(finding["finding"]["raw"] or "")):
         yield _batch({name: [finding[name] for finding in some] for name in FINDING_COLUMNS})
-    for some in _cut(list(written.facts.items())):
-        names = zip(*(uri for uri, _ in some), strict=True)
-        facts = [as_json(own) for _, own in some]
-        yield _batch(
-            {"row": ["facts"] * len(some), **dict(zip(("registryid", "xid"), map(list, names), strict=True)), "body": facts}
-        )
-    for some in _cut(written.documents):
-        columns = {
-            "row": ["document"] * len(some),
-            "registryid": [uri.registryid for uri, _, _ in some],
-            "kind": ["document"] * len(some),
-            "xid": [uri.document_uri for uri, _, _ in some],
-            "op": [op for _, op, _ in some],
-            "body": [body for _, _, body in some],
-        }
-        yield _batch(columns)
-    for some in _cut(written.definitions or []):
-        yield _batch({"row": ["definition"] * len(some), "definition": _definitions(some)})
+    facts = [(*uri, as_json(own)) for uri, own in written.facts.items()]
+    for of_documents in cut_batches(facts, lambda row: len(row[2])):
+        registries, uris, bodies = map(list, zip(*of_documents, strict=True))
+        yield _batch({"row": ["facts"] * len(uris), "registryid": registries, "xid": uris, "body": bodies})
+    changed = [(*uri, "document", op, body) for uri, op, body in written.documents]
+    for rows in cut_batches(changed, lambda row: len(row[4] or "")):
+        columns = dict(zip(("registryid", "xid", "kind", "op", "body"), map(list, zip(*rows, strict=True)), strict=True))
+        yield _batch({"row": columns["kind"], **columns})
+    for definitions in cut_batches(written.definitions or [], lambda row: sum(map(len, dict(row["attributes"]).values()))):
+        yield _batch({"row": ["definition"] * len(definitions), "definition": _definitions(definitions)})
 
 
-def _cut(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(rows), _ROWS_OF_A_BATCH):
-        yield rows[start : start + _ROWS_OF_A_BATCH]
+def _entities(rows: Sequence[tuple[tuple[Any, ...], tuple[Any, ...] | None]]) -> pa.RecordBatch:
+    no_texts = (None,) * len(TEXTS)
+    values = zip(*(entity + (texts or no_texts) for entity, texts in rows), strict=True)
+    columns = dict(zip((*RECONCILED.names, *TEXTS.names), map(list, values), strict=True))
+    return _batch({"row": ["entity"] * len(rows), **columns, "attributes": map_column(columns["attributes"])})
+
+
+def _length(texts: tuple[Any, ...] | None) -> int:
+    body, raw, _ = texts or ("", None, None)
+    return len(body) + len(raw or "")
 
 
 def _definitions(rows: Sequence[Mapping[str, Any]]) -> pa.Array:
@@ -461,6 +486,7 @@ def _as_plan(
         digest=f"{digest:016x}",
         whole_stage=False,
         displaced=0,
+        registries_are_new=True,
         log_rows=entities.filter("op IS NOT NULL").select(*LOG_ROWS.names).unionByName(frame_of(spark, logged, LOG_ROWS)),
         effective=definitions,
     )

@@ -539,7 +539,7 @@ def _reconciled_in_tasks(
     if settings.planner == "spark" or inputs.refused is not None:
         return None
     planned_at = None if location is None else f"{location}/_planned"  # which Spark does not read with the stage
-    planned = plan_bundles(
+    plan = plan_bundles(
         spark,
         inputs.head,
         inputs.numbered,
@@ -553,7 +553,7 @@ def _reconciled_in_tasks(
         ),
         partial(_staged, location=planned_at, schema=PLANNED),
     )
-    return None if planned is None else Reconciled(None, planned.plan, planned.rejected)
+    return None if plan is None else Reconciled(None, plan, 0)
 
 
 def _is_looked_at_again(plan: Plan, *, strict: bool) -> bool:
@@ -589,5 +589,13 @@ def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFram
         sync_table(spark, settings, "changes")
     with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
-        roll_forward(spark, head, plan.head, settings, entities=of_snapshot, definitions=plan.effective)
+        roll_forward(
+            spark,
+            head,
+            plan.head,
+            settings,
+            entities=of_snapshot,
+            definitions=plan.effective,
+            registries_are_new=plan.registries_are_new,
+        )
     return head

@@ -57,7 +57,7 @@ from lakehouse.text.xid import last_id
 
 
 class Planner:
-    """Decides what a small stage changes: who owns what, which rules between entities that breaks, what is written.
+    """Decides what a stage or a bundle of it changes: who owns what, which rules between entities that breaks, what is written.
 
     Attributes:
         findings: of what is decided here, other than those of the stage and of ownership.

@@ -1,4 +1,4 @@
-"""A small ingest in the driver: what documents say, the catalog as it would be, what is left when something is refused."""
+"""What the planner works on: what documents say, the catalog as it would be, what is left when something is refused."""
 
 from __future__ import annotations
 
@@ -366,7 +366,8 @@ class PlannedState:
         for registryid, named in judged.items():
             registry = _Registry(self, registryid)
             own = limits._replace(first_of_type=registry.first_of_type)
-            for key in registry.judged() if keys is None else named:
+            is_alone = keys is not None or self.lookups.view is None  # nothing published has to do with it
+            for key in named if is_alone else registry.judged():
                 for finding in registry.findings_of(key, own):
                     result.setdefault(finding["finding"]["violation_id"], finding)
         return list(result.values())
@@ -455,8 +456,6 @@ class _Registry:
 
     def judged(self) -> list[Key]:
         """Return what the change has to do with: what is said and was held; what depends on, names or carries what changes."""
-        if self.planned.lookups.view is None:
-            return [key for key in self.planned.verdicts if key.registryid == self.registryid]
         own = {xid_of_resource(key.xid) for key in self.planned.verdicts if key.registryid == self.registryid}
         changed = {xid_of_resource(key.xid) for key in self._changed()}
         lookups, of_registry = self.planned.lookups, partial(_xids_of, self.registryid)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
-from lakehouse.store.merges import by_key, ends_of, fill_table, merge_rows
+from lakehouse.store.merges import append_rows, by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.session import is_without_codegen
 from lakehouse.store.views import most_based, read_view
@@ -103,17 +103,19 @@ def refresh(
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
 
 
-def take(session: SparkSession, rows: DataFrame, *, is_new: bool) -> None:
+def take(session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are_new: bool = False) -> None:
     """Take rows that were computed by `domain.effective`: those of messages that are no more are left out.
 
     Args:
         session: its own session.
         rows: columns of the table, and is_there (NULL: the message is no more).
         is_new: the table holds nothing yet.
+        registries_are_new: it holds nothing of the registries of these messages.
     """
-    if is_new:
+    if is_new or registries_are_new:
         present = rows.filter("is_there").drop("is_there")
-        fill_table(session, NAME, by_key(present, present.select(*_KEY)))
+        write = fill_table if is_new else append_rows
+        write(session, NAME, by_key(present, present.select(*_KEY)))
     else:
         ends = ends_of(session, NAME, rows.select(*_KEY))
         merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)

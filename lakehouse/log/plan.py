@@ -201,6 +201,7 @@ class Plan:
         decided: what the driver knows of it; None: it did not make the plan.
         log_rows: the changed entities with their texts, as from `commits.log_rows`; None: their texts are in the stage.
         effective: rows of `effective_messages` that change, with is_there (NULL: the message is gone); None: Spark computes them.
+        registries_are_new: nothing is published of the registries of all that is written.
     """
 
     head: Head
@@ -218,6 +219,7 @@ class Plan:
     decided: Decided | None = None
     log_rows: DataFrame | None = None
     effective: DataFrame | None = None
+    registries_are_new: bool = False
 
     @property
     def entities(self) -> DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +21,7 @@ from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import table_name
 from lakehouse.store.materialize import hand_over, materialize
-from lakehouse.store.merges import by_key, ends_of, fill_table, merge_rows
+from lakehouse.store.merges import append_rows, by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
     ENTITY_TABLES,
@@ -57,6 +58,7 @@ def roll_forward(
     *,
     entities: DataFrame | None = None,
     definitions: DataFrame | None = None,
+    registries_are_new: bool = False,
 ) -> list[str]:
     """Roll all entity tables forward to the head.
 
@@ -65,9 +67,10 @@ def roll_forward(
         head: the newest snapshot.
         verified: a snapshot that all tables are known to have reached, so that only those changed since are looked at.
         settings: how far chains of bases are followed; None: as far as can be.
-        entities: the rows of the log between `verified` and the head (columns `schema.CHANGES`), where the driver holds them:
-            all tables then take them at once, and none waits for another.
-        definitions: rows of `effective_messages` that these change, as of `plan.Decided`; None: they are computed.
+        entities: the rows of the log between `verified` and the head (columns `schema.CHANGES`), where the driver or files of the
+            stage hold them: all tables then take them at once, and none waits for another.
+        definitions: rows of `effective_messages` that these change, as of `Plan.effective`; None: they are computed.
+        registries_are_new: `entities` are of registries of which the tables have nothing: they are appended.
 
     Returns:
         Names of the tables that lagged behind.
@@ -78,13 +81,22 @@ def roll_forward(
         tables = [table for table in ENTITY_TABLES if table.name in needed]
         flattened = None
         if verified is not None and entities is not None and effectivetable.NAME in needed:
-            flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, entities, definitions)
-        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, entities), tables)]
+            update = _Update(entities, definitions, registries_are_new)
+            flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, update)
+        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, entities, registries_are_new), tables)]
         if flattened is not None:
             early = flattened.result()
     if effectivetable.NAME in needed:
         behind.append(early or _roll_effective_forward(spark, head, None if flattened else verified, settings))
     return [name for name in behind if name is not None]
+
+
+class _Update(NamedTuple):
+    """What a snapshot brings to the tables: as of `roll_forward`."""
+
+    entities: DataFrame
+    definitions: DataFrame | None
+    registries_are_new: bool
 
 
 def find_lagging(
@@ -191,7 +203,12 @@ def expressions(table: Table) -> dict[str, str]:
 
 
 def _roll_forward(
-    spark: SparkSession, table: Table, head: Head, verified: Head | None, entities: DataFrame | None = None
+    spark: SparkSession,
+    table: Table,
+    head: Head,
+    verified: Head | None,
+    entities: DataFrame | None = None,
+    registries_are_new: bool = False,
 ) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
         at_hand = entities if verified is not None and position == verified.snapshot_id else None
@@ -202,6 +219,8 @@ def _roll_forward(
             rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
             rows = rows.filter(F.col("op") != "delete")
             fill_table(session, table.name, by_key(project(rows, table), rows.select("registryid", "xid")))
+        elif at_hand is not None and registries_are_new:
+            append_rows(session, table.name, by_key(project(unseen, table), unseen.select("registryid", "xid")))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
             ends = ends_of(session, table.name, unseen)
@@ -233,8 +252,7 @@ def _try_effective_forward(
     head: Head,
     verified: Head,
     settings: Settings | None,
-    entities: DataFrame,
-    definitions: DataFrame | None,
+    update: _Update,
 ) -> str | None:
     """Roll `effective_messages` forward together with the tables that it reads, by their new rows in memory.
 
@@ -245,10 +263,11 @@ def _try_effective_forward(
     as_transaction(session, effectivetable.NAME, head.snapshot_id)
     is_new = not any(table in verified.tables for table in _DEFINING)
     try:
-        if definitions is not None:
-            effectivetable.take(session, hand_over(definitions, session), is_new=is_new)
+        if update.definitions is not None:
+            rows = hand_over(update.definitions, session)
+            effectivetable.take(session, rows, is_new=is_new, registries_are_new=update.registries_are_new)
             return _reached(session, head, is_new=is_new)
-        rows = hand_over(entities, session)
+        rows = hand_over(update.entities, session)
         defining = {table: rows.filter(F.col("kind") == table.kind) for table in (MESSAGES, VERSIONS)}
         fresh = {table.name: materialize(project(changed, table, "op")) for table, changed in defining.items()}
         if not is_new:

@@ -1,6 +1,7 @@
 """What a small ingest is compared with, and what its rules between entities need, looked up in the read model.
 
-The work follows what the documents say and held, not the size of the catalog. `Lookups` without a snapshot is an empty catalog.
+The work follows what the documents say and held, not the size of the catalog. `Lookups` without a snapshot is an empty catalog,
+to which entities can be supplied.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class EntityLookups:
         self._children: dict[tuple[RegistryId, Xid], list[Entity]] = {}
 
     def supply(self, entities: Iterable[Entity]) -> None:
-        """Add entities that are not looked up, as if they were published."""
+        """Add entities to an empty catalog, as if they were published: that they are found by XID and as children, no more."""
+        assert self.view is None, "entities are looked up in the view"
         for entity in entities:
             self._entities[entity.registryid, entity.xid] = entity
             self._children.setdefault((entity.registryid, parent_xid(entity.xid)), []).append(entity)

@@ -75,6 +75,20 @@ def fill_table(session: SparkSession, name: str, rows: DataFrame) -> None:
         rewrite(session, files, rows, *transaction)
 
 
+def append_rows(session: SparkSession, name: str, rows: DataFrame) -> None:
+    """Append rows with keys that a table has not, as the transaction of the session.
+
+    Args:
+        session: whose settings have the commit's user metadata and its transaction.
+        name: the table.
+        rows: its columns.
+    """
+    transaction = transaction_of(session)
+    assert transaction is not None, "rows that are appended twice would be there twice"
+    writer = rows.write.format("delta").mode("append").options(**write_options(session, *transaction))
+    writer.saveAsTable(table_name(name))
+
+
 def merge_rows(
     session: SparkSession, name: str, columns: Collection[str], rows: DataFrame, *, gone: str, ends: Ends | None = None
 ) -> None:

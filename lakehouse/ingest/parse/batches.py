@@ -111,11 +111,11 @@ class StageBatches:
 
     def _built(self) -> Iterator[pa.RecordBatch]:
         is_small = self.bytes < BATCH_BYTES
-        for entities in _cut(self.entities, lambda row: 0 if is_small else _size(row[4])):
+        for entities in cut_batches(self.entities, lambda row: 0 if is_small else _size(row[4])):
             yield self._entity_batch(entities)
-        for findings in _cut(self.findings, lambda row: 0 if is_small else _length(row[3])):
+        for findings in cut_batches(self.findings, lambda row: 0 if is_small else _length(row[3])):
             yield self._finding_batch(findings)
-        for documents in _cut(self.documents, lambda row: len(row[2])):
+        for documents in cut_batches(self.documents, lambda row: len(row[2])):
             yield self._document_batch(documents)
 
     def _entity_batch(self, entities: list[tuple[str, bool, bool, str, NormalRow]]) -> pa.RecordBatch:
@@ -240,8 +240,8 @@ def _length(finding: Finding) -> int:
     return len(finding.raw or "") + len(finding.message)
 
 
-def _cut(rows: list[_Row], size: Callable[[_Row], int]) -> Iterator[list[_Row]]:
-    """Cut rows into batches; one holds a row at least, however long."""
+def cut_batches(rows: list[_Row], size: Callable[[_Row], int]) -> Iterator[list[_Row]]:
+    """Cut rows into batches that Arrow holds, by their size in bytes; one holds a row at least, however long."""
     batch: list[_Row] = []
     total = 0
     for row in rows:

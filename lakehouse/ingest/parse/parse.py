@@ -136,7 +136,7 @@ def parser(limits: ParseLimits) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep Python from looking for cycles: a document makes many objects and no cycle, and looking takes a tenth of the time.
+    """Keep Python from looking for cycles: documents make many objects and no cycle, and looking takes a tenth of the time.
 
     What was made meanwhile goes to the old objects, unseen: else all of it would be looked through at the end.
     """
