@@ -358,8 +358,8 @@ class _Task:
         lookups.supply(_entity_of(row) for row in rows if row.row == _LOOKED_UP)
         rows = [row for row in rows if row.row != _LOOKED_UP]
         own = {_document_of(row) for row in rows}
-        others = (self.first[registryid] for registryid in {row.registryid for row in rows} & self.first.keys())
-        rows += [row for row in others if _document_of(row) not in own]
+        first_rows = (self.first[registryid] for registryid in {row.registryid for row in rows} & self.first.keys())
+        rows += [row for row in first_rows if _document_of(row) not in own]
         planner = Planner(self.head, rows, rules.policy, lookups, self.committed_at)
         decide(planner, rules.limits, strict=rules.strict, uncounted=[])
         roots = {key: outcome for key, outcome in planner.verdicts.items() if is_root(key)}
