@@ -37,7 +37,7 @@ from lakehouse.ingest.parse.parse import without_collector
 from lakehouse.ingest.planner import Planner, decide
 from lakehouse.ingest.planwriter import DOCUMENTS, EFFECTIVE, LOG_ROWS, RECONCILED, TEXTS, PlanWriter, WrittenPlan, frame_of
 from lakehouse.ingest.stagerows import Finding, StageRow, collect_stage, is_root, stage_columns
-from lakehouse.log.baseline import concerned_registries
+from lakehouse.log.baseline import concerned_registries, find_moved
 from lakehouse.log.plan import Plan
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.readmodel.lookups import Lookups
@@ -138,9 +138,10 @@ def plan_bundles(
 
 
 def _is_all_new(spark: SparkSession, stage: DataFrame, existing_documents: DataFrame) -> bool:
-    """Return whether the log has nothing of the registries, now or in the past, nor of the documents in another registry."""
-    uris = stage.filter(F.col("row") == "document").select("xid")
-    if not is_empty(existing_documents.join(uris, on="xid", how="left_semi")):
+    """Return whether the log has nothing of the registries, now or in the past, and no document came from another one."""
+    documents = stage.filter(F.col("row") == "document").select("registryid", "xid")
+    loaded = existing_documents.join(documents, on=["registryid", "xid"], how="left_semi").select("registryid", "xid")
+    if not is_empty(loaded.unionByName(find_moved(existing_documents, stage))):
         return False
     entities = stage.filter(F.col("row") == "entity")  # a document without any has nothing to do with its registry
     log, registries = open_table(spark, "changes"), concerned_registries(entities)
