@@ -32,7 +32,7 @@ from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.domain.ownership import Policy
 from lakehouse.domain.relations import UNIQUE_TYPE
 from lakehouse.export.selection import references_of
-from lakehouse.ingest.parse.batches import cut_batches, map_column
+from lakehouse.ingest.parse.batches import cut_batches, map_column, record_batch
 from lakehouse.ingest.parse.parse import without_collector
 from lakehouse.ingest.planner import Planner, decide
 from lakehouse.ingest.planwriter import DOCUMENTS, EFFECTIVE, LOG_ROWS, RECONCILED, TEXTS, PlanWriter, WrittenPlan, frame_of
@@ -48,7 +48,7 @@ from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_empty
 from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE
 from lakehouse.store.xids import group_of, message_of
-from lakehouse.text.names import JsonText, Xid
+from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group
 
 # Rows of entities, findings, facts of documents, documents that change, effective definitions; and one of totals, as JSON.
@@ -66,7 +66,7 @@ _MOST_ROWS = 20_000
 _MOST_BYTES = 64 << 20  # of texts
 _MOST_LOOKUPS = 10_000  # units of other bundles
 _BUNDLES_A_CORE = 4
-_MOST_LINKS = 500_000  # groups of documents, and references between groups, that the driver looks at
+_MOST_LINKS = 500_000  # groups of documents, references and look-ups, each, that the driver holds
 _LOOKED_UP = "looked up"
 _MAPS = ("labels", "attributes", "inferred")
 
@@ -124,7 +124,10 @@ def plan_bundles(
         return None
     registries = collect_stage(stage.filter((F.col("row") == "entity") & (F.col("kind") == "registry")))
     committed_at = head.next_moment()
-    task = _Task(head, committed_at, rules, _first_of_each(registries))
+    of_registries = _plan_registries(head, committed_at, rules, registries)
+    published = {(row["document_uri"], row["registryid"]) for row in of_registries.log_rows()}
+    first = {row.registryid: row for row in registries if _document_of(row) in published}
+    task = _Task(head, committed_at, rules, first)
     looked_up = _rows_looked_up(spark, stage, bundles)
     planned = keep(_placed(spark, stage, bundles, looked_up).mapInArrow(task, PLANNED))
     if not is_empty(_differing(looked_up, planned)):
@@ -132,7 +135,6 @@ def plan_bundles(
     totals = [json.loads(row["body"]) for row in planned.filter("row = 'total'").select("body").collect()]
     if {tuple(document) for total in totals for document in total["registries"]} != set(map(_document_of, registries)):
         return None  # a document was refused whole, and with it what it says of its registry
-    of_registries = _plan_registries(head, committed_at, rules, registries)
     plan = _as_plan(spark, head, committed_at, existing_documents, planned, totals, of_registries)
     return plan if rules.max_depth is not None else replace(plan, effective=None)
 
@@ -325,14 +327,6 @@ def _document_of(row: StageRow) -> _Document:
     return row.document_uri, row.registryid
 
 
-def _first_of_each(registries: Iterable[StageRow]) -> dict[str, StageRow]:
-    """Return what is published of each registry: what the first of its documents says (decision 3)."""
-    first: dict[str, StageRow] = {}
-    for row in sorted(registries, key=lambda row: (row.document_uri, row.content_hash)):
-        first.setdefault(row.registryid, row)
-    return first
-
-
 def _entity_of(row: StageRow) -> Entity:
     """Return a staged entity as if it were published."""
     body, uris = row.body or JsonText(""), [row.document_uri]
@@ -341,9 +335,12 @@ def _entity_of(row: StageRow) -> Entity:
 
 
 class _Task:
-    """Plans the rows of one partition, which are a bundle: batches of rows as of `StageRow` to batches of `PLANNED`."""
+    """Plans the rows of one partition, which are a bundle: batches of rows as of `StageRow` to batches of `PLANNED`.
 
-    def __init__(self, head: Head, committed_at: datetime, rules: BundleRules, first: dict[str, StageRow]) -> None:
+    first: what is published of each registry, which is what the first of its documents says (decision 3).
+    """
+
+    def __init__(self, head: Head, committed_at: datetime, rules: BundleRules, first: dict[RegistryId, StageRow]) -> None:
         self.head, self.committed_at, self.rules, self.first = head, committed_at, rules, first
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -429,15 +426,7 @@ def _definitions(rows: Sequence[Mapping[str, Any]]) -> pa.Array:
 
 
 def _batch(columns: Mapping[str, Any]) -> pa.RecordBatch:
-    count = len(columns["row"])
-    arrays = [_array(columns.get(field.name), field, count) for field in _SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _array(values: Any, field: pa.Field, count: int) -> pa.Array:
-    if values is None:
-        return pa.nulls(count, field.type)
-    return values if isinstance(values, pa.Array) else pa.array(values, field.type)
+    return record_batch(_SCHEMA, len(columns["row"]), columns)
 
 
 _SCHEMA = to_arrow_schema(PLANNED, timezone="UTC")
@@ -467,10 +456,7 @@ def _as_plan(
         for table, outcomes in more.items():
             counts[table].update(outcomes)
     digest = reduce(xor, (total["digest"] for total in totals), of_registries.digest)
-    rows = [dict(zip(RECONCILED.names, values, strict=True)) for values in of_registries.entities]
-    logged = [
-        row | dict(zip(TEXTS.names, texts or (), strict=False)) for row, texts in zip(rows, of_registries.texts, strict=True)
-    ]
+    rows, logged = of_registries.reconciled_rows(), of_registries.log_rows()
     entities = planned.filter("row = 'entity'")
     facts = planned.filter("row = 'facts'").select("registryid", "xid", F.from_json("body", DOCUMENT_BODY).alias("facts"))
     definitions = planned.filter("row = 'definition'").select("definition.*")

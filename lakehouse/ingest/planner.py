@@ -106,9 +106,9 @@ class Planner:
     def look_up(self) -> None:
         """Look up the state of what the documents say and held, with all Versions of it; with `prune` all that is published."""
         self.claimed: set[ClaimKey] = set()
-        if self.lookups.view is None:
+        if self.lookups.view is None:  # nothing is published that they could have left
             return
-        self.claimed |= {ClaimKey(uri, key) for key, claims in self.stage.claims.items() for uri in claims}
+        self.claimed = {ClaimKey(uri, key) for key, claims in self.stage.claims.items() for uri in claims}
         if self.policy.prune:
             keys = set(self.lookups.all_keys())
         else:

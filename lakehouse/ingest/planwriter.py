@@ -98,6 +98,18 @@ class WrittenPlan(NamedTuple):
     counts: dict[str, dict[str, int]]
     digest: int
 
+    def reconciled_rows(self) -> list[dict[str, Any]]:
+        """Return the entities, columns `RECONCILED`."""
+        return [dict(zip(RECONCILED.names, values, strict=True)) for values in self.entities]
+
+    def log_rows(self) -> list[dict[str, Any]]:
+        """Return those that change with their texts, columns `RECONCILED` and `TEXTS`."""
+        return [
+            row | dict(zip(TEXTS.names, texts, strict=True))
+            for row, texts in zip(self.reconciled_rows(), self.texts, strict=True)
+            if texts is not None
+        ]
+
 
 class PlanWriter:
     """Writes down what was decided: rows of the log, facts of documents, findings."""
@@ -122,12 +134,7 @@ class PlanWriter:
         planner, written = self.planner, self.write(uncounted, max_depth)
         every = {finding["finding"]["violation_id"]: finding for finding in written.findings}
         recorded = planner.lookups.recorded(every)
-        rows = [dict(zip(RECONCILED.names, values, strict=True)) for values in written.entities]
-        logged = [
-            row | dict(zip(TEXTS.names, texts, strict=True))
-            for row, texts in zip(rows, written.texts, strict=True)
-            if texts is not None
-        ]
+        rows, logged = written.reconciled_rows(), written.log_rows()
         effective = None if written.definitions is None else frame_of(spark, written.definitions, EFFECTIVE)
         decided = Decided(
             findings=written.findings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from operator import itemgetter
@@ -188,18 +188,7 @@ class StageBatches:
         )
 
     def _batch(self, count: int, columns: dict[str, Any]) -> pa.RecordBatch:
-        arrays = []
-        for field in self.schema:
-            values = columns.get(field.name)
-            if values is None:
-                arrays.append(pa.nulls(count, field.type))
-            elif isinstance(values, pa.Array):
-                arrays.append(values)
-            elif pa.types.is_timestamp(field.type):
-                arrays.append(pa.array(values, pa.int64()).cast(field.type))
-            else:
-                arrays.append(pa.array(values, field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return record_batch(self.schema, count, columns)
 
 
 class _Spool:
@@ -229,6 +218,22 @@ class _Spool:
 @cache
 def _schema() -> pa.Schema:
     return to_arrow_schema(STAGE, timezone="UTC")
+
+
+def record_batch(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Build a batch of so many rows from columns by name, arrays or lists of values; what is not named is NULL."""
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(count, field.type))
+        elif isinstance(values, pa.Array):
+            arrays.append(values)
+        elif pa.types.is_timestamp(field.type):
+            arrays.append(pa.array(values, pa.int64()).cast(field.type))
+        else:
+            arrays.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _size(row: NormalRow) -> int:
