@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse.dialects.detection import DRAFT
@@ -46,7 +45,7 @@ from lakehouse.rules.findings import FINDING_COLUMNS
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_empty
-from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE
+from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE, arrow_schema_of
 from lakehouse.store.xids import group_of, message_of
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group
@@ -429,7 +428,7 @@ def _batch(columns: Mapping[str, Any]) -> pa.RecordBatch:
     return record_batch(_SCHEMA, len(columns["row"]), columns)
 
 
-_SCHEMA = to_arrow_schema(PLANNED, timezone="UTC")
+_SCHEMA = arrow_schema_of(PLANNED)
 
 
 # What comes of it

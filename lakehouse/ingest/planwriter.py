@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
 from lakehouse.domain.bases import FlatAttributes
@@ -46,7 +45,7 @@ from lakehouse.readmodel.lookups import VERSION_KINDS
 from lakehouse.rules.findings import FINDINGS
 from lakehouse.store.keys import KEY, LIFECYCLE
 from lakehouse.store.materialize import materialize
-from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, TABLE_OF_KIND
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, TABLE_OF_KIND, arrow_schema_of
 from lakehouse.text.names import ROOT, JsonText, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_resource
@@ -402,7 +401,7 @@ def _documents_frame(spark: SparkSession, documents: list[tuple[Uri, str, str | 
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
     """Return rows as a frame; many are cut off from the plan, which Spark's optimizer would evaluate with all of them."""
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema_of(schema)))
     return frame if len(rows) <= _MOST_IN_A_PLAN else materialize(frame, eager=False)
 
 

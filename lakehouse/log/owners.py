@@ -21,7 +21,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 from pyspark.sql.window import Window
 
@@ -41,7 +40,7 @@ from lakehouse.domain.ownership import (
 )
 from lakehouse.store.keys import KEY, LIFECYCLE, VERSION_KIND
 from lakehouse.store.materialize import is_known_empty, materialize
-from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND
+from lakehouse.store.schema import DISPUTE, TABLE_OF_KIND, arrow_schema_of
 from lakehouse.store.xids import id_in, message_of, no_uris, version_xid
 from lakehouse.text.problems import OWNER_CHANGED, REPORTED_ONLY, violation_id_column
 
@@ -512,7 +511,7 @@ def _inserted(entities: DataFrame, now: int) -> DataFrame:
 
 
 def _decide(policy: Policy, now: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(VERDICT)
+    schema = arrow_schema_of(VERDICT)
     for batch in batches:
         rows = [_row(entity, _verdict(entity, policy, now)) for entity in batch.to_pylist()]
         yield pa.RecordBatch.from_pylist(rows, schema)

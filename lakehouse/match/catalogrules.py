@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
@@ -33,7 +32,7 @@ from lakehouse.rules.findings import FINDING_COLUMNS, arrow_schema, no_findings
 from lakehouse.rules.published import Parents, check_catalog, check_published_entity
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
-from lakehouse.store.schema import STAGE
+from lakehouse.store.schema import STAGE, arrow_schema_of
 from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_group
@@ -215,7 +214,7 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(StructType([STAGE[name] for name in FINDING_COLUMNS]), timezone="UTC")
+    schema = arrow_schema_of(StructType([STAGE[name] for name in FINDING_COLUMNS]))
     for batch in batches:
         yield pa.RecordBatch.from_pylist([finding for row in batch.to_pylist() for finding in _of_row(row)], schema=schema)
 

@@ -116,7 +116,7 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
         results.append(_check_ddl(spark, name))
     results.append(_check_stages(spark, settings))
     results = _with_log_first(results)
-    return results + _check_environment(spark, settings)
+    return results + _check_environment(spark)
 
 
 def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
@@ -159,7 +159,7 @@ def _with_log_first(results: list[Diagnosis]) -> list[Diagnosis]:
     return [replace(diagnosis, fix=_RESTORE) if is_broken and diagnosis.fix == _REBUILD else diagnosis for diagnosis in results]
 
 
-def _check_environment(spark: SparkSession, settings: Settings) -> list[Diagnosis]:
+def _check_environment(spark: SparkSession) -> list[Diagnosis]:
     """Report versions and extras; what was not tried together is a warning."""
     here = read_environment(spark)
     text = f"xRegistry Lakehouse {VERSION}, tables of version {SCHEMA_VERSION}"
@@ -168,7 +168,7 @@ def _check_environment(spark: SparkSession, settings: Settings) -> list[Diagnosi
     return [
         Diagnosis("versions", "", "ok", text),
         Diagnosis("extras", "", "ok", extras),
-        *(Diagnosis("environment", "", "warning", untried, fix) for untried, fix in here.untried(settings)),
+        *(Diagnosis("environment", "", "warning", untried, fix) for untried, fix in here.untried()),
     ]
 
 
@@ -384,6 +384,7 @@ def _short(error: Exception) -> str:
 
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+SPARKS = ("4.1", "4.2")
 
 
 class Environment(NamedTuple):
@@ -405,15 +406,13 @@ class Environment(NamedTuple):
     installed: tuple[str, ...]
     missing: tuple[str, ...]
 
-    def untried(self, settings: Settings) -> list[tuple[str, str]]:
+    def untried(self) -> list[tuple[str, str]]:
         """Return what was not tried together, and what to install instead."""
         results = []
         if _minor(self.python) not in PYTHONS:
             results.append((f"Python {self.python} was not tried", f"a Python of {', '.join(PYTHONS)}"))
-        wanted = re.search(r"delta-spark_([\d.]+)_", data_folder("conf").joinpath("delta-jars.xml").read_text(encoding="utf-8"))
-        if wanted and not settings.delta_jars and _minor(self.spark) != wanted[1]:
-            text = f"Delta Lake's jars are for Spark {wanted[1]}, and this is Spark {self.spark}"
-            results.append((text, f"pip install 'pyspark=={wanted[1]}.*', or the setting delta_jars"))
+        if _minor(self.spark) not in SPARKS:
+            results.append((f"Spark {self.spark} was not tried", f"pip install 'pyspark=={SPARKS[-1]}.*'"))
         return results
 
 

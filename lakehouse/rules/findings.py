@@ -14,7 +14,6 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from lakehouse.dialects.tables import severity_in, spelled_in
@@ -23,7 +22,7 @@ from lakehouse.rules.declared import RULES
 from lakehouse.store.deltatables import table_name
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import is_empty, is_known_empty, no_rows
-from lakehouse.store.schema import STAGE, VIOLATIONS
+from lakehouse.store.schema import STAGE, VIOLATIONS, arrow_schema_of
 from lakehouse.store.tablelog import retries
 from lakehouse.store.xids import message_of
 from lakehouse.text.names import Pointer, RegistryId, Xid
@@ -121,7 +120,7 @@ def subject_of(row: dict[str, Any]) -> FindingSubject:
 
 def arrow_schema() -> pa.Schema:
     """Return the schema of findings in Arrow."""
-    return to_arrow_schema(FINDINGS, timezone="UTC")
+    return arrow_schema_of(FINDINGS)
 
 
 def shown_at(rows: DataFrame, flag: str) -> Column:

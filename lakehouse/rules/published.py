@@ -12,7 +12,6 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.dialects.tables import family_of
@@ -29,7 +28,7 @@ from lakehouse.rules.relational.joins import check_entities
 from lakehouse.rules.relational.pairs import judged
 from lakehouse.settings import Settings
 from lakehouse.store.materialize import materialize
-from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS
+from lakehouse.store.schema import ENDPOINTS, GROUPS, MESSAGES, REGISTRIES, SCHEMAVERSIONS, STAGE, VERSIONS, arrow_schema_of
 from lakehouse.store.xids import group_of
 from lakehouse.text.jsontext import below
 from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
@@ -135,7 +134,7 @@ def _check_alone(spark: SparkSession, documents: DataFrame) -> DataFrame:
 
 
 def _checker(entity: str, names: list[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    schema = to_arrow_schema(StructType([STAGE[name] for name in FINDING_COLUMNS]), timezone="UTC")
+    schema = arrow_schema_of(StructType([STAGE[name] for name in FINDING_COLUMNS]))
 
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -6,8 +6,10 @@ there (`messageid`, `basemessage`); columns of this store are snake_case (`docum
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from inspect import signature
+from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -20,6 +22,9 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA = "xregistry"
 
@@ -447,3 +452,10 @@ DOCUMENT_BODY = StructType(
 def body_schema(table: Table) -> StructType:
     """Return the schema with which `from_json` reads a table's columns from `body`; JSON columns are text."""
     return StructType([StructField(name, table.columns[name].dataType) for name in table.body])
+
+
+def arrow_schema_of(columns: StructType) -> pa.Schema:
+    """Return columns as Arrow's, moments in UTC."""
+    if "timezone" not in signature(to_arrow_schema).parameters:  # PySpark 4.1, which always means UTC
+        return to_arrow_schema(columns)
+    return to_arrow_schema(columns, timezone="UTC")

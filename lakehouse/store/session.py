@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyspark
 from platformdirs import user_cache_path
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
@@ -145,13 +146,19 @@ def resolve_delta_jars(settings: Settings) -> list[str]:
         if not any("delta-spark" in jar for jar in jars):
             raise SettingsError(f"delta_jars: {settings.delta_jars} holds no delta-spark jar. docs/operations.md lists the jars.")
         return jars
-    module = data_folder("conf").joinpath("delta-jars.xml").read_text(encoding="utf-8")
+    module = _delta_module()
     wanted = [f"{name}-{revision}.jar" for name, revision in re.findall(r'name="([^"]+)" rev="([^"]+)"', module)]
     folder = user_cache_path("xregistry-lakehouse") / "jars"
     jars = [str(folder / name) for name in wanted]
     if not all(Path(jar).exists() for jar in jars):
-        _download_jars(settings, folder)
+        _download_jars(settings, folder, module)
     return jars
+
+
+def _delta_module() -> str:
+    """Return the Ivy module that lists Delta Lake's jars, those for the Spark of PySpark."""
+    module = data_folder("conf").joinpath("delta-jars.xml").read_text(encoding="utf-8")
+    return re.sub(r"(?<=delta-spark_)[\d.]+(?=_)", ".".join(pyspark.__version__.split(".")[:2]), module)
 
 
 def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
@@ -225,19 +232,20 @@ def _java_version(java: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _download_jars(settings: Settings, folder: Path) -> None:
-    """Resolve the jars with the Ivy that Spark ships, next to the folder, and move them in when all are there."""
-    spark_jars = Path(SparkContext.__module__ and sys.modules["pyspark"].__path__[0]) / "jars"
+def _download_jars(settings: Settings, folder: Path, module: str) -> None:
+    """Resolve the jars of a module with the Ivy that Spark ships, next to the folder, and move them in when all are there."""
+    spark_jars = Path(pyspark.__path__[0]) / "jars"
     folder.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.write("Resolving Delta Lake's jars from Maven (13 MB, once) ...\n")
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch, as_file(data_folder("conf") / "delta-jars.xml") as module:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        Path(scratch, "delta-jars.xml").write_text(module, encoding="utf-8")
         command = [
             find_java(),
             "-cp",
             str(spark_jars / "*"),
             "org.apache.ivy.Main",
             "-ivy",
-            str(module),
+            f"{scratch}/delta-jars.xml",
             "-types",
             "jar",
             "-m2compatible",

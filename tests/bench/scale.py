@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from rich.console import Console
 from rich.table import Table
 
@@ -44,7 +43,7 @@ from lakehouse.settings import Settings, read_settings
 from lakehouse.store.deltatables import TABLES, attach_tables, create_tables, table_name
 from lakehouse.store.internals.jvm import java_class
 from lakehouse.store.merges import fill_table
-from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS
+from lakehouse.store.schema import CHANGES, EFFECTIVE_MESSAGES, GROUPS, MESSAGES, VERSIONS, arrow_schema_of
 from lakehouse.store.session import open_session, open_sibling
 from lakehouse.store.tablelog import newest_version, set_commit_metadata, table_bytes
 from tests.bench.generator import Shape, write_documents
@@ -130,7 +129,7 @@ def snapshot_rows(scale: Scale, snapshot_id: int, body: str) -> pa.Table:
         "raw": [None] * rows,
         "attributes": attributes,
     }
-    schema = to_arrow_schema(CHANGES, timezone="UTC")
+    schema = arrow_schema_of(CHANGES)
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], names=schema.names)
 
 

@@ -7,14 +7,13 @@ from random import Random
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from lakehouse.domain.ownership import Claim, Dispute, Policy, Published, verdict
 from lakehouse.log.baseline import OPTIONAL, STATE
 from lakehouse.log.owners import VERDICT, _row, claims_of, gather_facts, with_verdict
 from lakehouse.store.keys import KEY
-from lakehouse.store.schema import CHANGES, DISPUTE, STAGE
+from lakehouse.store.schema import CHANGES, DISPUTE, STAGE, arrow_schema_of
 from lakehouse.text.problems import CONFLICT, OWNER_CHANGED, REGAINED, STALE
 
 URIS = ["a", "b", "c", "d"]
@@ -57,7 +56,7 @@ class Case:
 
 
 def frame(spark, rows, schema):
-    return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema, timezone="UTC")))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema_of(schema)))
 
 
 @pytest.mark.parametrize(("prune", "on_conflict"), [(False, "update"), (True, "refuse")])

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from lakehouse.ingest.parse.readings import NormalRow
-from lakehouse.store.schema import STAGE
+from lakehouse.store.schema import STAGE, arrow_schema_of
 from lakehouse.text.names import RegistryId
 from lakehouse.text.problems import Finding, violation_id
 
@@ -217,7 +216,7 @@ class _Spool:
 
 @cache
 def _schema() -> pa.Schema:
-    return to_arrow_schema(STAGE, timezone="UTC")
+    return arrow_schema_of(STAGE)
 
 
 def record_batch(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from lakehouse.domain.flatattributes import flat_attributes_of_body
@@ -32,7 +31,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.durable import Durable, sync
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.store.localpaths import STAGES
-from lakehouse.store.schema import CHANGES
+from lakehouse.store.schema import CHANGES, arrow_schema_of
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The columns of `changes` without snapshot_id, as the table declares them.
-_ROWS = to_arrow_schema(StructType([field for field in CHANGES if field.name != "snapshot_id"]), timezone="UTC")
+_ROWS = arrow_schema_of(StructType([field for field in CHANGES if field.name != "snapshot_id"]))
 _OF_SYSTEM = re.compile(r"\(os error ([0-9]+)\)")  # as delta-rs ends the text of an error of the system
 _FULL, _READ_ONLY = "is full: make room", "is read-only for this server: let it write there"
 _BY_NUMBER = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL) | dict.fromkeys(
