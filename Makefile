@@ -16,8 +16,8 @@
 # make kubernetes-test  the manifests of conf/kubernetes/ with the schemas of Kubernetes and of the Spark operator (.venv-kubernetes); needs no Java
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3), and S3_INGESTS=3 ingests of each of
 #            two writers; Maven gives 700 MB of jars
-# make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, without Spark, and
-#            the oldest libraries that pyproject.toml allows
+# make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, with Spark and
+#            without, and the oldest libraries that pyproject.toml allows
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make metastore-test  a Hive metastore in a process by itself, and spark-sql of another one
 # make trino-test  the tables, read by a Trino server of Maven's (800 MB); TRINO_JAVA_HOME names a Java 24 or newer
@@ -111,12 +111,14 @@ kubernetes-test: $(VENV)/installed .venv-kubernetes/installed
 	LAKEHOUSE_BIN=$(CURDIR)/$(BIN) .venv-kubernetes/bin/python -m pytest -c tests/kubernetes/pytest.ini tests/kubernetes
 
 MATRIX ?= 3.10 3.11 3.12 3.13
-ENVIRONMENTS = $(foreach version,$(MATRIX),$(if $(shell python$(version) --version 2>/dev/null),.venv-matrix-$(version))) .venv-matrix-lowest
+FOUND = $(foreach version,$(MATRIX),$(if $(shell python$(version) --version 2>/dev/null),$(version)))
+ENVIRONMENTS = $(FOUND:%=.venv-matrix-%) .venv-matrix-lowest
+SPARK_ENVIRONMENTS = $(FOUND:%=.venv-matrix-spark-%)
 
-matrix-test: $(VENV)/installed
+matrix-test: java $(VENV)/installed
 	@for version in $(MATRIX); do python$$version --version >/dev/null 2>&1 || echo "Python $$version is not on the PATH: left out"; done
-	$(MAKE) $(ENVIRONMENTS:=/installed)
-	ENVIRONMENTS="$(ENVIRONMENTS)" $(BIN)/python -m pytest -c tests/matrix/pytest.ini tests/matrix
+	$(MAKE) $(ENVIRONMENTS:=/installed) $(SPARK_ENVIRONMENTS:=/installed)
+	ENVIRONMENTS="$(ENVIRONMENTS)" SPARK_ENVIRONMENTS="$(SPARK_ENVIRONMENTS)" $(BIN)/python -m pytest -c tests/matrix/pytest.ini tests/matrix
 
 metastore-test: java $(VENV)/installed
 	$(BIN)/python -m pytest -c tests/metastore/pytest.ini tests/metastore
@@ -179,6 +181,11 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv .venv-matrix-lowest
 	.venv-matrix-lowest/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
 	.venv-matrix-lowest/bin/uv pip install --quiet --python .venv-matrix-lowest --resolution lowest-direct --editable '.[serve]'
+	touch $@
+
+.venv-matrix-spark-%/installed: pyproject.toml .ci/constraints.txt
+	python$* -m venv .venv-matrix-spark-$*
+	.venv-matrix-spark-$*/bin/pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable '.[all]'
 	touch $@
 
 .venv-matrix-%/installed: pyproject.toml .ci/constraints.txt

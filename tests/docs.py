@@ -155,6 +155,7 @@ def table_statement(name: str) -> str:
         f"-- {name}: {table.comment}",
         f"-- Grain: one row per {table.row}.  Key: {', '.join(table.key)}.",
         "-- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.",
+        "-- Creates an empty table. To use the tables of an existing catalog, run the script that `lakehouse ddl` prints.",
         f"CREATE TABLE IF NOT EXISTS {name} (",
         ",\n".join(columns),
         ")",

@@ -1,6 +1,7 @@
 -- changes: The log: every change of every entity, document and label, append-only. All other entity tables follow it.
 -- Grain: one row per snapshot and changed entity, document or label, and one per snapshot itself.  Key: snapshot_id, registryid, kind, xid.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+-- Creates an empty table. To use the tables of an existing catalog, run the script that `lakehouse ddl` prints.
 CREATE TABLE IF NOT EXISTS changes (
   snapshot_id BIGINT NOT NULL COMMENT 'Snapshot: 1, 2, 3 ...; the order of all changes',
   registryid STRING NOT NULL COMMENT 'Registry that the row belongs to; empty for a snapshot',

@@ -1,6 +1,7 @@
 -- effective_messages: Effective messages: what computed_messages computes, stored; flat_messages shows it; follows the log like the other tables.
 -- Grain: one row per message.  Key: registryid, xid.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+-- Creates an empty table. To use the tables of an existing catalog, run the script that `lakehouse ddl` prints.
 CREATE TABLE IF NOT EXISTS effective_messages (
   registryid STRING NOT NULL COMMENT 'Registry that the message belongs to',
   xid STRING NOT NULL COMMENT 'XID of the message',

@@ -1,6 +1,7 @@
 -- groups: Message groups and schema groups.
 -- Grain: one row per group.  Key: registryid, xid.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+-- Creates an empty table. To use the tables of an existing catalog, run the script that `lakehouse ddl` prints.
 CREATE TABLE IF NOT EXISTS groups (
   registryid STRING NOT NULL COMMENT 'Registry that the entity belongs to: the namespace of its XID',
   xid STRING NOT NULL COMMENT 'XID of the entity: its path within the registry',

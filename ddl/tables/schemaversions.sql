@@ -1,6 +1,7 @@
 -- schemaversions: Versions of schemas: the schema documents.
 -- Grain: one row per Version of a schema.  Key: registryid, xid.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+-- Creates an empty table. To use the tables of an existing catalog, run the script that `lakehouse ddl` prints.
 CREATE TABLE IF NOT EXISTS schemaversions (
   registryid STRING NOT NULL COMMENT 'Registry that the entity belongs to: the namespace of its XID',
   xid STRING NOT NULL COMMENT 'XID of the entity: its path within the registry',

@@ -1,6 +1,7 @@
 -- violations: Findings: what was refused, warned of or noted while documents were loaded. Append-only.
 -- Grain: one row per finding (violation_id).  Key: violation_id.
 -- Retention: Delta's own time travel reaches 30 days back; the log `changes` keeps every past state.
+-- Creates an empty table. To use the tables of an existing catalog, run the script that `lakehouse ddl` prints.
 CREATE TABLE IF NOT EXISTS violations (
   violation_id STRING NOT NULL COMMENT 'Identity of the finding: registry, document, rule, XID, pointer, value and action hashed; stable over runs',
   ingest_id STRING COMMENT 'Ingest that found it first',

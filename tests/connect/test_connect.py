@@ -17,6 +17,7 @@ from lakehouse import Catalog
 from lakehouse.errors import QueryError, SettingsError
 from lakehouse.log.snapshots import read_snapshots, resolve_snapshot
 from lakehouse.query.differences import diff_snapshots, read_differences
+from lakehouse.render import RenderStyle
 from lakehouse.store.internals.jvm import is_connect
 
 os.environ["no_proxy"] = "127.0.0.1"  # which gRPC reads
@@ -112,6 +113,13 @@ def test_events_are_matched_on_the_server(catalog, spark):
     landed = spark.read.text(str(ROOT / "lakehouse" / "cli" / "demo" / "landed" / "orders.jsonl"))
     matched = catalog.match(landed).groupBy("status").count().collect()
     assert dict(map(tuple, matched)) == {"matched": 9, "unmatched": 3}
+
+
+def test_messages_are_rendered_on_the_server(catalog, spark):
+    values = spark.createDataFrame([("o-1", "eu"), ("o-2", "us")], "orderid string, region string")
+    rows = catalog.render(values, PLACED, style=RenderStyle(example=True)).collect()
+    assert [(row["xid"], row["error"]) for row in rows] == [(PLACED, None)] * 2
+    assert ["o-1" in row["line"] for row in rows] == [True, False]
 
 
 @pytest.mark.parametrize("method", ["ingest", "label", "validate", "doctor", "maintain", "backup", "propose", "pull"])

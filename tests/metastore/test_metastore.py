@@ -1,4 +1,4 @@
-"""A Hive metastore in a process by itself: what one process registers there, `spark-sql` of another one finds.
+"""A Hive metastore in a process by itself: what one process registers there, others find: `spark-sql`, a Thrift server.
 
 Its classes are among the jars of PySpark, and its database is Derby's, in a folder.
 """
@@ -24,18 +24,33 @@ ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 LAKEHOUSE = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin")) / "lakehouse"
 DEMO = ROOT / "lakehouse" / "cli" / "demo"
-SECONDS = 180  # until the metastore listens
+LOOPBACK = "127.0.0.1"
+SPARK = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": LOOPBACK}  # for Spark's own commands
+SECONDS = 180  # until a server listens
 MOST_OF_DERBY = 32_700  # characters of a view: `dictionary` has more
 
 Sql = Callable[[str], "list[list[str]]"]
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind((LOOPBACK, 0))
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a process listens."""
+    until = time.monotonic() + SECONDS
+    while socket.socket().connect_ex((LOOPBACK, port)):
+        is_starting = process.poll() is None and time.monotonic() < until
+        assert is_starting, log.read_text()[-3000:]
+        time.sleep(0.5)
+
+
 @pytest.fixture(scope="module")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("metastore")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {
         "hive.async.log.enabled": "false",
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/database;create=true",
@@ -48,12 +63,8 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += ["org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    until = time.monotonic() + SECONDS
-    while socket.socket().connect_ex(("127.0.0.1", port)):
-        is_starting = process.poll() is None and time.monotonic() < until
-        assert is_starting, (folder / "log").read_text()[-3000:]
-        time.sleep(0.5)
-    yield f"thrift://127.0.0.1:{port}"
+    wait_for(port, process, folder / "log")
+    yield f"thrift://{LOOPBACK}:{port}"
     process.terminate()
     process.wait(30)
 
@@ -80,27 +91,47 @@ def warehouse(metastore: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def spark_sql(metastore: str, warehouse: Path) -> Sql:
-    """Run statements by Spark's own command, which knows the metastore and Delta Lake, and not this package."""
+def options(metastore: str) -> list[str]:
+    """Return the options by which Spark's own commands know the metastore and Delta Lake, and not this package."""
     settings = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.hadoop.hive.metastore.uris": metastore,
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.host": LOOPBACK,
         "spark.ui.enabled": "false",
     }
-    options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     jars = ":".join(resolve_delta_jars(read_settings()))
-    environment = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return ["--driver-class-path", jars, *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}"))]
+
+
+@pytest.fixture(scope="module")
+def spark_sql(options: list[str], warehouse: Path) -> Sql:
+    """Run statements by Spark's own command."""
 
     def run(statements: str) -> list[list[str]]:
         (warehouse / "statements.sql").write_text(statements)
-        command = [HOME / "bin" / "spark-sql", "--driver-class-path", jars, *options, "-f", warehouse / "statements.sql"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=warehouse)
+        command = [HOME / "bin" / "spark-sql", *options, "-f", warehouse / "statements.sql"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | SPARK, cwd=warehouse)
         assert ran.returncode == 0, ran.stderr[-4000:]
         return [[cell.strip() for cell in line.split("\t")] for line in ran.stdout.splitlines()]
 
     return run
+
+
+@pytest.fixture
+def thrift_server(options: list[str], warehouse: Path) -> Iterator[str]:
+    """Start Spark's own Thrift server; yield its URL for JDBC."""
+    port = free_port()
+    hive = {"hive.server2.thrift.port": port, "hive.server2.thrift.bind.host": LOOPBACK}
+    command = [HOME / "bin" / "spark-submit", *options, "--conf", "spark.sql.catalogImplementation=hive"]
+    command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
+    command += [part for name, value in hive.items() for part in ("--hiveconf", f"{name}={value}")]
+    with (warehouse / "thrift.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | SPARK, cwd=warehouse)
+    wait_for(port, process, warehouse / "thrift.log")
+    yield f"jdbc:hive2://{LOOPBACK}:{port}/"
+    process.terminate()
+    process.wait(60)
 
 
 def comments(rows: list[list[str]], columns: Iterable[str]) -> dict[str, str | None]:
@@ -125,6 +156,17 @@ def test_another_process_sees_views_that_were_registered_once(spark_sql, warehou
     assert ["rows", "22"] in rows
     described = comments(rows, ("xid", "version_xid", "attributes"))
     assert described["xid"].startswith("XID"), described
+    assert all(described.values()), described
+
+
+def test_a_thrift_server_of_another_process_sees_them(thrift_server, warehouse):
+    query = "SELECT count(*) AS n FROM xregistry.messages; DESCRIBE xregistry.messages"
+    command = [HOME / "bin" / "beeline", "-u", thrift_server, "-n", "reader", "--silent=true", "--outputformat=tsv2", "-e", query]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | SPARK, cwd=warehouse)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    rows = [line.split("\t") for line in ran.stdout.splitlines()]
+    assert ["22"] in rows
+    described = comments(rows, DECLARATIONS["messages"].columns.names)
     assert all(described.values()), described
 
 
