@@ -16,8 +16,8 @@
 # make kubernetes-test  the manifests of conf/kubernetes/ with the schemas of Kubernetes and of the Spark operator (.venv-kubernetes); needs no Java
 # make s3-test       documents, warehouse and exports on an S3 server of this machine (.venv-s3), and S3_INGESTS=3 ingests of each of
 #            two writers; Maven gives 700 MB of jars
-# make matrix-test  the command in other environments: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the PATH, with Spark and
-#            without, and the oldest libraries that pyproject.toml allows
+# make matrix-test  the command in other environments, with Spark and without: each Python of MATRIX="3.10 3.11 3.12 3.13" that is on the
+#            PATH, and the oldest libraries that pyproject.toml allows, so the oldest Spark, too
 # make soak   a random history against a model (STEPS=200, SEED=1), writers and kill -9, for hours
 # make metastore-test  a Hive metastore in a process by itself, and spark-sql of another one
 # make trino-test  the tables, read by a Trino server of Maven's (800 MB); TRINO_JAVA_HOME names a Java 24 or newer
@@ -113,7 +113,7 @@ kubernetes-test: $(VENV)/installed .venv-kubernetes/installed
 MATRIX ?= 3.10 3.11 3.12 3.13
 FOUND = $(foreach version,$(MATRIX),$(if $(shell python$(version) --version 2>/dev/null),$(version)))
 ENVIRONMENTS = $(FOUND:%=.venv-matrix-%) .venv-matrix-lowest
-SPARK_ENVIRONMENTS = $(FOUND:%=.venv-matrix-spark-%)
+SPARK_ENVIRONMENTS = $(FOUND:%=.venv-matrix-spark-%) .venv-matrix-spark-lowest
 
 matrix-test: java $(VENV)/installed
 	@for version in $(MATRIX); do python$$version --version >/dev/null 2>&1 || echo "Python $$version is not on the PATH: left out"; done
@@ -181,6 +181,12 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv .venv-matrix-lowest
 	.venv-matrix-lowest/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
 	.venv-matrix-lowest/bin/uv pip install --quiet --python .venv-matrix-lowest --resolution lowest-direct --editable '.[serve]'
+	touch $@
+
+.venv-matrix-spark-lowest/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-matrix-spark-lowest
+	.venv-matrix-spark-lowest/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
+	.venv-matrix-spark-lowest/bin/uv pip install --quiet --python .venv-matrix-spark-lowest --resolution lowest-direct --editable '.[all]'
 	touch $@
 
 .venv-matrix-spark-%/installed: pyproject.toml .ci/constraints.txt

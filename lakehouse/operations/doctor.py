@@ -384,7 +384,7 @@ def _short(error: Exception) -> str:
 
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-SPARKS = ("4.1", "4.2")
+SPARKS = ("4.0", "4.1", "4.2")
 
 
 class Environment(NamedTuple):

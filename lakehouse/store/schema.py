@@ -456,6 +456,6 @@ def body_schema(table: Table) -> StructType:
 
 def arrow_schema_of(columns: StructType) -> pa.Schema:
     """Return columns as Arrow's, moments in UTC."""
-    if "timezone" not in signature(to_arrow_schema).parameters:  # PySpark 4.1, which always means UTC
+    if "timezone" not in signature(to_arrow_schema).parameters:  # before PySpark 4.2, which meant UTC
         return to_arrow_schema(columns)
     return to_arrow_schema(columns, timezone="UTC")

@@ -38,6 +38,7 @@ def test_deltalake_reads_every_table_as_spark_does(past, spark_rows):
         table = DeltaTable(f"{past.settings.warehouse}/{name}")
         assert table.protocol().min_reader_version == 1
         assert sort(table.to_pyarrow_table().to_pylist()) == spark_rows[name], name
+        assert len(table.to_pandas()) == len(spark_rows[name])
 
 
 @pytest.mark.slow
