@@ -17,7 +17,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "lakehouse"
 
-BASE = ["version", "errors", "extras", "__init__", "faults", "settings", "progress"]
+BASE = ["version", "errors", "extras", "__init__", "failpoints", "settings", "progress"]
 PACKAGES = [
     "text",
     "store",

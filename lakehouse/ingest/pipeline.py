@@ -21,7 +21,7 @@ from lakehouse.errors import DocumentsOvertaken
 from lakehouse.expectations.gates import read_gates, validate_candidate
 from lakehouse.expectations.suiteruns import warm_up
 from lakehouse.expectations.suites import Suite
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.ingest.bundles import PLANNED, BundleRules, plan_bundles
 from lakehouse.ingest.numbering import with_numbers
 from lakehouse.ingest.parse.draft import WITH_FILES
@@ -153,14 +153,13 @@ def ingest(
         _attach(spark, settings, request)
     call = _Call(sources, registry_from, request, root, located, gates)
 
-    def load(unread: tuple[str, ...] = ()) -> Summary:
-        again = retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))
+    again = retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))
+    unread: tuple[str, ...] = ()
+    while True:
         try:
             return again(_read_and_load, spark, settings, call, unread, clock)
-        except _Unread as error:
-            return load((*unread, *error.documents))
-
-    return load()
+        except _Unread as error:  # noqa: PERF203 - each turn reads documents
+            unread = (*unread, *error.documents)
 
 
 class _Call(NamedTuple):

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.errors import CommitLost
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.log.baseline import of_snapshots
 from lakehouse.log.owners import with_isdefault
 from lakehouse.log.plan import Plan, changed_rows, rows_digest

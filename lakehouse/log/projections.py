@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from lakehouse.dialects.tables import shorthands
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.log import effectivetable
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings

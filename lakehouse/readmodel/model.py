@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lakehouse.errors import WarehouseError
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.readmodel.file.build import CannotFollow, Facts, Progress, build, follow
 from lakehouse.readmodel.file.delta import READ, TableVersion, Warehouse
 from lakehouse.readmodel.file.place import ModelFiles, location_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lakehouse.errors import SettingsError
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.replicate.client import CatalogAddress, Client, RequestLimits
 from lakehouse.replicate.crawler import DraftWalk, Unit, Walk, is_draft_catalog
 from lakehouse.replicate.sourcedocuments import Screen

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.errors import SettingsError, WarehouseError, WarehouseTooNew
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists
 from lakehouse.store.internals import deltalog

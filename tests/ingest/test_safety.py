@@ -16,7 +16,7 @@ from soak.sessions import forget
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CommitLost, PruneRefused
-from lakehouse.faults import CrashRequested
+from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.log.commits import CommitInfo, commit, read_head
 from lakehouse.log.projections import roll_forward

@@ -14,7 +14,7 @@ from soak.sessions import forget
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
-from lakehouse.faults import CrashRequested
+from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.store.deltatables import PROPERTY, attach_tables
 

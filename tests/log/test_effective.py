@@ -11,7 +11,7 @@ import pytest
 from builders import document, group
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.faults import CrashRequested
+from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.log import effectivetable
 from lakehouse.log.snapshots import open_relations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 from lakehouse.extras import EXTRAS
-from lakehouse.operations.doctor import Environment, read_environment
+from lakehouse.operations.environment import Environment, read_environment
 
 TRIED = Environment("3.11.7", "17.0.1", "4.2.1", "4.4.0", tuple(EXTRAS), ())
 

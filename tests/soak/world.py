@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.domain.ownership import Policy
 from lakehouse.errors import PruneRefused
-from lakehouse.faults import CrashRequested
+from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.ingest.summary import Summary
 from lakehouse.operations.doctor import diagnose, rebuild

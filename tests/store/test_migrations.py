@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.errors import WarehouseError, WarehouseTooNew
-from lakehouse.faults import CrashRequested
+from lakehouse.failpoints import CrashRequested
 from lakehouse.settings import data_folder
 from lakehouse.store.deltatables import (
     SCHEMA_VERSION,

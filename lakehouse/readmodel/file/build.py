@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.readmodel.file import sqliteschema, words
 from lakehouse.readmodel.file.delta import READ, TableVersion, Warehouse, batches, recorded_position, row_count, statistics
 from lakehouse.readmodel.file.packed import Packs

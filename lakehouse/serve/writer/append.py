@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.errors import CommitLost
-from lakehouse.faults import crash_point
+from lakehouse.failpoints import crash_point
 from lakehouse.ingest.parse.readings import TABLE_NAMES
 from lakehouse.log.commits import CommitInfo, Totals, commit_rows, own_bodies
 from lakehouse.log.digests import folded
