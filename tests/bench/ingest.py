@@ -9,7 +9,8 @@ session, in alternating order. Every repetition starts with an empty catalog in 
     unchanged                 list and hash the files
     1% of messages changed    list and hash the files, then as for `new`, but of the changed files only
     the same, in 1% of        the ingest of a new catalog just before
-      the documents
+      the documents             (the read model is built first)
+    the same once more        the same (the read model is at hand)
     parse alone               read.json; both into the noop sink
 
 What the catalog says after each ingest is checked: a benchmark of a wrong result is worth nothing.
@@ -48,6 +49,7 @@ from tests.bench.pairs import Case, spread, to_nowhere
 
 NEW, BESIDE, UNCHANGED, CHANGED, PARSE = "new, empty catalog", "new, beside another", "unchanged", "1% changed", "parse alone"
 NEAR = "1% changed, in 1% of the documents"
+NEAR_AGAIN = f"{NEAR}, again"
 SHARE_CHANGED = 0.01
 _APPEND = "read.json, one row a message, one Delta append"
 FLOORS: dict[str, tuple[str, float | None]] = {
@@ -55,7 +57,8 @@ FLOORS: dict[str, tuple[str, float | None]] = {
     BESIDE: (_APPEND, 5.0),
     UNCHANGED: ("list and hash the files", 1.5),
     CHANGED: ("list and hash, then the append for changed files only", None),
-    NEAR: ("ingest of a new catalog", 0.15),
+    NEAR: ("ingest of a new catalog", None),
+    NEAR_AGAIN: ("ingest of a new catalog", 0.15),
     PARSE: ("read.json of the same files", 2.0),
 }
 
@@ -157,9 +160,10 @@ class Bench:
             "documents.unchanged": data.shape.documents - len(data.changed),
         }
         self._measure(CHANGED, lambda: self._ingest(CHANGED, self.registry, few), self._hash_and_write_changed)
-        with data.near_edited() as edited:
-            self._ingest_beside_new(NEAR, edited)
-        self._load_near_again()
+        for what in (NEAR, NEAR_AGAIN):
+            with data.near_edited() as edited:
+                self._ingest_beside_new(what, edited)
+            self._load_near_again()
         self._measure(PARSE, self._parse, self._read)
 
     def _ingest_beside_new(self, what: str, edited: int) -> None:
