@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
+from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
@@ -127,6 +128,17 @@ class PageContext:
         links = Links(self.overview)
         common = {"style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
         return Page(path, render(template, **common, **details))
+
+    def resolve(self, text: str) -> int:
+        """Return the number of a snapshot that the pages know, as `View.resolve` reads it.
+
+        Raises:
+            SnapshotNotFound: there is none, or it is later than what is shown.
+        """
+        number = self.view.resolve(text)
+        if number > self.view.snapshot_id:
+            raise SnapshotNotFound(text, f"these pages show the catalog as of snapshot {self.view.snapshot_id}, which is earlier")
+        return number
 
     def part(self, rows: Sequence[Any], path: str, number: int, read: Callable[[Any], Any] | None = None) -> ListPage | None:
         """Cut a page out of a list; None: it is not that long.

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.site.addresses import HOME
 from lakehouse.site.overview import Overview, overview_of
@@ -57,7 +58,7 @@ class Site:
             The page; one that says so where there is none.
 
         Raises:
-            SnapshotNotFound: there is no such snapshot.
+            SnapshotNotFound: there is no snapshot `at`.
         """
         return self.model.answer(lambda view: self._made(view, path or HOME, query, api, at), at)
 
@@ -82,8 +83,13 @@ class Site:
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
         style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
         page_context = self.page_context(view, style)
-        result = find_page(page_context, path, query)
-        return ServedPage(result or missing_page(page_context, path), result is not None, view.snapshot_id)
+        result, problem = None, ""
+        try:
+            result = find_page(page_context, path, query)
+        except SnapshotNotFound as error:
+            problem = str(error)
+        page = result or missing_page(page_context, path, problem)
+        return ServedPage(page, result is not None, view.snapshot_id)
 
     def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")

@@ -353,6 +353,29 @@ def test_two_states_are_compared_as_they_are_asked_for(site):
     assert "/schema" in text_of(site, schema, a="v1", b="v2")
 
 
+def test_one_side_of_a_comparison_is_enough(site):
+    for query, path in (({"a": "1"}, "compare/1~to~3.html"), ({"b": "2"}, "snapshots/2.html"), ({}, "compare.html")):
+        assert site.page("compare.html", query, "http://x")[0].path == path
+
+
+def test_an_entity_is_compared_at_any_snapshot_that_has_it(site):
+    path = KAFKA.replace(".html", "~compare")
+    assert "Snapshot 1 → Snapshot 2" in text_of(site, f"{path}1~to~2.html")  # 2 did not change it
+    assert site.page(f"{path}.html", {"a": "spring", "b": "2"}, "http://x")[0].path == f"{path}1~to~2.html"
+    text = text_of(site, f"{path}.html", a="nope", b="3")
+    assert "'nope' names no snapshot" in text
+    assert "What it means" not in text
+    page, is_there, _ = site.page(f"{path}1~to~9.html", {}, "http://x")
+    assert not is_there
+    assert "'9' names no snapshot" in Page(page.body.decode()).text
+
+
+def test_what_is_compared_first_are_two_snapshots_or_two_versions(site):
+    path = "reg-default/messagegroups/warehouse.stock.amqp/warehouse.PickListReady~compare"
+    assert site.page(f"{path}.html", {}, "http://x")[0].path == f"{path}v1~to~v2.html"
+    assert site.page(KAFKA.replace(".html", "~compare.html"), {}, "http://x")[0].path.endswith("~compare1~to~3.html")
+
+
 def test_two_messages_are_shown_side_by_side(site):
     path = KAFKA.replace(".html", "~with.html")
     page, is_there, _ = site.page(path, {"other": "/messagegroups/shop.orders/messages/shop.orders.OrderPlaced"}, "http://x")
@@ -450,6 +473,32 @@ def test_what_never_was_is_not_called_deleted(shrunk):
     answer = shrunk.ask("/ui/reg-default/messagegroups/g/never.html")
     assert answer.status == 404
     assert "There is no such page" in Page(answer.body.decode()).text
+
+
+def test_the_page_of_what_comes_later_says_with_which_snapshot_and_leads_there(server):
+    url = "/at/1/ui/reg-default/messagegroups/web.events/web.SearchMade.html"
+    answer = server.ask(url)
+    page = Page(answer.body.decode())
+    assert answer.status == 404
+    assert "web.SearchMade is not in the catalog yet: it comes with snapshot 2, 2026-01-23" in page.text
+    first = urljoin(server.url + url, next(link for link in page.links if "/2/ui/" in link))
+    assert first == server.url + url.replace("/at/1/", "/at/2/")
+    assert server.ask(first.removeprefix(server.url)).status == 200
+
+
+@pytest.mark.parametrize("path", ["compare/nope~to~3.html", "compare/0~to~3.json", "compare/nope~to~3.json", "snapshots/9.html"])
+def test_an_address_that_names_no_snapshot_is_404_with_the_reason(server, path):
+    answer = server.ask(f"/ui/{path}")
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    page = Page(answer.body.decode())
+    assert "names no snapshot: " in page.text
+    assert any(link.endswith("snapshots.html") for link in page.links)
+
+
+def test_past_pages_compare_what_was_there(server):
+    answer = server.ask("/at/1/ui/compare/1~to~3.html")
+    assert answer.status == 404
+    assert "'3' names no snapshot: these pages show the catalog as of snapshot 1" in Page(answer.body.decode()).text
 
 
 def test_a_snapshot_that_is_not_there_has_a_page_whose_links_lead_to_the_newest(server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site import addresses
 from lakehouse.site.addresses import (
@@ -51,6 +52,9 @@ def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | N
         page_context: of the snapshot.
         path: relative to the root of the site.
         query: parameters, of a server.
+
+    Raises:
+        SnapshotNotFound: the path names a snapshot that is not there.
     """
     if path.startswith("assets/") and path.removeprefix("assets/") in ASSETS:
         return Page(path, asset(path.removeprefix("assets/")), MEDIA_TYPES[path.rpartition(".")[2]])
@@ -85,7 +89,9 @@ def markdown_page(page: Page) -> Page | None:
 
 
 def missing_page(page_context: PageContext, path: str = MISSING, problem: str = "") -> Page:
-    """Make the page for an address without one; of an entity that was deleted, it says when, and leads to its last state.
+    """Make the page for an address without one.
+
+    Of an entity that was deleted, it says when, and leads to its last state; of one that is not there yet, to its first.
 
     Args:
         page_context: of the snapshot.
@@ -99,7 +105,8 @@ def missing_page(page_context: PageContext, path: str = MISSING, problem: str = 
         else None
     )
     deletion = None if key is None else past.deletion_of(page_context, *key)
-    return page_context.page("missing.html", path, key=key, deletion=deletion, problem=problem)
+    coming = None if key is None or deletion is not None else past.coming_of(page_context, *key)
+    return page_context.page("missing.html", path, key=key, deletion=deletion, coming=coming, problem=problem)
 
 
 def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
@@ -125,7 +132,7 @@ def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mappin
     if name == addresses.COMPARE:
         number = query.get("page", "1")
         page = int(number) if number.isdigit() and len(number) < 6 else 1
-        return snapshotpages.compare_page(page_context, query.get("a", "")[:100], query.get("b", "")[:100], page)
+        return snapshotpages.chosen_page(page_context, query.get("a", "")[:100], query.get("b", "")[:100], page)
     return None
 
 
@@ -208,10 +215,7 @@ def _page_of(page_context: PageContext, entity: Entity, address: PageAddress, qu
     if part == "history" and not address.of:
         return past.history_page(page_context, entity)
     if part == "compare":
-        tokens = past.tokens_of(address.of)
-        if tokens == ("", ""):
-            tokens = query.get("a", "")[:200], query.get("b", "")[:200]
-        return None if tokens is None else past.comparison_page(page_context, entity, *tokens)
+        return _comparison(page_context, entity, address.of, (query.get("a", "")[:200], query.get("b", "")[:200]))
     if part == addresses.WITH:
         wanted = query.get("other", "")[:400]
         other = past.other_of(page_context, entity, address.of, wanted)
@@ -222,6 +226,17 @@ def _page_of(page_context: PageContext, entity: Entity, address: PageAddress, qu
     if part == "p" and address.name:
         return None
     return messages.message_page(page_context, entity) if entity.kind == "message" else entities.schema_page(page_context, entity)
+
+
+def _comparison(page_context: PageContext, entity: Entity, of: str, chosen: tuple[str, str]) -> Page | None:
+    """Find the comparison of two states that a path names, or a form, which is answered with what is wrong with a state."""
+    tokens = past.tokens_of(of) if of else chosen
+    try:
+        return None if tokens is None else past.comparison_page(page_context, entity, *tokens)
+    except SnapshotNotFound as error:
+        if of:
+            raise
+        return past.comparison_page(page_context, entity, problem=str(error))
 
 
 def all_paths(page_context: PageContext) -> Iterator[str]:

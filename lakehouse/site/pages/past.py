@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.diff import Difference, differences
 from lakehouse.errors import SnapshotNotFound
+from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.query.audit import history
 from lakehouse.readmodel.queries import attributes_of_default, attributes_of_version, comparable_attributes, declared_attributes
 from lakehouse.readmodel.snapshotview import Entity
@@ -151,9 +152,12 @@ def states_of(changes: list[EntityChange], versions: list[Entity]) -> list[State
 
 
 def pairs_of(states: list[State]) -> list[tuple[State, State]]:
-    """List the pairs of states that have a comparison: earlier and later, of the newest snapshots and the last Versions."""
+    """List the pairs of states that have a comparison: earlier and later, of the last Versions and the newest snapshots.
+
+    The last one is what is compared where nothing else is wanted.
+    """
     results: list[tuple[State, State]] = []
-    for is_version in (False, True):
+    for is_version in (True, False):
         some = [state for state in states if state.token.startswith("v") == is_version]
         some = some[-_MOST_STATES:] if is_version else some[:_MOST_STATES][::-1]
         results += list(combinations(some, 2))
@@ -169,6 +173,16 @@ def deletion_of(page_context: PageContext, registryid: RegistryId, xid: Xid) -> 
         return None
     number = rows[-1]["snapshot_id"]
     return Deletion(number, page_context.commit_of(number), rows[-2]["document_uris"])
+
+
+def coming_of(page_context: PageContext, registryid: RegistryId, xid: Xid) -> Snapshot | None:
+    """Return the snapshot with which an entity comes that is not in this one yet; None: it never does."""
+    view = page_context.view
+    if view.snapshot_id == view.head:
+        return None
+    rows = view.at(view.head).history_rows(xid, registryid)
+    later = [row["snapshot_id"] for row in rows if row["xid"] == xid and row["snapshot_id"] > view.snapshot_id]
+    return page_context.overview.snapshot(min(later)) if later else None
 
 
 def history_page(page_context: PageContext, entity: Entity) -> Page:
@@ -192,43 +206,67 @@ def bases_of(page_context: PageContext, entity: Entity) -> list[Xid]:
     )
 
 
-def comparison_page(page_context: PageContext, entity: Entity, before: str, after: str) -> Page | None:
-    """Make the page that compares two states of a message or schema; None: there is no such state.
+def comparison_page(page_context: PageContext, entity: Entity, before: str = "", after: str = "", problem: str = "") -> Page:
+    """Make the page that compares two states of a message or schema.
 
     Args:
         page_context: of the snapshot.
         entity: the message or schema.
-        before: token of a state; empty: the last but one.
-        after: token of a state; empty: the last one.
+        before: a state: a snapshot by number, label, date or time, or `v` and a Version; empty: the last but one.
+        after: likewise; empty: the last one.
+        problem: why nothing is compared, in a sentence; empty: these two are.
+
+    Raises:
+        SnapshotNotFound: one of them is no state of it.
     """
     versions = page_context.view.versions(entity.registryid, entity.xid)
     states = states_of(history_of(page_context, entity.registryid, entity.xid, bases_of(page_context, entity)), versions)
-    if not before and not after and len(states) > 1:
-        after, before = states[0].token, states[1].token
-    titles = {state.token: state.title for state in states}
-    sides = None
-    if before in titles and after in titles:
-        sides = _sides(page_context, entity, before, after)
-    if sides is None and (before or after):
-        return None
+    pairs = pairs_of(states)
+    sides, pair = None, None if problem else _pair(page_context, entity, (before, after), pairs)
     path = path_of(entity.registryid, entity.xid)
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
     results: list[Difference] = []
-    if sides is not None:
+    if pair is not None:
+        sides = _sides(page_context, entity, pair[0].token, pair[1].token)
         results = differences(*({} if side is None else {key: side} for side in (sides.before, sides.after)))
     return page_context.page(
         "comparison.html",
-        path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
+        path_of_comparison(path, pair[0].token, pair[1].token) if pair else f"{path.removesuffix('.html')}~compare.html",
         entity=entity,
-        before=State(before, titles.get(before, "")),
-        after=State(after, titles.get(after, "")),
+        pair=pair,
+        problem=problem,
         shown=results[:300],
         more=max(0, len(results) - 300),
         is_effective=sides is not None and sides.is_effective,
-        states=states,
-        pairs=pairs_of(states),
+        states=list(dict.fromkeys([*states, *(pair or ())])),
+        pairs=pairs,
         page_path=path,
     )
+
+
+def _pair(
+    page_context: PageContext, entity: Entity, wanted: tuple[str, str], pairs: list[tuple[State, State]]
+) -> tuple[State, State] | None:
+    """Return the states that are wanted, of `pairs` the last where none is; None: there is only one state.
+
+    Raises:
+        SnapshotNotFound: one of them is no state of the entity.
+    """
+    if not pairs and not all(wanted):
+        return None
+    before, after = (_state(page_context, entity, text) if text else pairs[-1][at] for at, text in enumerate(wanted))
+    return before, after
+
+
+def _state(page_context: PageContext, entity: Entity, text: str) -> State:
+    ids = [last_id(version.xid) for version in page_context.view.versions(entity.registryid, entity.xid)]
+    versionid = id_of_path_part(text[1:], ids) if text.startswith("v") else None
+    if versionid in ids:
+        return State(text, f"Version {versionid}")
+    number = page_context.resolve(text)
+    if page_context.view.at(number).entity(entity.registryid, entity.xid) is None:
+        raise SnapshotNotFound(text, f"{last_id(entity.xid)} was not in the catalog then")
+    return State(str(number), f"Snapshot {number}")
 
 
 class _Sides(NamedTuple):
