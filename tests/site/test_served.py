@@ -16,9 +16,10 @@ from sitecatalogs import Catalog, opened, write_demo
 from sitechecks import Page
 
 from lakehouse.errors import SnapshotNotFound
-from lakehouse.serve.answer.exchange import ApiRequest
+from lakehouse.serve.answer.exchange import ApiAnswer, ApiRequest
 from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.answer.reads import UI, ReadHandler
+from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.config import Options
 from lakehouse.serve.targets import RequestTarget
 from lakehouse.site import Site, write_site
@@ -418,7 +419,13 @@ def test_the_last_changes_are_a_feed(site, server):
     assert len(set(ids)) == 4
     assert all(one.startswith("urn:uuid:") for one in ids)
     for path in ("changes.atom?breaking", "breaking.atom"):
-        breaking = fromstring(server.ask(f"/ui/{path}").body)
+        answer = server.ask(f"/ui/{path}")
+        if "?" in path:  # it has its own address
+            assert (answer.status, answer.headers["location"]) == (303, f"{server.url}/ui/breaking.atom")
+            continue
+        breaking = fromstring(answer.body)
+        assert breaking.findtext(f"{atom}title") == "Breaking changes of the catalog"
+        assert breaking.find(f"{atom}link").get("href") == f"{server.url}/ui/breaking.atom"
         assert [one.findtext(f"{atom}title") for one in breaking.findall(f"{atom}entry")] == titles[:1]
 
 
@@ -437,6 +444,7 @@ def test_an_empty_warehouse_has_a_page(tmp_path):
         answer = running.ask("/ui/")
         assert answer.status == 200
         assert b"The catalog is empty" in answer.body
+        assert running.ask("/ui/assets/style.css").headers["content-type"] == "text/css; charset=utf-8"
 
 
 @pytest.fixture(scope="module")
@@ -516,3 +524,24 @@ def test_pages_say_that_the_catalog_is_being_loaded(folder):
     answer = reads.answer(ApiRequest(RequestTarget(None, None, (UI,), "", details=False), b"", "/ui/", "http://x"))
     assert answer.status == 503
     assert b'http-equiv="refresh"' in answer.body
+    assert b'href="http://x/ui/assets/style.css"' in answer.body
+
+    def asked(name: str) -> ApiAnswer:
+        target = RequestTarget(None, None, (UI, *name.split("/")), "", details=False)
+        return reads.answer(ApiRequest(target, b"", f"/ui/{name}", "http://x"))
+
+    assert asked("assets/style.css").media_type == "text/css; charset=utf-8"
+    with pytest.raises(ProblemFound):  # a reader of feeds takes no page for one
+        asked("changes.atom")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/at/ui/", 404), ("/at/%00/ui/", 400), (f"/at/{'9' * 7000}/ui/x.html", 400)])
+def test_an_error_of_an_address_of_pages_is_a_page_for_a_browser(server, path, status):
+    answer = server.ask(path, **HTML)
+    assert (answer.status, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    page = Page(answer.body.decode())
+    assert page.faults == []
+    assert f"{server.url}/ui/" in page.links
+    assert server.ask(path).headers["content-type"].startswith("application/json")
+    assert server.ask(path.replace("/ui/", "/ux/"), **HTML).headers["content-type"].startswith("application/json")

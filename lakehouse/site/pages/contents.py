@@ -68,7 +68,8 @@ def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | N
     if page_context.style.is_served and path in _HIT_LISTS:
         return search.search_list(page_context, _wanted(query or {}), _HIT_LISTS[path])
     if path in consequences.FEEDS:
-        return snapshotpages.feed(page_context, path, path != consequences.FEEDS[0] or "breaking" in (query or {}))
+        is_breaking = path == consequences.FEEDS[1] or "breaking" in (query or {})
+        return snapshotpages.feed(page_context, consequences.FEEDS[is_breaking], is_breaking)
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
