@@ -361,8 +361,8 @@ class App:
     def _problem(self, problem: ProblemFound, scope: Scope, origin: str) -> CachedResponse:
         if is_of_pages(scope["raw_path"]) and _is_browser(dict(scope["headers"])):
             page = bare_page(problem.title, problem.detail or "", origin)
-            headers = HEADERS | problem.headers | {"Content-Type": MEDIA_TYPES["html"], "Cache-Control": "no-store"}
-            lines = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+            more = HEADERS | problem.headers | {"Content-Type": MEDIA_TYPES["html"], "Cache-Control": "no-store"}
+            lines = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in more.items()]
             return CachedResponse(problem.status, lines, page, b"", None)
         dialect = self.options.specification
         try:

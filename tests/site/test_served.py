@@ -7,7 +7,7 @@ import io
 import json
 import re
 import unicodedata
-from urllib.parse import unquote, urldefrag, urlencode, urljoin
+from urllib.parse import parse_qsl, unquote, urldefrag, urlencode, urljoin
 from xml.etree.ElementTree import fromstring
 
 import pytest
@@ -16,6 +16,7 @@ from sitecatalogs import Catalog, opened, write_demo
 from sitechecks import Page
 
 from lakehouse.errors import SnapshotNotFound
+from lakehouse.readmodel.wordsearch import distance
 from lakehouse.serve.answer.exchange import ApiAnswer, ApiRequest
 from lakehouse.serve.answer.live import SnapshotWatcher
 from lakehouse.serve.answer.reads import UI, ReadHandler
@@ -188,20 +189,25 @@ def found_in_files(reported: dict, q: str, **wanted: str) -> set[str]:
     """Search the index of the files, as the script does."""
     tables = {"": ("words", 9), "field": ("fields", 10), "attr": ("names", 11), "topic": ("addresses", 12)}
     parts = [
-        (*tables[prefix], word) for prefix, part in re.findall(r"(?:(field|attr|topic):)?(\S+)", q) for word in words_in(part)
+        (*tables[prefix], word, sign)
+        for prefix, sign, part in re.findall(r"(?:(field|attr|topic):(=?))?(\S+)", q)
+        for word in ([part] if sign else words_in(part))
     ]
     rows = reported["rows"] if parts else []
-    for at, (table, place, word) in enumerate(parts):
-        entries = [words_in(one.partition("\t")[0]) for one in reported[table]]
+    for at, (table, place, word, sign) in enumerate(parts):
+        names = [one.partition("\t")[0] for one in reported[table]]
         numbers = {
             number
-            for number, words in enumerate(entries)
-            if any(one.startswith(word) if at == len(parts) - 1 else one == word for one in words)
+            for number, name in enumerate(names)
+            if name == word
+            or (not sign and any(one.startswith(word) if at == len(parts) - 1 else one == word for one in words_in(name)))
         }
         rows = [row for row in rows if numbers & set(row[place] if isinstance(row[place], list) else [row[place]])]
     kinds = reported["kinds"]
     if "protocol" in wanted:
-        rows = [row for row in rows if kinds[row[0]] == "message" and reported["protocols"][row[6]] == wanted["protocol"]]
+        rows = [
+            row for row in rows if kinds[row[0]] == "message" and (reported["protocols"][row[6]] or "none") == wanted["protocol"]
+        ]
     if "label" in wanted:
         rows = [row for row in rows if kinds[row[0]] == "message" and wanted["label"] in row[8]]
     if "owner" in wanted:
@@ -244,6 +250,10 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
         "attr:region field:tot",
         "topic:harbour",
         "field:region",
+        "field:=isbn",
+        "field:=lines.isbn",
+        "attr:=type order",
+        "topic:=harbour.orders",
     ]
     for q in queries:
         assert found_in_files(reported, q) == found_by_server(site, q), q
@@ -254,6 +264,7 @@ def test_the_files_find_what_the_server_finds(site, tmp_path):
         {"format": "JSONSchema"},
         {"protocol": "KAFKA"},
         {"protocol": "AMQP"},
+        {"protocol": "none"},
         {"group": "shop.orders"},
         {"label": "team=orders"},
         {"group": "shop"},
@@ -297,7 +308,7 @@ def test_a_search_is_of_the_snapshot_that_is_shown(site, tmp_path):
     text = (tmp_path / "site" / "search-index.js").read_text()
     then = json.loads(text.removeprefix("lakehouseIndex(").rstrip().removesuffix(");"))
     differing = 0
-    for q in (*then["words"], "field:giftmessage", "attr:region", "topic:harbour"):
+    for q in (*then["words"], "field:giftmessage", "field:=lines.isbn", "attr:region", "topic:harbour"):
         results = {row["path"] for row in hits_at(site, q, "1")}
         assert results == found_in_files(then, q), q
         differing += results != {row["path"] for row in hits_at(site, q)}
@@ -313,6 +324,75 @@ def test_a_word_that_is_misspelled_leads_to_one_that_is_not(site):
     assert "Did you mean field:quantity?" in Page(page.body.decode()).text
     assert b"search.html?q=field%3Aquantity&amp;kind=message" in page.body
     assert "Did you mean" not in text_of(site, "search.html", q="xyzzyqq")
+    for wrong, right in {"regoin": "region", "reigon": "region", "kafak": "kafka", "warehuose": "warehouse"}.items():
+        assert f"Did you mean {right}?" in text_of(site, "search.html", q=wrong)
+    for prefix in ("owner:", "field:", "attr:"):  # as one types it
+        assert "Did you mean" not in text_of(site, "search.html", q=prefix)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "changed"),
+    [("region", "region", 0), ("regoin", "region", 1), ("", "ab", 2), ("harbor", "harbour", 1), ("abc", "cab", 2)],
+)
+def test_the_distance_of_words_counts_letters(one, other, changed):
+    assert distance(one, other) == distance(other, one) == changed
+
+
+def test_counts_lead_to_as_many_hits(site):
+    text = site.page("index.html", {}, "http://x")[0].body.decode()
+    links = re.findall(r'href="\./search\.html\?([^"]+)"[^>]*>(\d+)[^<]*</a>', text)
+    assert len(links) > 12
+    assert ("kind=message&amp;protocol=none", "6") in links
+    for query, count in links:
+        wanted = dict(parse_qsl(query.replace("&amp;", "&")))
+        assert json.loads(site.page("search.json", wanted, "http://x")[0].body)["total"] == int(count), query
+
+
+def test_what_fits_no_filter_is_not_called_a_word(site):
+    for wanted in ({"owner": "nope"}, {"kind": "nope"}, {"protocol": "NOPE"}):
+        text = text_of(site, "search.html", **wanted)
+        assert "Nothing fits these filters" in text
+        assert "Nothing has all these words" not in text
+    page = site.page("search.html", {"kind": "nope"}, "http://x")[0].body.decode()
+    assert "<option selected>nope</option>" in page  # as the address says
+    assert re.search(r'<a href="[^"]*" aria-current="true"><bdi>nope</bdi></a>', page)  # and a click takes it away
+    last = text_of(site, "search.html", page="2")
+    assert "49 hits Before" in last
+    assert text_of(site, "search.html", page="999999") == last
+
+
+def test_titles_say_what_a_page_is_of(site):
+    def title(path: str, **query: str) -> str:
+        return re.search("<title>(.*?) · xRegistry", site.page(path, query, "http://x")[0].body.decode())[1]
+
+    assert title("search.html") == "Search"
+    assert title("search.html", kind="message", owner="checkout") == "kind: message, owner: checkout"
+    assert title("search.html", page="2") == "Search, page 2"
+    assert title(KAFKA.replace(".html", "~compare1~to~3.html")) == "shop.orders.OrderPlaced: Snapshot 1 → Snapshot 3"
+    beside = site.page(KAFKA.replace(".html", "~with.html"), {"other": "shop.orders.OrderPlaced"}, "http://x")[0].path
+    assert title(beside).startswith("shop.orders.OrderPlaced (shop.orders.kafka) and shop.orders.OrderPlaced (shop.orders")
+
+
+def test_documents_with_findings_are_found(site):
+    hits = json.loads(site.page("search.json", {"state": "has findings", "kind": "document"}, "http://x")[0].body)["hits"]
+    with_findings = {uri for _, uri in site.model.answer(lambda view: site.page_context(view).overview.findings_by_document)}
+    assert {hit["xid"] for hit in hits} == with_findings & {hit["xid"] for hit in hits_at(site, "xreg")}
+    assert hits
+
+
+def test_a_hit_says_the_whole_part_that_was_found(site):
+    text = text_of(site, "search.html", q="lines.isbn", kind="message")
+    assert "payload field lines.isbn" in text
+    assert "lines.quantity" not in text
+    assert "address harbour.orders" in text_of(site, "search.html", q="topic:harbour.orders")
+    assert "in address, attributes" not in text_of(site, "search.html", q="topic:harbour")
+    assert "payload field lines.isbn" in text_of(site, "search.html", q="isbn", kind="schema")
+    assert "attribute" not in text_of(site, "search.html", q="field:region").partition("hits")[0].partition("· ")[2]
+
+
+def test_the_way_from_a_past_search_to_now_keeps_what_is_searched_for(site):
+    page = site.page("search.html", {"q": "order", "kind": "message"}, "http://x", "1")[0]
+    assert b'../../../ui/search.html?q=order&amp;kind=message">To now' in page.body
 
 
 def test_all_attributes_and_fields_are_listed_with_the_messages_that_have_them(site):
@@ -321,11 +401,11 @@ def test_all_attributes_and_fields_are_listed_with_the_messages_that_have_them(s
         r"<code>([^<]+)</code>.*?>(attribute|payload field)<.*?search\.html\?q=([^&]+)&amp;kind=message.*?>(\d+)</a>",
         page.body.decode().replace("<wbr>", ""),
     )
-    assert ("lines.quantity", "payload field", "field%3Alines.quantity", "2") in rows
+    assert ("lines.quantity", "payload field", "field%3A%3Dlines.quantity", "2") in rows
     counts = [int(count) for *_, count in rows]
     assert counts == sorted(counts, reverse=True)
     for name, _, query, count in rows:
-        assert len(found_by_server(site, unquote(query), kind="message")) >= int(count), name
+        assert len(found_by_server(site, unquote(query), kind="message")) == int(count), name
 
 
 def test_owners_are_found_by_a_prefix_of_the_word(site):

@@ -18,7 +18,7 @@ from lakehouse.site.addresses import (
     read_path,
 )
 from lakehouse.site.markdown import markdown_of
-from lakehouse.site.overview import Overview
+from lakehouse.site.overview import NO_PROTOCOL, Overview
 from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
 from lakehouse.site.pages import (
     consequences,
@@ -141,7 +141,9 @@ def _wanted(query: Mapping[str, str]) -> search.Wanted:
     """Return what the parameters of a search ask for."""
     number = query.get("page", "1")
     details = {parameter: query.get(parameter, "")[:400] for parameter in ("q", "group", "label", "order", *search.FACETS)}
-    return search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1)
+    if details["protocol"] != NO_PROTOCOL:
+        details["protocol"] = details["protocol"].upper()
+    return search.Wanted(**details, page=int(number) if number.isdecimal() and len(number) < 10 else 1)
 
 
 def _of_folder(page_context: PageContext, address: PageAddress, path: str) -> Page | None:
