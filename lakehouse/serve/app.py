@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -294,7 +295,7 @@ class App:
 
     async def _ready_or_made(self, scope: Scope, origin: str, client: str) -> CachedResponse:
         head = self.live.head
-        key = (scope["raw_path"], scope["query_string"], origin)
+        key = (scope["raw_path"], scope["query_string"], origin, str(date.today()))  # pages speak of the last days
         ready = self.ready.find(key, head)
         if ready is not None:
             self.metrics.count_ready()

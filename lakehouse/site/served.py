@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from lakehouse.errors import SnapshotNotFound
@@ -23,6 +24,10 @@ HEADERS = {
 _MOST_SNAPSHOTS = 3
 
 
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
 class ServedPage(NamedTuple):
     """A page, whether it is the one of the path, and the snapshot that it shows."""
 
@@ -37,11 +42,13 @@ class Site:
     Args:
         model: the read model.
         max_chain_depth: setting of that name.
+        clock: returns what time it is: days of the newest snapshot are counted back from it.
     """
 
-    def __init__(self, model: ReadModel, max_chain_depth: int) -> None:
+    def __init__(self, model: ReadModel, max_chain_depth: int, clock: Callable[[], datetime] = _now) -> None:
         self.model = model
         self.max_chain_depth = max_chain_depth
+        self._clock = clock
         self._overviews: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -81,7 +88,8 @@ class Site:
         return PageContext(self.model, view, overview, style or PageStyle(True), cache=cache)
 
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
-        style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
+        style = PageStyle(True, api, max_chain_depth=self.max_chain_depth)
+        style.at, style.now = (None, self._clock()) if at is None else (view.snapshot_id, None)
         page_context = self.page_context(view, style)
         result, problem = None, ""
         try:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import unicodedata
+from datetime import datetime, timezone
 from urllib.parse import parse_qsl, unquote, urldefrag, urlencode, urljoin
 from xml.etree.ElementTree import fromstring
 
@@ -38,7 +39,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(folder):
-    return Site(opened(folder / "warehouse", folder / "readmodel"), 128)
+    return Site(opened(folder / "warehouse", folder / "readmodel"), 128, lambda: datetime(2026, 2, 4, tzinfo=timezone.utc))
 
 
 def text_of(site: Site, path: str, at: str | None = None, **query: str) -> str:
@@ -478,12 +479,33 @@ def test_two_messages_are_shown_side_by_side(site):
 def test_a_comparison_says_whom_it_breaks(site):
     text = text_of(site, "compare.html", a="spring", b="head")
     assert "From 3 · 2026-02-03 · release-2 2 · 2026-01-23 1 · 2026-01-12 · spring to 3" in text
-    assert "last change · last 7 days · since spring" in text
+    assert "last change · last 7 days · last 30 days · since spring" in text
     assert "Snapshots in between 2 Snapshot 3" in text
     broken = text.partition("Whom it breaks 1")[2].partition("What differs")[0]
     assert "shop.orders.kafka.producer producer checkout 1 shop.orders.kafka / shop.orders.OrderPlaced" in broken
     assert "/envelopemetadata/region/required Producers must send an attribute that they could leave out" in broken
     assert "shop.orders.kafka.consumer" not in broken  # an attribute more breaks nobody who reads
+
+
+def test_days_are_counted_back_from_now_and_in_files_from_their_snapshot(site, tmp_path):
+    def presets(site: Site, at: str | None = None) -> dict[str, str]:
+        body = site.page("compare.html", {}, "http://x", at)[0].body.decode()
+        line = body.partition('<p class="ready">')[2].partition("</p>")[0]
+        return {title: path for path, title in re.findall(r'href="\./([^"]+)"[^>]*>([^<]+)<', line)}
+
+    changed = {"state": "changed in the last 7 days"}
+    now = presets(site)
+    assert (now["last 7 days"], now["last 30 days"]) == ("snapshots/3.html", "compare/1~to~3.html")  # none is so old: the first
+    assert "Nothing fits" not in text_of(site, "search.html", **changed)
+    later = Site(site.model, 128, lambda: datetime(2026, 11, 28, tzinfo=timezone.utc))
+    assert presets(later)["last 7 days (no change)"] == "compare/3~to~3.html"
+    assert "Nothing differs" in text_of(later, "compare/3~to~3.html")
+    assert "Nothing fits" in text_of(later, "search.html", **changed)
+    assert presets(later, "2")["last 7 days before snapshot 2"] == "snapshots/2.html"
+    write_site(site.model, str(tmp_path / "site"))
+    assert "last 30 days before snapshot 3" in (tmp_path / "site/compare.html").read_text()
+    assert "Changed in the last 7 days before snapshot 3" in (tmp_path / "site/index.html").read_text()
+    assert (tmp_path / "site/compare/1~to~3.html").exists()
 
 
 def test_the_last_changes_are_a_feed(site, server):

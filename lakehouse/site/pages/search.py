@@ -12,7 +12,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -56,7 +55,7 @@ from lakehouse.text.xid import last_id, xid_of_version
 FACETS = ("kind", "protocol", "format", "registry", "owner", "state")
 DEPRECATED, HAS_FINDINGS, CHANGED = "deprecated", "has findings", "changed in the last 7 days"
 STATES = (DEPRECATED, HAS_FINDINGS, CHANGED)
-_RECENT = timedelta(days=7)
+_RECENT = 7  # days
 _MOST_VALUES = 12
 Values = tuple[tuple[str, ...], ...]
 INDEX = "search-index.js"
@@ -137,14 +136,12 @@ def _states(*has: bool) -> tuple[str, ...]:
 
 def traits_of(page_context: PageContext) -> Traits:
     """Return what the entities of a snapshot are narrowed by, which is looked up once."""
+    view, since = page_context.view, page_context.before(_RECENT)
 
     def made() -> Traits:
-        upto = [snapshot for snapshot in page_context.overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id]
-        before = [snapshot.snapshot_id for snapshot in upto if snapshot.committed_at <= upto[-1].committed_at - _RECENT]
-        view = page_context.view
-        return Traits(page_context.overview, last_changes(view), max(before, default=0), formats_in(view), deprecated_in(view))
+        return Traits(page_context.overview, last_changes(view), since, formats_in(view), deprecated_in(view))
 
-    return page_context.remember(("traits",), made)
+    return page_context.remember(("traits", since), made, 2)
 
 
 def narrow_by_facets(

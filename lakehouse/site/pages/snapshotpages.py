@@ -6,7 +6,6 @@ What changed in a base is one difference, with the messages that it reaches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -272,17 +271,15 @@ def _page(page_context: PageContext, changed: ChangesView, path: str) -> Page:
 
 
 def _presets(page_context: PageContext) -> list[tuple[str, int, int]]:
-    """List what people compare most: the last change, the last 7 and 30 days before it, and since the last labels."""
+    """List what people compare most: the last change, the last 7 and 30 days, and since the last labels; all by the newest."""
     number = page_context.view.snapshot_id
     upto = [snapshot for snapshot in page_context.overview.snapshots if snapshot.snapshot_id <= number]
     if number < 2 or not upto:
         return []
     results = [("last change", number - 1)]
     for days in (7, 30):
-        before = [
-            snapshot.snapshot_id for snapshot in upto if snapshot.committed_at <= upto[-1].committed_at - timedelta(days=days)
-        ]
-        results += [(f"last {days} days", before[-1])] if before else []
+        first = max(1, page_context.before(days))
+        results.append((f"last {days} days{page_context.end}{' (no change)' if first == number else ''}", first))
     labelled = [snapshot for snapshot in upto[:-1] if snapshot.labels][::-1][:_MOST_LABELS]
     results += [(f"since {label}", snapshot.snapshot_id) for snapshot in labelled for label in snapshot.labels]
     return [(title, snapshot_id, number) for title, snapshot_id in results]
