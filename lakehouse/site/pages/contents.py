@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.snapshotview import Entity
@@ -31,6 +32,7 @@ from lakehouse.site.pages import (
     search,
     snapshotpages,
 )
+from lakehouse.site.schematext import Readable
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
@@ -220,11 +222,11 @@ def _page_of(page_context: PageContext, entity: Entity, address: PageAddress, qu
     if part == "compare":
         return _comparison(page_context, entity, address.of, (query.get("a", "")[:200], query.get("b", "")[:200]))
     if part == addresses.WITH:
-        wanted = query.get("other", "")[:400]
-        other = past.other_of(page_context, entity, address.of, wanted)
+        wanted = query.get("other", "")[:800]
+        other = past.other_of(page_context, entity, address.of) if address.of else _other(page_context, entity, wanted)
         if other is None:
             return None if address.of else past.choice_page(page_context, entity, wanted)
-        readable = messages.payload_of if entity.kind == "message" else entities.schema_of
+        readable = _reader_of(entity)
         return past.beside_page(page_context, entity, other, (readable(page_context, entity), readable(page_context, other)))
     if part == "p" and address.name:
         return None
@@ -235,11 +237,24 @@ def _comparison(page_context: PageContext, entity: Entity, of: str, chosen: tupl
     """Find the comparison of two states that a path names, or a form, which is answered with what is wrong with a state."""
     tokens = past.tokens_of(of) if of else chosen
     try:
-        return None if tokens is None else past.comparison_page(page_context, entity, *tokens)
+        return None if tokens is None else past.comparison_page(page_context, entity, _reader_of(entity), tokens)
     except SnapshotNotFound as error:
         if of:
             raise
-        return past.comparison_page(page_context, entity, problem=str(error))
+        return past.comparison_page(page_context, entity, _reader_of(entity), problem=str(error))
+
+
+def _reader_of(entity: Entity) -> Callable[[PageContext, Entity], Readable | None]:
+    return messages.payload_of if entity.kind == "message" else entities.schema_of
+
+
+def _other(page_context: PageContext, entity: Entity, text: str) -> Entity | None:
+    """Find what a form names to compare with: by XID, id, or the address of its page, which may be of any registry."""
+    address = read_path(unquote(text.strip().rpartition("/ui/")[2]))
+    is_of_page = address is not None and address.folder[:1] != () and address.folder[0].startswith("reg-")
+    key = _key_of(page_context, address) if address is not None and is_of_page else None
+    other = None if key is None else page_context.entity(*key)
+    return other if other is not None and other.kind == entity.kind else past.named_other(page_context, entity, text)
 
 
 def all_paths(page_context: PageContext) -> Iterator[str]:

@@ -213,9 +213,10 @@ def _schema(
 
 
 def payload_of(page_context: PageContext, message: Entity) -> Readable | None:
-    """Return the schema of a message's payload, read; None: it is not in the catalog."""
-    definition = page_context.definition(message.registryid, message.xid)
-    schema = None if definition is None else _schema(page_context, message.registryid, definition, {})
+    """Return the schema of the payload of a message, or of a Version as it declares it, read; None: it is not in the catalog."""
+    is_version = message.kind == "version"
+    definition = None if is_version else page_context.definition(message.registryid, message.xid)
+    schema = _schema(page_context, message.registryid, definition, message.attributes if is_version else {})
     return None if schema is None else schema["readable"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations
 from operator import itemgetter
@@ -206,14 +206,20 @@ def bases_of(page_context: PageContext, entity: Entity) -> list[Xid]:
     )
 
 
-def comparison_page(page_context: PageContext, entity: Entity, before: str = "", after: str = "", problem: str = "") -> Page:
+def comparison_page(
+    page_context: PageContext,
+    entity: Entity,
+    read: Callable[[PageContext, Entity], Readable | None],
+    wanted: tuple[str, str] = ("", ""),
+    problem: str = "",
+) -> Page:
     """Make the page that compares two states of a message or schema.
 
     Args:
         page_context: of the snapshot.
         entity: the message or schema.
-        before: a state: a snapshot by number, label, date or time, or `v` and a Version; empty: the last but one.
-        after: likewise; empty: the last one.
+        read: reads the schema of a Version.
+        wanted: two states, each a snapshot by number, label, date or time, or `v` and a Version; empty: the last two.
         problem: why nothing is compared, in a sentence; empty: these two are.
 
     Raises:
@@ -222,7 +228,7 @@ def comparison_page(page_context: PageContext, entity: Entity, before: str = "",
     versions = page_context.view.versions(entity.registryid, entity.xid)
     states = states_of(history_of(page_context, entity.registryid, entity.xid, bases_of(page_context, entity)), versions)
     pairs = pairs_of(states)
-    sides, pair = None, None if problem else _pair(page_context, entity, (before, after), pairs)
+    sides, pair = None, None if problem else _pair(page_context, entity, wanted, pairs)
     path = path_of(entity.registryid, entity.xid)
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
     results: list[Difference] = []
@@ -238,10 +244,23 @@ def comparison_page(page_context: PageContext, entity: Entity, before: str = "",
         shown=results[:300],
         more=max(0, len(results) - 300),
         is_effective=sides is not None and sides.is_effective,
+        fields=[] if pair is None else _fields_of_versions(page_context, entity, pair, read),
         states=list(dict.fromkeys([*states, *(pair or ())])),
         pairs=pairs,
         page_path=path,
     )
+
+
+def _fields_of_versions(
+    page_context: PageContext, entity: Entity, pair: tuple[State, State], read: Callable[[PageContext, Entity], Readable | None]
+) -> list[Beside]:
+    """Put the fields of two Versions side by side; none where one state is a snapshot."""
+    by_title = {
+        f"Version {last_id(version.xid)}": version for version in page_context.view.versions(entity.registryid, entity.xid)
+    }
+    versions = [by_title.get(state.title) for state in pair]
+    first, second = (None if version is None else read(page_context, version) for version in versions)
+    return _fields(first, second) if all(versions) else []
 
 
 def _pair(
@@ -333,31 +352,35 @@ class Beside(NamedTuple):
     depth: int = 0
 
 
-def other_of(page_context: PageContext, entity: Entity, of: str, query: str) -> Entity | None:
-    """Find the second side: by the end of a path, or as a form names it: an XID, or an id, of the first by XID."""
-    names = of.split(TO)
-    xid = query.strip()
-    if of and len(names) == 3:
-        groups = (last_id(group) for registryid, group in page_context.overview.groups if registryid == entity.registryid)
-        group = id_of_path_part(names[1], groups)
-        group_xid = Xid(f"/{names[0]}/{group}")
-        entityid = id_of_path_part(
-            names[2],
-            (last_id(member_xid) for member_xid in page_context.overview.members.get((entity.registryid, group_xid), ())),
-        )
-        xid = f"{group_xid}/{entity.xid.split('/')[3]}/{entityid}"
-    elif xid and not xid.startswith("/"):
-        of_registry = (xids for (registryid, _), xids in page_context.overview.members.items() if registryid == entity.registryid)
-        xid = next(
-            (
-                member_xid
-                for xids in of_registry
-                for member_xid in xids
-                if last_id(member_xid) == xid and member_xid != entity.xid
-            ),
-            "",
-        )
-    other = page_context.entity(entity.registryid, Xid(xid)) if xid.count("/") == 4 else None
+def other_of(page_context: PageContext, entity: Entity, of: str) -> Entity | None:
+    """Find the second side by the end of a path, which names its registry where that is another one."""
+    overview, names = page_context.overview, of.split(TO)
+    registryid: str | None = entity.registryid
+    if names[0].startswith("reg-"):
+        registryid = id_of_path_part(names.pop(0).removeprefix("reg-"), overview.registries)
+    if registryid is None or len(names) != 3:
+        return None
+    group = id_of_path_part(names[1], (last_id(xid) for registry, xid in overview.groups if registry == registryid))
+    group_xid = Xid(f"/{names[0]}/{group}")
+    members = overview.members.get((RegistryId(registryid), group_xid), ())
+    entityid = id_of_path_part(names[2], (last_id(xid) for xid in members))
+    return _of_kind(page_context, entity, (RegistryId(registryid), Xid(f"{group_xid}/{entity.xid.split('/')[3]}/{entityid}")))
+
+
+def named_other(page_context: PageContext, entity: Entity, text: str) -> Entity | None:
+    """Find the second side by its XID or id: the first by XID of the same registry, else of another one."""
+    overview, wanted = page_context.overview, text.strip()
+    if wanted.startswith("/"):
+        keys = [(registryid, Xid(wanted)) for registryid in overview.registries]
+    else:
+        keys = [(registryid, xid) for (registryid, _), xids in overview.members.items() for xid in xids if last_id(xid) == wanted]
+    keys.sort(key=lambda key: (key[0] != entity.registryid, *key))
+    others = (_of_kind(page_context, entity, key) for key in keys if key != (entity.registryid, entity.xid))
+    return next((other for other in others if other is not None), None)
+
+
+def _of_kind(page_context: PageContext, entity: Entity, key: tuple[RegistryId, Xid]) -> Entity | None:
+    other = page_context.entity(*key) if key[1].count("/") == 4 else None
     return other if other is not None and other.kind == entity.kind else None
 
 
@@ -369,7 +392,7 @@ def beside_page(
     Args:
         page_context: of the snapshot.
         entity: the first, whose page it belongs to.
-        other: the second, of the same kind and registry.
+        other: the second, of the same kind.
         schemas: of their payloads, or themselves; None: it is not in the catalog.
     """
     sides = [comparable_attributes(page_context.view, each) for each in (entity, other)]
@@ -379,7 +402,7 @@ def beside_page(
     same = [Beside(name, shown(sides[0][name]), "", False) for name in pointers if sides[0].get(name) == sides[1].get(name)]
     return page_context.page(
         "sidebyside.html",
-        path_beside(entity.registryid, entity.xid, other.xid),
+        path_beside(entity.registryid, entity.xid, other.xid, other.registryid),
         entity=entity,
         other=other,
         judged=judged[:_MOST_COMPARED],
