@@ -79,7 +79,7 @@ class Hit(NamedTuple):
     fragments: list[str]
 
 
-class _Part(NamedTuple):
+class _SearchPart(NamedTuple):
     """A part of what is searched: the column it is looked for in (empty: all), its words, and a whole name."""
 
     column: str
@@ -181,9 +181,9 @@ def _words(text: str) -> list[tuple[str, str]]:
     return [(part.column, word) for part in _parts(text) for word in part.words]
 
 
-def _parts(text: str) -> list[_Part]:
+def _parts(text: str) -> list[_SearchPart]:
     results = ((_OF_PREFIX.get(prefix.lower(), ""), sign, part) for prefix, sign, part in _PART.findall(text))
-    return [_Part(column, _WORD.findall(part), part if sign else "") for column, sign, part in results if part]
+    return [_SearchPart(column, _WORD.findall(part), part if sign else "") for column, sign, part in results if part]
 
 
 def words_in(columns: Iterable[str | None]) -> Iterator[str]:
@@ -223,44 +223,44 @@ def vocabulary(view: View) -> Vocabulary:
     return result
 
 
-def respelled(known: Vocabulary, text: str) -> str:
+def respelled(catalog_words: Vocabulary, text: str) -> str:
     """Return a text with words of the catalog for those that it does not have; empty: it has all, or none that is alike.
 
     Args:
-        known: the words of the catalog.
+        catalog_words: the words of the catalog.
         text: what was searched for.
     """
     results = {}
     for _, word in _words(text):
         plain = next(words_in([word]), "")
-        if plain in known.words:
+        if plain in catalog_words.words:
             continue
-        nearest = _nearest(known, plain)
+        nearest = _nearest(catalog_words, plain)
         if not nearest:
             return ""
         results[word] = nearest
     return _WORD.sub(lambda match: results.get(match[0], match[0]), text) if results else ""
 
 
-def _nearest(known: Vocabulary, plain: str) -> str:
+def _nearest(catalog_words: Vocabulary, plain: str) -> str:
     """Return the word with the fewest letters changed, of those with trigrams in common; empty: more than a third is changed."""
     own = _trigrams(plain)
-    common = Counter(word for trigram in own for word in known.by_trigram.get(trigram, ()))
+    common = Counter(word for trigram in own for word in catalog_words.by_trigram.get(trigram, ()))
     shares = sorted((-count / (len(own) + len(_trigrams(word)) - count), word) for word, count in common.items())
     alike = ((distance(plain, word), share, word) for share, word in shares[:_MOST_ALIKE] if -share >= _ALIKE)
     changed, _, nearest = min(alike, default=(len(plain), 0.0, ""))
     return nearest if changed <= max(1, len(plain) // 3) else ""
 
 
-def distance(one: str, other: str) -> int:
+def distance(first: str, other: str) -> int:
     """Count the letters that are changed, missing, too many, or in the wrong order next to each other."""
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for at, letter in enumerate(one, 1):
+    for at, letter in enumerate(first, 1):
         earlier, before, row = before, row, [at]
         for place, other_letter in enumerate(other, 1):
             cost = min(before[place] + 1, row[-1] + 1, before[place - 1] + (letter != other_letter))
-            if at > 1 < place and letter == other[place - 2] and one[at - 2] == other_letter:
+            if at > 1 < place and letter == other[place - 2] and first[at - 2] == other_letter:
                 cost = min(cost, earlier[place - 2] + 1)
             row.append(cost)
     return row[-1]
@@ -307,13 +307,13 @@ def declaration(section: str, name: str, is_required: bool) -> str:
     return f"{_SECTIONS[section]} {name}{', required' if is_required else ''}"
 
 
-def _is_in(parts: list[_Part], column: str, value: str) -> bool:
+def _is_in(parts: list[_SearchPart], column: str, value: str) -> bool:
     """Return whether a column holds a word that may be in it; `names` are those of attributes."""
     wanted = (part for part in parts if part.column in ("", column if column != "attributes" else "names"))
     return any(word.lower() in value for part in wanted for word in part.words)
 
 
-def _fragments(parts: list[_Part], address: str, attributes: str, fields: str) -> list[str]:
+def _fragments(parts: list[_SearchPart], address: str, attributes: str, fields: str) -> list[str]:
     """Return the address, declarations and fields of a message that hold all words of a part of what is searched."""
     declared = (declaration(*declared) for declared in declared_in(attributes) if _fits(parts, "names", declared[1]))
     addresses = [f"address {address}"] if _fits(parts, "address", address) else []
@@ -325,15 +325,15 @@ def field_fragments(text: str, paths: Iterable[str]) -> list[str]:
     return list(islice(_fitting_fields(_parts(text), paths), _MOST_FRAGMENTS))
 
 
-def _fitting_fields(parts: list[_Part], paths: Iterable[str]) -> Iterator[str]:
+def _fitting_fields(parts: list[_SearchPart], paths: Iterable[str]) -> Iterator[str]:
     return (f"payload field {path}" for path in paths if _fits(parts, "fields", path))
 
 
-def _fits(parts: list[_Part], column: str, name: str) -> bool:
+def _fits(parts: list[_SearchPart], column: str, name: str) -> bool:
     """Return whether a name holds all words of a part that may be of its column, each at a word's beginning."""
     present = _WORD.findall(name.lower())
 
-    def holds(part: _Part) -> bool:
+    def holds(part: _SearchPart) -> bool:
         if part.exact:
             return part.exact == name
         return bool(part.words) and all(any(own.startswith(word.lower()) for own in present) for word in part.words)

@@ -207,6 +207,7 @@ def test_pages_of_a_long_comparison_say_where_each_class_begins(inherited, monke
     assert re.search(r"Pages with the first: breaking 1 .*· deleted \d", text)
     last = inherited.page("snapshots/2~p3.html", {}, "http://x").page.body
     assert b'id="only-all" checked' in last
+    assert b"what changed, page 3 \xc2\xb7" in last
     assert b'id="only-breaking" checked' in inherited.page("snapshots/2.html", {}, "http://x").page.body
 
 

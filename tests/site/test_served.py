@@ -391,6 +391,17 @@ def test_a_hit_says_the_whole_part_that_was_found(site):
     assert "attribute" not in text_of(site, "search.html", q="field:region").partition("hits")[0].partition("· ")[2]
 
 
+def test_the_list_of_the_map_has_every_message_and_endpoint_of_the_picture(tmp_path):
+    catalog = Catalog(tmp_path / "w")
+    own = {"usage": ["consumer"], "protocol": "MQTT", "messages": {"RoomTooWarm": {}}}
+    endpoints = {"alarms": own, "idle": {"usage": ["producer"]}, "carrier": {"messagegroups": ["/messagegroups/g"]}}
+    catalog.ingest({"file:/a.json": ("default", {"endpoints": endpoints, "messagegroups": {"g": {"messages": {"m": {}}}}})})
+    body = Site(opened(catalog.folder, tmp_path / "rm"), 128).page("map.html", {}, "http://x")[0].body.decode()
+    picture, listed = (Page(f"<div>{part}").links for part in body.partition("<main")[2].split('id="list"'))
+    assert set(listed) >= {link for link in picture if "/reg-default/" in f"/{link}"}
+    assert "./reg-default/endpoints/alarms/RoomTooWarm.html" in listed
+
+
 def test_the_way_from_a_past_search_to_now_keeps_what_is_searched_for(site):
     page = site.page("search.html", {"q": "order", "kind": "message"}, "http://x", "1")[0]
     assert b'../../../ui/search.html?q=order&amp;kind=message">To now' in page.body

@@ -375,8 +375,8 @@ def named_other(page_context: PageContext, entity: Entity, text: str) -> Entity 
     else:
         keys = [(registryid, xid) for (registryid, _), xids in overview.members.items() for xid in xids if last_id(xid) == wanted]
     keys.sort(key=lambda key: (key[0] != entity.registryid, *key))
-    others = (_of_kind(page_context, entity, key) for key in keys if key != (entity.registryid, entity.xid))
-    return next((other for other in others if other is not None), None)
+    of_kind = (_of_kind(page_context, entity, key) for key in keys if key != (entity.registryid, entity.xid))
+    return next((other for other in of_kind if other is not None), None)
 
 
 def _of_kind(page_context: PageContext, entity: Entity, key: tuple[RegistryId, Xid]) -> Entity | None:
