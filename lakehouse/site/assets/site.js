@@ -107,6 +107,7 @@
         for (const choice of fits(row, index, { ...wanted, [name]: "" }) ? value(row, index) : []) counts.set(choice, (counts.get(choice) || 0) + 1);
       }
       if (counts.size < (name === "state" ? 1 : 2) && !wanted[name]) continue;
+      if (wanted[name] && !counts.has(wanted[name])) counts.set(wanted[name], 0);
       const list = element("ul", { class: "plain" });
       for (const [choice, count] of [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 12)) {
         const query = new URLSearchParams(Object.entries({ ...wanted, [name]: choice === wanted[name] ? "" : choice }).filter(([, text]) => text));
