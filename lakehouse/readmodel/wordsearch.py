@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -15,9 +16,11 @@ from lakehouse.text.names import RegistryId, Xid
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-# A part of what is searched: a column's prefix, if it has one, and the text up to the next blank.
-_PART = re.compile(r"(?:(field|attr|topic):)?(\S+)", re.IGNORECASE)
+# A part of what is searched: a column's prefix, `=` for a whole name, and the text up to the next blank.
+_PART = re.compile(r"(?:(field|attr|topic):(=?))?(\S*)", re.IGNORECASE)
 _OF_PREFIX = {"field": "fields", "attr": "names", "topic": "address"}
+# Where a column has whole names: the paths of fields are before its line break.
+_NAMES = {"fields": "substr(f.fields, 1, instr(f.fields || char(10), char(10)) - 1)", "names": "f.names", "address": "f.address"}
 # What an id or a name says counts more than what a description does: weights of the columns of the table `words`.
 _RANK = "bm25(words, 10.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.0, 2.0, 2.0)"
 # The columns of the index, in the order in which a hit names those that hold a word.
@@ -37,8 +40,12 @@ _RANKED = f"""
     AND (:label IS NULL OR EXISTS (
       SELECT 1 FROM json_each(e.labels) AS l WHERE l.key = :label AND (:value IS NULL OR l.value = :value)
     ))
+    {{exact}}
   ORDER BY r.rank, s.registryid, s.xid LIMIT :limit OFFSET :offset
 """
+_EXACT = """AND EXISTS (
+      SELECT 1 FROM found_by AS f WHERE f.id = s.id AND instr(' ' || {names} || ' ', ' ' || :exact{at} || ' ') > 0
+    )"""
 _HIT = """
   SELECT coalesce(e.name, w.name), w.description, w.ids, w.type, w.address, w.labels, w.attributes, w.fields  -- of a message
   FROM found_by AS w                                                           -- `found_by` has the words of its name, too
@@ -48,7 +55,8 @@ _HIT = """
 _SECTIONS = {"envelopemetadata": "envelope attribute", "protocoloptions": "protocol option"}
 _MOST_FRAGMENTS = 4
 _MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
-_ALIKE = 0.3  # share of trigrams that two words have in common, from which one may be meant for the other
+_ALIKE = 0.12  # share of trigrams that two words have in common, from which one may be meant for the other
+_MOST_ALIKE = 200
 Key = tuple[RegistryId, str, Xid]
 
 
@@ -69,6 +77,21 @@ class Hit(NamedTuple):
     description: str | None
     where: list[str]
     fragments: list[str]
+
+
+class _SearchPart(NamedTuple):
+    """A part of what is searched: the column it is looked for in (empty: all), its words, and a whole name."""
+
+    column: str
+    words: list[str]
+    exact: str
+
+
+class Vocabulary(NamedTuple):
+    """The words of a catalog, and those that have each trigram."""
+
+    words: set[str]
+    by_trigram: dict[str, list[str]]
 
 
 class PastEntity(NamedTuple):
@@ -118,7 +141,7 @@ def find_by_words(
     Args:
         view: the newest snapshot.
         text: some words; `field:`, `attr:` and `topic:` before one look for it among the fields of the payload, the names of
-            declarations, and addresses; all else between words is passed over.
+            declarations, and addresses, `field:=` and so on for that name alone; all else between words is passed over.
         kinds: message, group, endpoint, schema, document.
         registryid: only of this registry.
         limit: how many at most; -1: all.
@@ -132,9 +155,12 @@ def find_by_words(
     query = " AND ".join(f'{prefix} : "{word}"' if prefix else f'"{word}"' for prefix, word in words) + "*"
     wanted = filters or Filters()
     label, has_value, value = (wanted.label or "").partition("=")
+    names = [(part.column, part.exact) for part in _parts(text) if part.exact]
+    exact = " ".join(_EXACT.format(names=_NAMES[column], at=at) for at, (column, _) in enumerate(names))
     rows = view.db.execute(
-        _RANKED,
-        {
+        _RANKED.format(exact=exact),
+        {f"exact{at}": name for at, (_, name) in enumerate(names)}
+        | {
             "query": query,
             "most": most,
             "registryid": registryid,
@@ -152,8 +178,12 @@ def find_by_words(
 
 def _words(text: str) -> list[tuple[str, str]]:
     """Return the words of a text, each with the column that it is looked for in; empty: in all."""
-    parts = _PART.findall(text)
-    return [(_OF_PREFIX.get(prefix.lower(), ""), word) for prefix, part in parts for word in _WORD.findall(part)]
+    return [(part.column, word) for part in _parts(text) for word in part.words]
+
+
+def _parts(text: str) -> list[_SearchPart]:
+    results = ((_OF_PREFIX.get(prefix.lower(), ""), sign, part) for prefix, sign, part in _PART.findall(text))
+    return [_SearchPart(column, _WORD.findall(part), part if sign else "") for column, sign, part in results if part]
 
 
 def words_in(columns: Iterable[str | None]) -> Iterator[str]:
@@ -174,7 +204,8 @@ def holds_words(words: Words, text: str) -> bool:
         present = words_in([getattr(words, prefix)] if prefix else words)
         if not any(word.startswith(plain) if at == len(wanted) - 1 else word == plain for word in present):
             return False
-    return bool(wanted)
+    names = ((part.exact, getattr(words, part.column) or "") for part in _parts(text) if part.exact)
+    return bool(wanted) and all(name in column.partition("\n")[0].split() for name, column in names)
 
 
 def names_of_messages(view: View) -> list[tuple[Key, str | None, str | None]]:
@@ -183,31 +214,56 @@ def names_of_messages(view: View) -> list[tuple[Key, str | None, str | None]]:
     return [((registryid, kind, xid), names, fields) for registryid, kind, xid, names, fields in rows]
 
 
-def vocabulary(view: View) -> list[str]:
+def vocabulary(view: View) -> Vocabulary:
     """Return all words that are in the index."""
-    return [word for (word,) in view.db.execute("SELECT term FROM vocabulary")]
+    result = Vocabulary({word for (word,) in view.db.execute("SELECT term FROM vocabulary")}, {})
+    for word in result.words:
+        for trigram in _trigrams(word):
+            result.by_trigram.setdefault(trigram, []).append(word)
+    return result
 
 
-def respelled(words: Sequence[str], text: str) -> str:
+def respelled(catalog_words: Vocabulary, text: str) -> str:
     """Return a text with words of the catalog for those that it does not have; empty: it has all, or none that is alike.
 
     Args:
-        words: of the catalog.
+        catalog_words: the words of the catalog.
         text: what was searched for.
     """
-    present = set(words)
     results = {}
     for _, word in _words(text):
         plain = next(words_in([word]), "")
-        if plain in present:
+        if plain in catalog_words.words:
             continue
-        own = _trigrams(plain)
-        alike = [(len(own & other) / len(own | other), word) for word in words if own & (other := _trigrams(word))]
-        share, nearest = min(alike, key=lambda scored: (-scored[0], scored[1]), default=(0.0, ""))
-        if share < _ALIKE:
+        nearest = _nearest(catalog_words, plain)
+        if not nearest:
             return ""
         results[word] = nearest
     return _WORD.sub(lambda match: results.get(match[0], match[0]), text) if results else ""
+
+
+def _nearest(catalog_words: Vocabulary, plain: str) -> str:
+    """Return the word with the fewest letters changed, of those with trigrams in common; empty: more than a third is changed."""
+    own = _trigrams(plain)
+    common = Counter(word for trigram in own for word in catalog_words.by_trigram.get(trigram, ()))
+    shares = sorted((-count / (len(own) + len(_trigrams(word)) - count), word) for word, count in common.items())
+    alike = ((distance(plain, word), share, word) for share, word in shares[:_MOST_ALIKE] if -share >= _ALIKE)
+    changed, _, nearest = min(alike, default=(len(plain), 0.0, ""))
+    return nearest if changed <= max(1, len(plain) // 3) else ""
+
+
+def distance(first: str, other: str) -> int:
+    """Count the letters that are changed, missing, too many, or in the wrong order next to each other."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(first, 1):
+        earlier, before, row = before, row, [at]
+        for place, other_letter in enumerate(other, 1):
+            cost = min(before[place] + 1, row[-1] + 1, before[place - 1] + (letter != other_letter))
+            if at > 1 < place and letter == other[place - 2] and first[at - 2] == other_letter:
+                cost = min(cost, earlier[place - 2] + 1)
+            row.append(cost)
+    return row[-1]
 
 
 def _trigrams(word: str) -> set[str]:
@@ -224,7 +280,7 @@ def hits_of(view: View, text: str, keys: Iterable[Key], past: Mapping[Key, PastE
         keys: the entities.
         past: of a past snapshot, entities that were not then what the index holds.
     """
-    words = [word.lower() for _, word in _words(text)]
+    parts = _parts(text)
     hits = []
     for key in keys:
         earlier = (past or {}).get(key)
@@ -240,8 +296,8 @@ def hits_of(view: View, text: str, keys: Iterable[Key], past: Mapping[Key, PastE
             continue
         name, description, ids, types, address, labels, attributes, fields = row
         columns = zip(_COLUMNS, (ids, name, types, address, labels, description, attributes, fields), strict=True)
-        where = [column for column, value in columns if value and any(word in value.lower() for word in words)]
-        fragments = _fragments(words, attributes or "", fields or "") if key[1] == "message" else []
+        where = [column for column, value in columns if value and _is_in(parts, column, value.lower())]
+        fragments = _fragments(parts, address or "", attributes or "", fields or "") if key[1] == "message" else []
         hits.append(Hit(*key, name, description, where, fragments))
     return hits
 
@@ -251,15 +307,38 @@ def declaration(section: str, name: str, is_required: bool) -> str:
     return f"{_SECTIONS[section]} {name}{', required' if is_required else ''}"
 
 
-def _fragments(words: list[str], attributes: str, fields: str) -> list[str]:
-    """Return the declarations and fields of a message whose names hold one of the words, at a word's beginning."""
+def _is_in(parts: list[_SearchPart], column: str, value: str) -> bool:
+    """Return whether a column holds a word that may be in it; `names` are those of attributes."""
+    wanted = (part for part in parts if part.column in ("", column if column != "attributes" else "names"))
+    return any(word.lower() in value for part in wanted for word in part.words)
 
-    def fits(name: str) -> bool:
-        return any(part.startswith(word) for part in _WORD.findall(name.lower()) for word in words)
 
-    declared = [declaration(section, name, is_required) for section, name, is_required in declared_in(attributes) if fits(name)]
-    paths = [f"payload field {path}" for path in fields.partition("\n")[0].split() if fits(path)]
-    return [*declared, *paths][:_MOST_FRAGMENTS]
+def _fragments(parts: list[_SearchPart], address: str, attributes: str, fields: str) -> list[str]:
+    """Return the address, declarations and fields of a message that hold all words of a part of what is searched."""
+    declared = (declaration(*declared) for declared in declared_in(attributes) if _fits(parts, "names", declared[1]))
+    addresses = [f"address {address}"] if _fits(parts, "address", address) else []
+    return [*addresses, *declared, *_fitting_fields(parts, fields.partition("\n")[0].split())][:_MOST_FRAGMENTS]
+
+
+def field_fragments(text: str, paths: Iterable[str]) -> list[str]:
+    """Return the fields, of these, that hold all words of a part of a text, in words."""
+    return list(islice(_fitting_fields(_parts(text), paths), _MOST_FRAGMENTS))
+
+
+def _fitting_fields(parts: list[_SearchPart], paths: Iterable[str]) -> Iterator[str]:
+    return (f"payload field {path}" for path in paths if _fits(parts, "fields", path))
+
+
+def _fits(parts: list[_SearchPart], column: str, name: str) -> bool:
+    """Return whether a name holds all words of a part that may be of its column, each at a word's beginning."""
+    present = _WORD.findall(name.lower())
+
+    def holds(part: _SearchPart) -> bool:
+        if part.exact:
+            return part.exact == name
+        return bool(part.words) and all(any(own.startswith(word.lower()) for own in present) for word in part.words)
+
+    return any(part.column in ("", column) and holds(part) for part in parts)
 
 
 def find_ids(

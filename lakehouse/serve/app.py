@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +33,7 @@ from lakehouse.errors import DefinitionNotYet, MessageNotFound, WarehouseError
 from lakehouse.serve.answer.changes import EventStreams
 from lakehouse.serve.answer.exchange import JSON, ApiAnswer, ApiRequest
 from lakehouse.serve.answer.live import ServedHead, SnapshotWatcher
-from lakehouse.serve.answer.reads import ReadHandler
+from lakehouse.serve.answer.reads import ReadHandler, bare_page, is_of_pages
 from lakehouse.serve.apierrors import REGISTRY_TYPE, ProblemFound, error_body
 from lakehouse.serve.auth import Guard
 from lakehouse.serve.clientlimits import Bodies, Shares
@@ -42,6 +43,8 @@ from lakehouse.serve.origins import Origins, Send, protecting
 from lakehouse.serve.subjects.registryapi import allowed_methods
 from lakehouse.serve.targets import RequestTarget, read_target
 from lakehouse.settings import Settings
+from lakehouse.site.served import HEADERS
+from lakehouse.site.templating import MEDIA_TYPES
 
 if TYPE_CHECKING:
     from lakehouse.serve.agentendpoint import AgentEndpoint
@@ -292,7 +295,7 @@ class App:
 
     async def _ready_or_made(self, scope: Scope, origin: str, client: str) -> CachedResponse:
         head = self.live.head
-        key = (scope["raw_path"], scope["query_string"], origin)
+        key = (scope["raw_path"], scope["query_string"], origin, str(date.today()))  # pages speak of the last days
         ready = self.ready.find(key, head)
         if ready is not None:
             self.metrics.count_ready()
@@ -357,6 +360,11 @@ class App:
         return None
 
     def _problem(self, problem: ProblemFound, scope: Scope, origin: str) -> CachedResponse:
+        if is_of_pages(scope["raw_path"]) and _is_browser(dict(scope["headers"])):
+            page = bare_page(problem.title, problem.detail or "", origin)
+            more = HEADERS | problem.headers | {"Content-Type": MEDIA_TYPES["html"], "Cache-Control": "no-store"}
+            lines = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in more.items()]
+            return CachedResponse(problem.status, lines, page, b"", None)
         dialect = self.options.specification
         try:
             target = read_target(scope["raw_path"])

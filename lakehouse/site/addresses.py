@@ -143,10 +143,20 @@ def path_of_differences(before: int, after: int) -> str:
     return f"compare/{before}{TO}{after}.json"
 
 
-def path_beside(registryid: RegistryId, xid: Xid, other: Xid) -> str:
-    """Return the path of the page that shows two messages, or two schemas, of a registry side by side."""
+def path_beside(registryid: RegistryId, xid: Xid, other: Xid, other_registry: RegistryId | None = None) -> str:
+    """Return the path of the page that shows two messages, or two schemas, side by side.
+
+    Args:
+        registryid: of the first.
+        xid: of the first.
+        other: XID of the second.
+        other_registry: of the second; None: the same.
+    """
     _, collection, group, _, entityid = other.split("/")
-    return path_of(registryid, xid, WITH + TO.join((collection, path_part_of(group), path_part_of(entityid))))
+    names = [collection, path_part_of(group), path_part_of(entityid)]
+    if other_registry not in (None, registryid):
+        names.insert(0, f"reg-{path_part_of(str(other_registry))}")
+    return path_of(registryid, xid, WITH + TO.join(names))
 
 
 def page_of_list(path: str, number: int) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
+from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.queries import count_changed
@@ -89,6 +91,7 @@ class PageStyle:
         at: the past snapshot that the whole site shows; None: the newest.
         max_chain_depth: setting of that name.
         root: URL from which links lead; empty: they are relative.
+        now: moment from which days are counted back; None: that of the snapshot, so that pages of it stay as they are.
     """
 
     is_served: bool = False
@@ -97,6 +100,7 @@ class PageStyle:
     at: int | None = None
     max_chain_depth: int = 128
     root: str = ""
+    now: datetime | None = None
 
     @property
     def leads_to_past(self) -> bool:
@@ -125,8 +129,30 @@ class PageContext:
         """Make a page of a template; its links lead from its path."""
         root = self.style.root or "../" * path.count("/") or "./"
         links = Links(self.overview)
-        common = {"style": self.style, "overview": self.overview, "links": links, "root": root, "path": path}
+        common = {"style": self.style, "end": self.end, "overview": self.overview, "links": links, "root": root, "path": path}
         return Page(path, render(template, **common, **details))
+
+    def resolve(self, text: str) -> int:
+        """Return the number of a snapshot that the pages know, as `View.resolve` reads it.
+
+        Raises:
+            SnapshotNotFound: there is none, or it is later than what is shown.
+        """
+        number = self.view.resolve(text)
+        if number > self.view.snapshot_id:
+            raise SnapshotNotFound(text, f"these pages show the catalog as of snapshot {self.view.snapshot_id}, which is earlier")
+        return number
+
+    def before(self, days: int) -> int:
+        """Return the last snapshot that is at least some days old: as of now, or as of the one that is shown; 0: none is."""
+        upto = [snapshot for snapshot in self.overview.snapshots if snapshot.snapshot_id <= self.view.snapshot_id]
+        since = (self.style.now or upto[-1].committed_at) - timedelta(days) if upto else None
+        return max((snapshot.snapshot_id for snapshot in upto if since and snapshot.committed_at <= since), default=0)
+
+    @property
+    def end(self) -> str:
+        """Return in words from when days are counted back; empty: from now."""
+        return "" if self.style.now is not None else f" before snapshot {self.view.snapshot_id}"
 
     def part(self, rows: Sequence[Any], path: str, number: int, read: Callable[[Any], Any] | None = None) -> ListPage | None:
         """Cut a page out of a list; None: it is not that long.

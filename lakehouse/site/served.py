@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import ReadModel, View
 from lakehouse.site.addresses import HOME
 from lakehouse.site.overview import Overview, overview_of
@@ -20,6 +22,10 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 _MOST_SNAPSHOTS = 3
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
 
 
 class ServedPage(NamedTuple):
@@ -36,11 +42,13 @@ class Site:
     Args:
         model: the read model.
         max_chain_depth: setting of that name.
+        clock: returns what time it is: days of the newest snapshot are counted back from it.
     """
 
-    def __init__(self, model: ReadModel, max_chain_depth: int) -> None:
+    def __init__(self, model: ReadModel, max_chain_depth: int, clock: Callable[[], datetime] = _now) -> None:
         self.model = model
         self.max_chain_depth = max_chain_depth
+        self._clock = clock
         self._overviews: OrderedDict[tuple[int, str], tuple[Overview, dict[str, Any]]] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -57,7 +65,7 @@ class Site:
             The page; one that says so where there is none.
 
         Raises:
-            SnapshotNotFound: there is no such snapshot.
+            SnapshotNotFound: there is no snapshot `at`.
         """
         return self.model.answer(lambda view: self._made(view, path or HOME, query, api, at), at)
 
@@ -80,10 +88,16 @@ class Site:
         return PageContext(self.model, view, overview, style or PageStyle(True), cache=cache)
 
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
-        style = PageStyle(True, api, at=None if at is None else view.snapshot_id, max_chain_depth=self.max_chain_depth)
+        style = PageStyle(True, api, max_chain_depth=self.max_chain_depth)
+        style.at, style.now = (None, self._clock()) if at is None else (view.snapshot_id, None)
         page_context = self.page_context(view, style)
-        result = find_page(page_context, path, query)
-        return ServedPage(result or missing_page(page_context, path), result is not None, view.snapshot_id)
+        result, problem = None, ""
+        try:
+            result = find_page(page_context, path, query)
+        except SnapshotNotFound as error:
+            problem = str(error)
+        page = result or missing_page(page_context, path, problem)
+        return ServedPage(page, result is not None, view.snapshot_id)
 
     def _overview(self, view: View) -> tuple[Overview, dict[str, Any]]:
         key = (view.snapshot_id, str(view.commit_of(view.snapshot_id)["digest"]) if view.snapshot_id else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -36,6 +36,7 @@ FindPage = Callable[[str], str | None]  # the address of the page of an XID; Non
 _XID = re.compile(r"/(?:messagegroups|endpoints|schemagroups)/[^\s<>()\[\]\"'`,;]*[^\s<>()\[\]\"'`,;.:!?]")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ,.()]*[A-Za-z0-9.)]\Z", re.ASCII)  # a line in which Markdown means nothing
 _OUTSIDE = re.compile(r"https?://[^\s]+\Z", re.IGNORECASE)
+_BACKTICKS = re.compile(r"`([^`\n]+)`")
 _REL = "external nofollow noopener noreferrer"
 T = TypeVar("T")
 MEDIA_TYPES = {
@@ -132,7 +133,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "moment": moment, "day": day, "shown": shown, "folded": folded, "grouped": grouped, "plural": plural, "cut": cut,
-        "apart": apart, "anchor": anchor, "outside": outside,
+        "apart": apart, "anchor": anchor, "outside": outside, "coded": coded,
         "some": some, "quoted": shlex.quote, "markdown": markdown,
     }  # fmt: skip
     made.globals |= {"policy": POLICY}
@@ -204,6 +205,21 @@ def cut(text: str, most: int = _MOST) -> str:
     """Cut a long text."""
     most = max(_LEAST, int(most * _scale.get()))
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def coded(text: str, pages: Mapping[str, str] | None = None) -> Markup:
+    """Write a text with what is between backticks as code.
+
+    Args:
+        text: the text.
+        pages: code to the URL that it leads to.
+    """
+    result = Markup("")
+    for at, part in enumerate(_BACKTICKS.split(text)):
+        url = (pages or {}).get(part) if at % 2 else None
+        shown_part = Markup("<code>{}</code>").format(part) if at % 2 else escape(part)
+        result += Markup('<a href="{}">{}</a>').format(url, shown_part) if url else shown_part
+    return result
 
 
 def some(many: Iterable[T], most: int) -> list[T]:

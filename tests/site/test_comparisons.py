@@ -11,8 +11,9 @@ from sitechecks import Page, broken_links, pages_of
 
 from lakehouse.domain.diff import CLASSES
 from lakehouse.site import Site, write_site
-from lakehouse.site.templating import parts_apart
+from lakehouse.site.templating import coded, parts_apart
 
+VERSIONS = (("1", "first"), ("2", "second"))
 SCHEMA = "reg-default/schemagroups/s/order"
 
 
@@ -206,4 +207,63 @@ def test_pages_of_a_long_comparison_say_where_each_class_begins(inherited, monke
     assert re.search(r"Pages with the first: breaking 1 .*· deleted \d", text)
     last = inherited.page("snapshots/2~p3.html", {}, "http://x").page.body
     assert b'id="only-all" checked' in last
+    assert b"what changed, page 3 \xc2\xb7" in last
     assert b'id="only-breaking" checked' in inherited.page("snapshots/2.html", {}, "http://x").page.body
+
+
+def test_two_versions_show_their_fields_side_by_side(site, tmp_path):
+    text = text_of(site, f"{SCHEMA}~comparev1~to~v2.html").partition("Fields")[2]
+    assert "changed any optional" in text.replace(",", "").replace("the same", "")
+    assert "new any, optional" in text.replace("anything", "any")
+    versions = {}
+    for versionid, name in VERSIONS:
+        schema = {"type": "object", "properties": {name: {"type": "string"}}}
+        versions[versionid] = {"dataschemaformat": "JSONSchema/draft-07", "dataschema": schema}
+    catalog = Catalog(tmp_path / "w")
+    groups = {"g": {"messages": {"m": {"versions": versions}}}}
+    catalog.ingest({"file:/a.json": ("default", {"messagegroups": groups})})
+    of_message = Site(opened(catalog.folder, tmp_path / "rm"), 128)
+    fields = text_of(of_message, "reg-default/messagegroups/g/m~comparev1~to~v2.html").partition("Fields")[2]
+    assert "Field Version 1 Version 2 first string, optional second string, optional" in fields
+
+
+def test_messages_of_two_registries_are_shown_side_by_side(tmp_path):
+    catalog = Catalog(tmp_path / "w")
+
+    def groups(description: str, messageid: str) -> dict:
+        return {
+            "messagegroups": {"g": {"messages": {messageid: {"description": description}, "same": {"description": description}}}}
+        }
+
+    catalog.ingest({"file:/a.json": ("one", groups("here", "a")), "file:/b.json": ("two", groups("elsewhere", "b"))})
+    site = Site(opened(catalog.folder, tmp_path / "rm"), 128)
+    path = "reg-one/messagegroups/g/same~with"
+    beside = f"{path}reg-two~to~messagegroups~to~g~to~same.html"
+    for other in ("same", "/messagegroups/g/messages/same", "http://x/ui/reg-two/messagegroups/g/same.html"):
+        assert site.page(f"{path}.html", {"other": other}, "http://x")[0].path == beside, other
+    text = text_of(site, beside)
+    assert "same (one, g) and same (two, g)" in text
+    assert "/description here elsewhere" in text
+    assert site.page(f"{path}.html", {"other": "b"}, "http://x")[0].path == beside.replace("~same.", "~b.")
+    assert site.page(f"{path}.html", {"other": "a"}, "http://x")[0].path == f"{path}messagegroups~to~g~to~a.html"
+    assert not site.page(beside.replace("two", "three"), {}, "http://x")[1]
+
+
+def test_what_breaks_by_a_deletion_leads_to_the_page_of_what_was_deleted(tmp_path):
+    catalog = Catalog(tmp_path / "w")
+    endpoint = {"usage": ["consumer"], "protocol": "KAFKA", "messagegroups": ["/messagegroups/g"]}
+    for messages in ({"m1": {}, "m2": {}}, {"m1": {}}):
+        document = {"endpoints": {"e": endpoint}, "messagegroups": {"g": {"messages": messages}}}
+        catalog.ingest({"file:/a.json": ("default", document)})
+    site = Site(opened(catalog.folder, tmp_path / "rm"), 128)
+    body = site.page("snapshots/2.html", {}, "http://x")[0].body.decode()
+    broken = body.partition('id="broken"')[2].partition("</section>")[0]
+    assert '<a href="../reg-default/messagegroups/g/m2.html"><bdi>m2</bdi></a>' in broken
+    assert "It was deleted in snapshot 2" in Page(site.page("reg-default/messagegroups/g/m2.html", {}, "")[0].body.decode()).text
+
+
+def test_what_stands_between_backticks_is_code():
+    assert coded("`a<b` and `lakehouse snapshots` lists `all") == (
+        "<code>a&lt;b</code> and <code>lakehouse snapshots</code> lists `all"
+    )
+    assert coded("`x` & y", {"x": "x.html"}) == '<a href="x.html"><code>x</code></a> &amp; y'

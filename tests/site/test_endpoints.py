@@ -33,6 +33,8 @@ ENDPOINTS = {
         "AMQP/1.0", messagegroups=["/messagegroups/mail", "/messagegroups/gone"],
         protocoloptions={"endpoints": [{"uri": "amqps://mq.example.com/outbox"}]},
     ),
+    "stock": endpoint("AMQP/1.0", messagegroups=["/messagegroups/stock.amqp"]),
+    "mute": endpoint("NATS", messagegroups=["/messagegroups/mute.nats"]),
 }  # fmt: skip
 GROUPS = {
     "base": {"messages": {"placed": {"description": "Without a way"}}},
@@ -44,6 +46,21 @@ GROUPS = {
     },
     "mail": {"messages": {"sent": {"description": "Over what carries it"}}},
     "alone": {"messages": {"m": {"protocol": "MQTT/5.0", "protocoloptions": {"topic_name": "a/b"}}}},
+    "stock": {"messages": {"all": {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"required": True}}}}},
+    "stock.amqp": {
+        "messages": {
+            name: {
+                "protocol": "AMQP/1.0",
+                "basemessage": "/messagegroups/stock/messages/all",
+                "envelope": "CloudEvents/1.0",
+                "envelopemetadata": {"type": {"value": name}},
+                "protocoloptions": {"properties": {"to": {"value": f"q/{name}"}}},
+            }
+            for name in ("low", "out")
+        }
+    },
+    "mute": {"messages": {"base": {"description": "Nobody says where"}}},
+    "mute.nats": {"messages": {"m": {"protocol": "NATS", "basemessage": "/messagegroups/mute/messages/base"}}},
 }
 
 
@@ -76,6 +93,43 @@ def test_a_message_that_says_no_address_has_that_of_its_variants(site):
     text = text_of(site, "messagegroups/base/placed")
     assert "writer as orders / placed" in text
     assert "Where KAFKA topic orders" in text
+
+
+def test_a_message_has_the_places_of_all_its_variants(site):
+    text = text_of(site, "messagegroups/stock/all")
+    assert "Producers send it to stock as stock.amqp / low, stock.amqp / out" in text
+    assert "Where AMQP to q/low as stock.amqp / low AMQP to q/out as stock.amqp / out" in text
+
+
+def test_no_page_promises_an_address_that_nothing_declares(site):
+    for name in ("mute/base", "mute.nats/m"):
+        text = text_of(site, f"messagegroups/{name}")
+        assert "No address is declared. Payload" in text
+        assert "mute" in text.partition("Producers send it to")[2].partition("Where")[0]
+    assert "It names no address. Owner" in text_of(site, "endpoints/mute")
+    assert "It names no address: messages say where they go." in text_of(site, "endpoints/stock")
+
+
+def test_a_required_attribute_comes_from_where_it_is_required(site):
+    assert "Required from stock / all: type" in text_of(site, "messagegroups/stock.amqp/low")
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        ({"protocol": "KAFKA", "protocoloptions": {"topic": "t"}}, "Where KAFKA topic t"),
+        ({}, "Where it goes is not computed yet."),
+    ],
+)
+def test_a_message_that_is_not_computed_yet_says_what_carries_it(tmp_path, message, where):
+    groups, endpoints = {"g": {"messages": {"m": message}}}, {"e": endpoint("KAFKA", messagegroups=["/messagegroups/g"])}
+    catalog = Catalog(tmp_path / "w")
+    catalog._flatten = lambda *_: None  # as after a write, before the job ran
+    catalog.ingest({"file:/d.json": ("default", {"messagegroups": groups, "endpoints": endpoints})})
+    text = text_of(Site(opened(tmp_path / "w", tmp_path / "model"), 128), "messagegroups/g/m")
+    assert where in text
+    assert "Producers send it to e m" in text
+    assert "No endpoint" not in text.partition("Where")[2]
 
 
 def test_a_message_that_contradicts_its_endpoint_says_so_and_is_in_effect(site):

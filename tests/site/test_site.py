@@ -101,6 +101,16 @@ def test_a_variant_is_compared_with_its_base(demo):
     path = f"{KAFKA}~withmessagegroups~to~shop.orders~to~shop.orders.OrderPlaced.html"
     assert any(link.endswith(path.rpartition("/")[2]) for link in demo.pages[f"{KAFKA}.html"].links)
     assert "An attribute that was always there is no longer" in demo.text(path)
+    page = (demo.folder / path).read_text()
+    assert "<title>shop.orders.OrderPlaced (shop.orders.kafka) and shop.orders.OrderPlaced (shop.orders)" in page
+    assert page.count('<th scope="col">shop.orders.OrderPlaced (shop.orders.kafka)</th>') == 2  # of attributes, and of fields
+
+
+def test_a_message_links_each_of_its_versions(demo):
+    page = demo.pages["reg-default/messagegroups/warehouse.stock.amqp/warehouse.PickListReady.html"]
+    assert {link for link in page.links if "PickListReady/" in link} >= {
+        f"../../../reg-default/messagegroups/warehouse.stock.amqp/warehouse.PickListReady/{version}.html" for version in (1, 2)
+    }
 
 
 def test_the_nearest_label_names_the_owner(tmp_path):
@@ -238,7 +248,7 @@ def test_the_map_has_every_group_and_endpoint_once(many):
     for one in ids:
         assert sum(text.count(f'{one}"><text class="head"') for text in drawn.values()) == 1
     for page in maps:
-        assert sum("/messagegroups/g" in link for link in page.links) <= 500
+        assert sum("/messagegroups/g" in link for link in page.links) <= 500 + 150  # of the picture, and of the list
     shown = {link.removeprefix("./") for page in maps for link in page.links if re.search(r"/g\d/g\d\.event", link)}
     assert len(shown) == 520
 

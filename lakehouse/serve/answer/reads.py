@@ -6,11 +6,13 @@ The pages for people, below `/ui/` and `/at/SNAPSHOT/ui/`, are those of `lakehou
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote
 
 import orjson
+from markupsafe import Markup
 
 from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel import View
@@ -36,25 +38,54 @@ from lakehouse.settings import Settings
 from lakehouse.site import Site
 from lakehouse.site.addresses import HOME
 from lakehouse.site.served import HEADERS
-from lakehouse.site.templating import MEDIA_TYPES
+from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset, coded
 from lakehouse.text.xid import xid_of
 
 UI = "ui"
 ENDING = ".html"
 _MOST_PARAMETERS = 20
-_BARE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">{refresh}<title>Catalog</title></head><body><main><h1>{title}</h1>
-<p>{text}</p></main></body></html>
-"""
-_EMPTY = _BARE.format(
-    refresh="", title="The catalog is empty",
-    text="Load documents with <code>lakehouse ingest path/to/documents</code>, then load this page again.",
-).encode()  # fmt: skip
-_LOADING = _BARE.format(
-    refresh='<meta http-equiv="refresh" content="2">', title="The catalog is being loaded",
-    text="The server has just started. This page loads itself again every two seconds until it is there.",
-).encode()  # fmt: skip
+_OF_PAGES = re.compile(rb"/(at/([^/]*/)?)?ui(/|\Z)")
+_BARE = Markup("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">{refresh}
+<title>{title} · xRegistry Lakehouse</title><link rel="stylesheet" href="{ui}assets/style.css"></head>
+<body><main><h1>{title}</h1><p>{text}</p><p><a href="{ui}">Home page</a></p></main></body></html>
+""")
+_REFRESH = Markup('<meta http-equiv="refresh" content="2">')
 _REST = 20  # of loading ahead, between two times
+
+
+def is_of_pages(raw_path: bytes) -> bool:
+    """Return whether a path is below `/ui` or `/at/SNAPSHOT/ui`, whatever stands for the snapshot."""
+    return _OF_PAGES.match(raw_path) is not None
+
+
+def bare_page(title: str, text: str, origin: str, refresh: bool = False) -> bytes:
+    """Return a page that needs no snapshot.
+
+    Args:
+        title: its heading.
+        text: what it says, with code between backticks.
+        origin: URL of the server.
+        refresh: it loads itself again until there is another one.
+    """
+    page = _BARE.format(title=title, text=coded(text), ui=f"{origin}/{UI}/", refresh=_REFRESH if refresh else "")
+    return page.encode("utf-8", "replace")
+
+
+def _loading(api_request: ApiRequest) -> ApiAnswer:
+    """Answer before there is a catalog: with a page that loads itself again, and its style.
+
+    Raises:
+        ProblemFound: no page is wanted.
+    """
+    last = api_request.raw_path.rpartition("/")[2]
+    if last in ASSETS:
+        return ApiAnswer(200, dict(HEADERS), asset(last), MEDIA_TYPES[last.rpartition(".")[2]])
+    if "." in last and not last.endswith(ENDING):
+        raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
+    text = "The server has just started. This page loads itself again every two seconds until it is there."
+    page = bare_page("The catalog is being loaded", text, api_request.origin, refresh=True)
+    return ApiAnswer(503, HEADERS | {"Retry-After": "2"}, page, MEDIA_TYPES["html"])
 
 
 def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswer:
@@ -64,7 +95,10 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswe
     if not below.startswith("/"):  # /ui: links of the page begin at /ui/
         return _led_to(api_request, "/")
     if not head.number:
-        return ApiAnswer(200, dict(HEADERS), _EMPTY, MEDIA_TYPES["html"])
+        if below.removeprefix("/assets/") in ASSETS:
+            return _loading(api_request)
+        text = "Load documents with `lakehouse ingest path/to/documents`, then load this page again."
+        return ApiAnswer(200, dict(HEADERS), bare_page("The catalog is empty", text, api_request.origin), MEDIA_TYPES["html"])
     text = api_request.query.decode("ascii", "replace")
     query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS, errors="replace"))
     try:
@@ -116,7 +150,7 @@ class ReadHandler:
         """
         head = self.live.head
         if head is None and api_request.target.parts[:1] == (UI,):
-            return ApiAnswer(503, HEADERS | {"Retry-After": "2"}, _LOADING, MEDIA_TYPES["html"])
+            return _loading(api_request)
         if head is None:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         Deadline(self.options.request_seconds, api_request.arrived).check()  # it may have waited until nobody waits for it

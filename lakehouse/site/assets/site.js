@@ -30,13 +30,15 @@
     return waiting;
   }
 
-  // The words of a text, each with the table that its prefix names: `field:address.region` looks among fields only.
+  // The words of a text, each with the table that its prefix names: `field:address.region` looks among fields only, and
+  // `field:=address.region` for that name alone.
   const TABLES = { field: ["fields", 10], attr: ["names", 11], topic: ["addresses", 12] };
-  const ownersOf = (text) => [...text.matchAll(/(?:^|\s)owner:(\S+)/gi)].map((found) => found[1].toLowerCase());
+  const ownersOf = (text) => [...text.matchAll(/(?:^|\s)owner:(\S*)/gi)].map((found) => found[1].toLowerCase());
   function partsOf(text) {
-    return (text.replace(/(^|\s)owner:\S+/gi, " ").match(/\S+/g) || []).flatMap((part) => {
-      const found = part.match(/^(field|attr|topic):(.*)$/i);
-      return wordsOf(found ? found[2] : part).map((word) => ({ word, of: found ? TABLES[found[1].toLowerCase()] : ["words", 9] }));
+    return (text.replace(/(^|\s)owner:\S*/gi, " ").match(/\S+/g) || []).flatMap((part) => {
+      const [, prefix, sign, name] = part.match(/^(field|attr|topic):(=?)(.*)$/i) || ["", "", "", part];
+      const of = prefix ? TABLES[prefix.toLowerCase()] : ["words", 9], words = wordsOf(name);
+      return sign && name ? [{ word: name, of, words, isExact: true }] : words.map((word) => ({ word, of, words }));
     });
   }
 
@@ -44,19 +46,27 @@
   const before = (entry) => entry.split("\t")[0];
   function numbersOf(index, parts) {
     index.split ||= { words: index.words.map((word) => [word]) };
-    return parts.map(({ word, of: [table] }, at) => {
-      const found = new Set(), entries = index.split[table] ||= index[table].map((entry) => wordsOf(before(entry)));
+    return parts.map(({ word, of: [table], isExact }, at) => {
+      const found = new Set();
+      if (isExact) {
+        index[table].forEach((entry, number) => { if (before(entry) === word) found.add(number); });
+        return found;
+      }
+      const entries = index.split[table] ||= index[table].map((entry) => wordsOf(before(entry)));
       const fits = at === parts.length - 1 ? (part) => part.startsWith(word) : (part) => part === word;
       entries.forEach((entry, number) => { if (entry.some(fits)) found.add(number); });
       return found;
     });
   }
 
-  // Which declarations and fields of a row have one of the words in their names.
-  function fragmentsOf(row, index, words) {
-    const fits = (name) => wordsOf(name).some((part) => words.some((word) => part.startsWith(word)));
-    const declared = row[11].map((number) => index.names[number].split("\t")).filter(([name]) => fits(name)).map(([, text]) => text);
-    return [...declared, ...row[10].map((number) => index.fields[number]).filter(fits).map((path) => "payload field " + path)].slice(0, 4);
+  // The address, declarations and fields of a row that hold all words of a part of what is searched.
+  function fragmentsOf(row, index, parts) {
+    const fits = (table, name) => parts.some(({ word, of, words, isExact }) => (of[0] === "words" || of[0] === table) &&
+      (isExact ? name === word : words.every((each) => wordsOf(name).some((own) => own.startsWith(each)))));
+    const address = index.kinds[row[0]] === "message" ? [index.addresses[row[12]]].filter((text) => fits("addresses", text)) : [];
+    const declared = row[11].map((number) => index.names[number].split("\t")).filter(([name]) => fits("names", name)).map(([, text]) => text);
+    const fields = row[10].map((number) => index.fields[number]).filter((path) => fits("fields", path));
+    return [...address.map((text) => "address " + text), ...declared, ...fields.map((path) => "payload field " + path)].slice(0, 4);
   }
 
   // How well a row fits that has all words; an id counts more than a description, and a beginning more than a middle.
@@ -77,16 +87,15 @@
 
   // As a server does: only messages have a protocol and labels there.
   function fits(row, index, wanted) {
-    if ((wanted.protocol || wanted.label) && index.kinds[row[0]] !== "message") return false;
-    return Object.keys(FACETS).slice(2).every((name) => !wanted[name] || FACETS[name](row, index).includes(wanted[name])) &&
-      ownersOf(wanted.q || "").every((owner) => index.owners[row[13]].toLowerCase().includes(owner)) && (!wanted.kind || index.kinds[row[0]] === wanted.kind) && (!wanted.registry || index.registries[row[1]] === wanted.registry)
-      && (!wanted.protocol || index.protocols[row[6]] === wanted.protocol.toUpperCase()) && (!wanted.group || index.groups[row[7]] === wanted.group)
+    if (wanted.label && index.kinds[row[0]] !== "message") return false;
+    return Object.keys(FACETS).every((name) => !wanted[name] || FACETS[name](row, index).includes(wanted[name])) &&
+      ownersOf(wanted.q || "").every((owner) => index.owners[row[13]].toLowerCase().includes(owner)) && (!wanted.group || index.groups[row[7]] === wanted.group)
       && (!wanted.label || row[8].some((label) => label === wanted.label || (!wanted.label.includes("=") && label.startsWith(wanted.label + "="))));
   }
 
   // Facets of the rows that have the words: values with counts among what fits the other facets, each a link.
   const FACETS = {
-    kind: (row, index) => [index.kinds[row[0]]], protocol: (row, index) => index.kinds[row[0]] === "message" && index.protocols[row[6]] ? [index.protocols[row[6]]] : [],
+    kind: (row, index) => [index.kinds[row[0]]], protocol: (row, index) => index.kinds[row[0]] === "message" ? [index.protocols[row[6]] || "none"] : [],
     format: (row, index) => row[15].map((number) => index.formats[number]), registry: (row, index) => [index.registries[row[1]]],
     owner: (row, index) => [index.owners[row[13]]].filter(Boolean), state: (row, index) => row[14].map((number) => index.states[number]),
   };
@@ -98,6 +107,7 @@
         for (const choice of fits(row, index, { ...wanted, [name]: "" }) ? value(row, index) : []) counts.set(choice, (counts.get(choice) || 0) + 1);
       }
       if (counts.size < (name === "state" ? 1 : 2) && !wanted[name]) continue;
+      if (wanted[name] && !counts.has(wanted[name])) counts.set(wanted[name], 0);
       const list = element("ul", { class: "plain" });
       for (const [choice, count] of [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 12)) {
         const query = new URLSearchParams(Object.entries({ ...wanted, [name]: choice === wanted[name] ? "" : choice }).filter(([, text]) => text));
@@ -109,20 +119,35 @@
     return made.childNodes.length ? [made] : [];
   }
 
-  // As a server does: a text with the words of the catalog that have most trigrams in common with those that it does not have.
+  // How many letters are changed, missing, too many, or in the wrong order next to each other.
+  function distance(one, other) {
+    let earlier = [], before = [], row = [...other, ""].map((_, at) => at);
+    for (let at = 1; at <= one.length; at++) {
+      [earlier, before, row] = [before, row, [at]];
+      for (let to = 1; to <= other.length; to++) {
+        let cost = Math.min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (one[at - 1] === other[to - 1] ? 0 : 1));
+        if (at > 1 && to > 1 && one[at - 1] === other[to - 2] && one[at - 2] === other[to - 1]) cost = Math.min(cost, earlier[to - 2] + 1);
+        row.push(cost);
+      }
+    }
+    return row[other.length];
+  }
+
+  // As a server does: a text with the words of the catalog that are spelled most like those that it does not have.
   const trigrams = (word) => new Set([...`  ${word} `].slice(2).map((_, at) => `  ${word} `.slice(at, at + 3)));
   function respelled(vocabulary, text) {
     const present = new Set(vocabulary), results = new Map();
     for (const { word } of partsOf(text)) {
       if (present.has(word)) continue;
       const own = trigrams(word);
-      let share = 0, nearest = "";
-      for (const candidate of vocabulary) {
-        const other = trigrams(candidate), common = [...own].filter((trigram) => other.has(trigram)).length, alike = common / (own.size + other.size - common);
-        if (alike > share || (alike === share && candidate < nearest)) [share, nearest] = [alike, candidate];
-      }
-      if (share < 0.3) return "";
-      results.set(word, nearest);
+      const shares = vocabulary.map((candidate) => {
+        const other = trigrams(candidate), common = [...own].filter((trigram) => other.has(trigram)).length;
+        return [common / (own.size + other.size - common), candidate];
+      }).filter(([share]) => share >= 0.12).sort((a, b) => b[0] - a[0] || (a[1] < b[1] ? -1 : 1)).slice(0, 200);
+      const [nearest] = shares.map(([share, candidate]) => [distance([...word], [...candidate]), share, candidate])
+        .sort((a, b) => a[0] - b[0] || b[1] - a[1] || (a[2] < b[2] ? -1 : 1));
+      if (!nearest || nearest[0] > Math.max(1, Math.floor([...word].length / 3))) return "";
+      results.set(word, nearest[2]);
     }
     return results.size ? text.replace(/[\p{L}\p{N}]+/gu, (word) => results.get(plain(word)) || word) : "";
   }
@@ -149,7 +174,7 @@
 
   const FAMILIES = ["HTTP", "KAFKA", "AMQP", "MQTT", "NATS"];
   function hitsOf(index, wanted, most) {
-    const parts = partsOf(wanted.q), words = parts.map((part) => part.word), sets = numbersOf(index, parts), found = [], whole = wanted.q.trim(), exact = whole.replace(/(^|\s)owner:\S+/gi, "").trim();
+    const parts = partsOf(wanted.q), words = parts.map((part) => part.word), sets = numbersOf(index, parts), found = [], whole = wanted.q.trim(), exact = whole.replace(/(^|\s)owner:\S*/gi, "").trim();
     const isWhole = (row) => row[3] === exact && exact && !wanted.group && !wanted.label;
     const having = [];
     for (const row of whole || isPage ? index.rows : []) {
@@ -168,11 +193,11 @@
       if (family) first.append(" ", element("span", { class: "tag p-" + (FAMILIES.includes(family) ? family.toLowerCase() : "other") }, family));
       const place = element("bdi", {}, [index.registries[row[1]], index.groups[row[7]]].filter(Boolean).join(" / "));
       const second = element("p", { class: "quiet" }, ...(row[5] || row[4] ? [element("span", { dir: "auto" }, row[5] || row[4]), element("br")] : []), place);
-      const fragments = fragmentsOf(row, index, words);
+      const fragments = fragmentsOf(row, index, parts);
       if (fragments.length) second.append(" · " + fragments.join(" · "));
       list.append(element("li", {}, first, second));
     }
-    const count = element("p", { class: "quiet" }, found.length === 0 ? "Nothing has all these words." : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
+    const count = element("p", { class: "quiet" }, found.length === 0 ? (exact ? "Nothing has all these words." : "Nothing fits these filters.") : found.length > most ? `The best ${most} of ${found.length}.` : `${found.length} found.`);
     const meant = found.length === 0 && respelled(index.words, exact);
     if (meant) count.append(" Did you mean ", element("a", { href: root + "search.html?" + new URLSearchParams({ q: meant }) }, element("bdi", {}, meant)), "?");
     if (isPage && found.length) count.append(" As ", listLink("csv", found, index), ", ", listLink("json", found, index));

@@ -109,6 +109,7 @@ def feed_page(
         path,
         entries=shown_entries,
         site=site,
+        only_breaking=only_breaking,
         urn=_urn("breaking feed" if only_breaking else "feed", page_context.overview.snapshots[:1]),
     )
     return page._replace(media_type=MEDIA_TYPES["atom"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote
 
+from lakehouse.errors import SnapshotNotFound
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.site import addresses
 from lakehouse.site.addresses import (
@@ -17,7 +19,7 @@ from lakehouse.site.addresses import (
     read_path,
 )
 from lakehouse.site.markdown import markdown_of
-from lakehouse.site.overview import Overview
+from lakehouse.site.overview import NO_PROTOCOL, Overview
 from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
 from lakehouse.site.pages import (
     consequences,
@@ -30,6 +32,7 @@ from lakehouse.site.pages import (
     search,
     snapshotpages,
 )
+from lakehouse.site.schematext import Readable
 from lakehouse.site.templating import ASSETS, MEDIA_TYPES, asset
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
@@ -51,6 +54,9 @@ def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | N
         page_context: of the snapshot.
         path: relative to the root of the site.
         query: parameters, of a server.
+
+    Raises:
+        SnapshotNotFound: the path names a snapshot that is not there.
     """
     if path.startswith("assets/") and path.removeprefix("assets/") in ASSETS:
         return Page(path, asset(path.removeprefix("assets/")), MEDIA_TYPES[path.rpartition(".")[2]])
@@ -64,7 +70,8 @@ def find_page(page_context: PageContext, path: str, query: Mapping[str, str] | N
     if page_context.style.is_served and path in _HIT_LISTS:
         return search.search_list(page_context, _wanted(query or {}), _HIT_LISTS[path])
     if path in consequences.FEEDS:
-        return snapshotpages.feed(page_context, path, path != consequences.FEEDS[0] or "breaking" in (query or {}))
+        is_breaking = path == consequences.FEEDS[1] or "breaking" in (query or {})
+        return snapshotpages.feed(page_context, consequences.FEEDS[is_breaking], is_breaking)
     address = read_path(path)
     if address is None or (address.part == "p" and address.number < 2):
         return None
@@ -85,7 +92,9 @@ def markdown_page(page: Page) -> Page | None:
 
 
 def missing_page(page_context: PageContext, path: str = MISSING, problem: str = "") -> Page:
-    """Make the page for an address without one; of an entity that was deleted, it says when, and leads to its last state.
+    """Make the page for an address without one.
+
+    Of an entity that was deleted, it says when, and leads to its last state; of one that is not there yet, to its first.
 
     Args:
         page_context: of the snapshot.
@@ -99,7 +108,8 @@ def missing_page(page_context: PageContext, path: str = MISSING, problem: str = 
         else None
     )
     deletion = None if key is None else past.deletion_of(page_context, *key)
-    return page_context.page("missing.html", path, key=key, deletion=deletion, problem=problem)
+    coming = None if key is None or deletion is not None else past.coming_of(page_context, *key)
+    return page_context.page("missing.html", path, key=key, deletion=deletion, coming=coming, problem=problem)
 
 
 def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mapping[str, str]) -> Page | None:
@@ -125,7 +135,7 @@ def _of_the_whole(page_context: PageContext, address: PageAddress, query: Mappin
     if name == addresses.COMPARE:
         number = query.get("page", "1")
         page = int(number) if number.isdigit() and len(number) < 6 else 1
-        return snapshotpages.compare_page(page_context, query.get("a", "")[:100], query.get("b", "")[:100], page)
+        return snapshotpages.chosen_page(page_context, query.get("a", "")[:100], query.get("b", "")[:100], page)
     return None
 
 
@@ -133,7 +143,9 @@ def _wanted(query: Mapping[str, str]) -> search.Wanted:
     """Return what the parameters of a search ask for."""
     number = query.get("page", "1")
     details = {parameter: query.get(parameter, "")[:400] for parameter in ("q", "group", "label", "order", *search.FACETS)}
-    return search.Wanted(**details, page=int(number) if number.isdigit() and len(number) < 5 else 1)
+    if details["protocol"] != NO_PROTOCOL:
+        details["protocol"] = details["protocol"].upper()
+    return search.Wanted(**details, page=int(number) if number.isdecimal() and len(number) < 10 else 1)
 
 
 def _of_folder(page_context: PageContext, address: PageAddress, path: str) -> Page | None:
@@ -208,20 +220,41 @@ def _page_of(page_context: PageContext, entity: Entity, address: PageAddress, qu
     if part == "history" and not address.of:
         return past.history_page(page_context, entity)
     if part == "compare":
-        tokens = past.tokens_of(address.of)
-        if tokens == ("", ""):
-            tokens = query.get("a", "")[:200], query.get("b", "")[:200]
-        return None if tokens is None else past.comparison_page(page_context, entity, *tokens)
+        return _comparison(page_context, entity, address.of, (query.get("a", "")[:200], query.get("b", "")[:200]))
     if part == addresses.WITH:
-        wanted = query.get("other", "")[:400]
-        other = past.other_of(page_context, entity, address.of, wanted)
+        wanted = query.get("other", "")[:800]
+        other = past.other_of(page_context, entity, address.of) if address.of else _other(page_context, entity, wanted)
         if other is None:
             return None if address.of else past.choice_page(page_context, entity, wanted)
-        readable = messages.payload_of if entity.kind == "message" else entities.schema_of
+        readable = _reader_of(entity)
         return past.beside_page(page_context, entity, other, (readable(page_context, entity), readable(page_context, other)))
     if part == "p" and address.name:
         return None
     return messages.message_page(page_context, entity) if entity.kind == "message" else entities.schema_page(page_context, entity)
+
+
+def _comparison(page_context: PageContext, entity: Entity, of: str, chosen: tuple[str, str]) -> Page | None:
+    """Find the comparison of two states that a path names, or a form, which is answered with what is wrong with a state."""
+    tokens = past.tokens_of(of) if of else chosen
+    try:
+        return None if tokens is None else past.comparison_page(page_context, entity, _reader_of(entity), tokens)
+    except SnapshotNotFound as error:
+        if of:
+            raise
+        return past.comparison_page(page_context, entity, _reader_of(entity), problem=str(error))
+
+
+def _reader_of(entity: Entity) -> Callable[[PageContext, Entity], Readable | None]:
+    return messages.payload_of if entity.kind == "message" else entities.schema_of
+
+
+def _other(page_context: PageContext, entity: Entity, text: str) -> Entity | None:
+    """Find what a form names to compare with: by XID, id, or the address of its page, which may be of any registry."""
+    address = read_path(unquote(text.strip().rpartition("/ui/")[2]))
+    is_of_page = address is not None and address.folder[:1] != () and address.folder[0].startswith("reg-")
+    key = _key_of(page_context, address) if address is not None and is_of_page else None
+    other = None if key is None else page_context.entity(*key)
+    return other if other is not None and other.kind == entity.kind else past.named_other(page_context, entity, text)
 
 
 def all_paths(page_context: PageContext) -> Iterator[str]:

@@ -133,7 +133,9 @@ def _carriers(page_context: PageContext, group: Entity) -> list[dict[str, Any]]:
 
 
 def schema_of(page_context: PageContext, schema: Entity) -> Readable | None:
-    """Return the default Version of a schema, read; None: it has no text."""
+    """Return a Version of a schema, or the default one of a schema, read; None: it has no text."""
+    if schema.kind == "schemaversion":
+        return _text(schema)
     return _text(_default_of(schema, page_context.view.versions(schema.registryid, schema.xid)))
 
 

@@ -14,6 +14,7 @@ from lakehouse.errors import UnknownRule
 from lakehouse.readmodel.wordsearch import names_of_messages
 from lakehouse.rules.declared import FINDING_RULES, SEVERITIES, explain
 from lakehouse.site.addresses import DOCUMENTS, FINDINGS, HOME, NAMES, path_of_document, path_of_rule
+from lakehouse.site.overview import Overview
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.search import Wanted, past_entities
 from lakehouse.site.pages.sentview import sent_of_all
@@ -70,7 +71,7 @@ def _counted(page_context: PageContext) -> list[NameRow]:
             for name in key[1].split():
                 counts[key[0], name] += times
     most = sorted(counts.items(), key=lambda counted_name: (-counted_name[1], counted_name[0]))
-    return [NameRow(_KINDS[kind], name, count, Wanted(f"{kind}:{name}", kind="message").query()) for (kind, name), count in most]
+    return [NameRow(_KINDS[kind], name, count, Wanted(f"{kind}:={name}", kind="message").query()) for (kind, name), count in most]
 
 
 def home_page(page_context: PageContext, template: str = "home.html", path: str = HOME) -> Page:
@@ -83,27 +84,23 @@ def home_page(page_context: PageContext, template: str = "home.html", path: str 
     return page_context.page(
         template,
         path,
-        counts=[
-            (overview.count("messages"), "message", "messages", "message"),
-            (overview.count("messagegroups"), "message group", "message groups", "group"),
-            (overview.count("endpoints"), "endpoint", "endpoints", "endpoint"),
-            (overview.count("schemas"), "schema", "schemas", "schema"),
-            (len(overview.documents), "document", "documents", "document"),
-        ],
+        counts=[*_counts(overview), (len(overview.documents), "document", "documents")],
         protocols=_bars(overview.by_protocol),
         latest=latest,
         severities=severities,
         rules=_rules(page_context)[:_MOST_RULES],
-        registries=[
-            (
-                registryid,
-                {name: overview.count(name, registryid) for name in ("messagegroups", "messages", "endpoints", "schemas")},
-            )
-            for registryid in overview.registries[:_MOST_REGISTRIES]
-        ],
+        registries=[(registryid, _counts(overview, registryid)) for registryid in overview.registries[:_MOST_REGISTRIES]],
         more_registries=overview.registries[_MOST_REGISTRIES:],
         traffic=sent_of_all(page_context),
     )
+
+
+def _counts(overview: Overview, registryid: RegistryId | None = None) -> list[tuple[int, str, str]]:
+    """Count entities by the kinds of a search: how many, and the kind, as of one and of several."""
+    groups = overview.count("messagegroups", registryid) + overview.count("schemagroups", registryid)
+    counted = {"messages": overview.count("messages", registryid), "groups": groups}
+    counted |= {name: overview.count(name, registryid) for name in ("endpoints", "schemas")}
+    return [(count, name.removesuffix("s"), name) for name, count in counted.items()]
 
 
 def _bars(counted: list[tuple[str, int]]) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from lakehouse.text.names import Xid
 from lakehouse.text.xid import last_id
 
 _MOST_NODES = 500
+_MOST_LISTED = 150  # messages that the list of a page names
 _MOST_BYTES = 60_000  # of the links of one picture
 _WIDTH, _SIDE, _BETWEEN = 1160, 250, 92  # of a picture, of a column of endpoints, from column to column
 _COLUMNS, _ROW, _HEAD, _GAP, _PAD = 3, 20, 34, 18, 10
@@ -73,10 +74,10 @@ class Line(NamedTuple):
 
 
 class MapRow(NamedTuple):
-    """A group as the list has it: how many messages, endpoints that producers send to, endpoints that consumers receive from."""
+    """A group, or an endpoint with its own messages or without a group, as the list has it, with the endpoints on each side."""
 
     group: Entity
-    messages: int
+    messages: list[Xid]
     sent_to: list[Entity]
     received_from: list[Entity]
 
@@ -98,19 +99,28 @@ def map_page(page_context: PageContext, number: int) -> Page | None:
         return None
     endpoints, groups = pages[number - 1] if pages else ([], [])
     drawn = _drawn(page_context, endpoints, groups, _MOST_NODES) if pages else None
+    alone = [endpoint for endpoint in endpoints if _is_listed(page_context, endpoint)]
+    rows = [_row(page_context, entity) for entity in (*groups, *alone)]
     return page_context.page(
         "map.html", page_of_list(MAP, number), drawn=drawn, number=number, pages=max(1, len(pages)),
-        rows=[_row(page_context, group) for group in groups], at=lambda page_number: page_of_list(MAP, page_number),
+        rows=rows, most=_MOST_LISTED // max(1, len(rows)), at=lambda page_number: page_of_list(MAP, page_number),
     )  # fmt: skip
+
+
+def _is_listed(page_context: PageContext, endpoint: Entity) -> bool:
+    """Return whether an endpoint has a row: those that only carry groups are in the rows of these."""
+    key = (endpoint.registryid, endpoint.xid)
+    return bool(page_context.overview.members[key]) or key not in all_neighbours(page_context)
 
 
 def _row(page_context: PageContext, group: Entity) -> MapRow:
     key = (group.registryid, group.xid)
     carriers = [page_context.overview.groups[neighbour] for neighbour in sorted(all_neighbours(page_context).get(key, ()))]
+    carriers = [group] if group.kind == "endpoint" else carriers
     sent_to, received_from = (
         [carrier for carrier in carriers if is_endpoint_of(carrier, side)] for side in ("producers", "consumers")
     )
-    return MapRow(group, len(page_context.overview.members[key]), sent_to, received_from)
+    return MapRow(group, page_context.overview.members[key], sent_to, received_from)
 
 
 def count_pages(page_context: PageContext) -> int:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS, shared_options
+from lakehouse.dialects.tables import PROTOCOLS, family_of, shared_options
 from lakehouse.domain.relations import declared_instead
 from lakehouse.match.definition.scope import endpoint_row
 from lakehouse.readmodel.queries import is_endpoint_of
@@ -17,15 +17,16 @@ from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.site.pagecontext import PageContext
 from lakehouse.text.jsontext import as_column_text, decoded
 from lakehouse.text.names import Pointer, Xid
+from lakehouse.text.xid import xid_of_group
 
-_MOST_VARIANTS = 4  # whose addresses are read
+_MOST_VARIANTS = 12  # whose addresses are read
 
 
 class Stop(NamedTuple):
-    """An endpoint on the way of a message; `variant`: it carries that message, which extends the one of the page."""
+    """An endpoint on the way of a message; `variants`: it carries not the message, but these, which extend it."""
 
     xid: Xid
-    variant: Xid | None
+    variants: list[Xid]
 
 
 class Destination(NamedTuple):
@@ -37,6 +38,7 @@ class Destination(NamedTuple):
         address: in effect.
         endpoints: XIDs of the endpoints that carry it there; none: the message names the address, and no endpoint carries it.
         contradicted: what these endpoints say instead, which the message overrides (MATCH-004); empty: nothing.
+        variants: messages that extend the one of the page and go there; none: it goes there itself.
     """
 
     family: str
@@ -44,17 +46,19 @@ class Destination(NamedTuple):
     address: str
     endpoints: list[Xid]
     contradicted: str
+    variants: tuple[Xid, ...] = ()
 
 
 class Route(NamedTuple):
     """The way of a message: endpoints that producers send to, those that consumers receive from, and its places.
 
-    The places of a message without any are those of messages that extend it.
+    The places of a message without any are those of `variants`: messages that extend it, and that endpoints carry.
     """
 
     senders: list[Stop]
     receivers: list[Stop]
     places: list[Destination]
+    variants: list[Xid]
 
 
 def route_of(
@@ -66,23 +70,45 @@ def route_of(
         page_context: of the snapshot.
         definition: of the message.
         rows: of the view `endpoint_messages`, of the endpoints that carry it.
-        through: endpoints that carry messages that extend it: endpoint_xid, variant.
+        through: endpoints that carry messages that extend it: endpoint_xid, variants.
     """
     registryid = definition["registryid"]
-    stops = [Stop(row["endpoint_xid"], None) for row in rows]
+    stops = [Stop(row["endpoint_xid"], []) for row in rows]
     carrying = {stop.xid for stop in stops}
-    stops += [Stop(row["endpoint_xid"], row["variant"]) for row in through if row["endpoint_xid"] not in carrying]
+    stops += [Stop(row["endpoint_xid"], row["variants"]) for row in through if row["endpoint_xid"] not in carrying]
     endpoints = {stop.xid: page_context.overview.groups.get((registryid, stop.xid)) for stop in stops}
     senders, receivers = (
         [stop for stop in stops if (endpoint := endpoints[stop.xid]) is not None and is_endpoint_of(endpoint, side)]
         for side in ("producers", "consumers")
     )
     places = places_of(definition, [carrying_endpoint for xid in carrying if (carrying_endpoint := endpoints[xid]) is not None])
-    for variant in list(dict.fromkeys(stop.variant for stop in stops if stop.variant))[:_MOST_VARIANTS] if not places else []:
-        of_variant = page_context.definition(registryid, variant)
-        carriers = (endpoints[stop.xid] for stop in stops if stop.variant == variant)
-        places += places_of(of_variant, [carrier for carrier in carriers if carrier is not None]) if of_variant else []
-    return Route(senders, receivers, list({(place.family, place.address): place for place in places[::-1]}.values())[::-1])
+    variants = list(dict.fromkeys(variant for stop in stops for variant in stop.variants))
+    of_variants: dict[tuple[str, str], Destination] = {}
+    for of_variant in page_context.view.definitions(registryid, xids=variants[:_MOST_VARIANTS]) if not places else ():
+        carriers = (endpoints[stop.xid] for stop in stops if of_variant["xid"] in stop.variants)
+        for place in places_of(of_variant, [carrier for carrier in carriers if carrier is not None]):
+            known = of_variants.get((place.family, place.address), place)
+            of_variants[place.family, place.address] = known._replace(variants=(*known.variants, of_variant["xid"]))
+    return Route(senders, receivers, places or list(of_variants.values()), variants)
+
+
+def declared_route(
+    page_context: PageContext, entity: Entity, declared: dict[str, str], through: Iterable[dict[str, Any]]
+) -> Route:
+    """Return the way of a message without an effective definition; without an address of its own it has no places.
+
+    Args:
+        page_context: of the snapshot.
+        entity: the message.
+        declared: what it declares, by pointer.
+        through: as of `route_of`.
+    """
+    family = family_of(declared.get("/protocol"))
+    address = declared.get(f"/protocoloptions/{PROTOCOLS[family].address}") if family in PROTOCOLS else None
+    definition = {"registryid": entity.registryid, "address": address, "protocol_family": family}
+    rows = [{"endpoint_xid": carrier.xid} for carrier in page_context.carriers(entity.registryid, xid_of_group(entity.xid))]
+    route = route_of(page_context, definition, rows, through)
+    return route if address else route._replace(places=[])
 
 
 def places_of(definition: dict[str, Any], endpoints: Iterable[Entity]) -> list[Destination]:

@@ -25,7 +25,7 @@ from lakehouse.render.protocolbinding import Endpoint, endpoint_of
 from lakehouse.render.selected import Selected
 from lakehouse.site.addresses import path_of
 from lakehouse.site.pagecontext import Page, PageContext
-from lakehouse.site.pages.messageroute import route_of
+from lakehouse.site.pages.messageroute import declared_route, route_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of, pairs_of, states_of
 from lakehouse.site.pages.sentview import sent_of
 from lakehouse.site.schematext import Readable, readable
@@ -57,7 +57,12 @@ def message_page(page_context: PageContext, entity: Entity) -> Page:
     path = path_of(registryid, xid)
     history = history_of(page_context, registryid, xid, details["bases"])
     states = states_of(history, versions)
-    through = _through(page_context, registryid, xid) if definition is not None else []
+    through = _through(page_context, registryid, xid)
+    route = (
+        declared_route(page_context, entity, effective, through)
+        if definition is None
+        else route_of(page_context, definition, details["endpoints"], through)
+    )
     return page_context.page(
         "message.html",
         path,
@@ -75,7 +80,7 @@ def message_page(page_context: PageContext, entity: Entity) -> Page:
         default=default,
         schema=_schema(page_context, registryid, definition, own),
         related=_related(page_context, registryid, xid, details["chain"]),
-        route=route_of(page_context, definition, details["endpoints"], through) if definition is not None else None,
+        route=route,
         findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:50],
         history=history[:MOST_ON_PAGE],
         changes=len(history),
@@ -130,7 +135,7 @@ def _required(sections: list[Section]) -> list[dict[str, Any]]:
     results: dict[tuple[str, str | None], list[str]] = {}
     for row in (row for section in sections for row in section.rows if row.is_required):
         origin = row.part("required").origin
-        declared_by = xid_of_resource(Xid(row.declared_by)) if row.declared_by and origin == "inherited" else None
+        declared_by = xid_of_resource(Xid(row.required_by)) if row.required_by and origin == "inherited" else None
         results.setdefault((origin, declared_by), []).append(row.name)
     order = ("declared", "inherited", "inferred")
     return [
@@ -160,8 +165,8 @@ def _related(page_context: PageContext, registryid: RegistryId, xid: Xid, chain:
 
 
 def _through(page_context: PageContext, registryid: RegistryId, xid: Xid) -> list[dict[str, Any]]:
-    """List the endpoints that carry messages that extend this one, at first or second hand: XID, and the first such message."""
-    results: dict[Xid, Xid] = {}
+    """List the endpoints that carry messages that extend this one, at first or second hand: XID, and these messages."""
+    results: dict[Xid, list[Xid]] = {}
     seen, left = {xid}, [xid]
     while left and len(seen) <= _MOST_RELATED:
         variants = [
@@ -171,8 +176,8 @@ def _through(page_context: PageContext, registryid: RegistryId, xid: Xid) -> lis
         left += variants
         for variant in variants:
             for endpoint in page_context.carriers(registryid, xid_of_group(variant)):
-                results.setdefault(endpoint.xid, variant)
-    return [{"endpoint_xid": endpoint, "variant": variant} for endpoint, variant in sorted(results.items())]
+                results.setdefault(endpoint.xid, []).append(variant)
+    return [{"endpoint_xid": endpoint, "variants": variants} for endpoint, variants in sorted(results.items())]
 
 
 def _schema(
@@ -208,9 +213,10 @@ def _schema(
 
 
 def payload_of(page_context: PageContext, message: Entity) -> Readable | None:
-    """Return the schema of a message's payload, read; None: it is not in the catalog."""
-    definition = page_context.definition(message.registryid, message.xid)
-    schema = None if definition is None else _schema(page_context, message.registryid, definition, {})
+    """Return the schema of the payload of a message, or of a Version as it declares it, read; None: it is not in the catalog."""
+    is_version = message.kind == "version"
+    definition = None if is_version else page_context.definition(message.registryid, message.xid)
+    schema = _schema(page_context, message.registryid, definition, message.attributes if is_version else {})
     return None if schema is None else schema["readable"]
 
 
@@ -345,7 +351,7 @@ class AttributeRow(NamedTuple):
         parts: value, type, required, description, specurl: what is declared of it, by name.
         origin: of what the definition itself says of it; `inferred` when it says nothing.
         declared_by: XID of the Version that says so; None: none does.
-        depth: how many bases away that is.
+        required_by: XID of the Version that says whether it is required; None: none does.
     """
 
     name: str
@@ -353,7 +359,7 @@ class AttributeRow(NamedTuple):
     parts: dict[str, DeclaredValue]
     origin: str
     declared_by: str | None
-    depth: int
+    required_by: str | None
 
     def part(self, name: str) -> DeclaredValue:
         """Return a part; an empty one where nothing is declared."""
@@ -394,7 +400,7 @@ def _row_shown(
     inherited_from: str,
     _share: float,  # of long texts that are shown, which the template follows
 ) -> Markup:
-    row = AttributeRow(name, pointer, dict(parts), origin, None, 0)
+    row = AttributeRow(name, pointer, dict(parts), origin, None, None)
     return render_part("attribute.html", row=row, has_types=has_types, inherited_from=inherited_from)
 
 
@@ -437,8 +443,9 @@ def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> At
     first = min(declared, key=lambda attribute: attribute["depth"] if attribute["depth"] is not None else 10**6, default=None)
     unescaped = name.replace("~1", "/").replace("~0", "~")
     if first is None:
-        return AttributeRow(unescaped, pointer, details, _INFERRED, None, 0)
-    return AttributeRow(unescaped, pointer, details, first["origin"], first["declared_by"], first["depth"] or 0)
+        return AttributeRow(unescaped, pointer, details, _INFERRED, None, None)
+    requiring = [attribute["declared_by"] for part, attribute in parts if part == "required" and attribute["declared_by"]]
+    return AttributeRow(unescaped, pointer, details, first["origin"], first["declared_by"], next(iter(requiring), None))
 
 
 def _place(row: AttributeRow) -> tuple[int, str]:

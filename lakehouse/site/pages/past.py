@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations
 from operator import itemgetter
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.diff import Difference, differences
 from lakehouse.errors import SnapshotNotFound
+from lakehouse.log.snapshotfacts import Snapshot
 from lakehouse.query.audit import history
 from lakehouse.readmodel.queries import attributes_of_default, attributes_of_version, comparable_attributes, declared_attributes
 from lakehouse.readmodel.snapshotview import Entity
@@ -151,9 +152,12 @@ def states_of(changes: list[EntityChange], versions: list[Entity]) -> list[State
 
 
 def pairs_of(states: list[State]) -> list[tuple[State, State]]:
-    """List the pairs of states that have a comparison: earlier and later, of the newest snapshots and the last Versions."""
+    """List the pairs of states that have a comparison: earlier and later, of the last Versions and the newest snapshots.
+
+    The last one is what is compared where nothing else is wanted.
+    """
     results: list[tuple[State, State]] = []
-    for is_version in (False, True):
+    for is_version in (True, False):
         some = [state for state in states if state.token.startswith("v") == is_version]
         some = some[-_MOST_STATES:] if is_version else some[:_MOST_STATES][::-1]
         results += list(combinations(some, 2))
@@ -169,6 +173,16 @@ def deletion_of(page_context: PageContext, registryid: RegistryId, xid: Xid) -> 
         return None
     number = rows[-1]["snapshot_id"]
     return Deletion(number, page_context.commit_of(number), rows[-2]["document_uris"])
+
+
+def coming_of(page_context: PageContext, registryid: RegistryId, xid: Xid) -> Snapshot | None:
+    """Return the snapshot with which an entity comes that is not in this one yet; None: it never does."""
+    view = page_context.view
+    if view.snapshot_id == view.head:
+        return None
+    rows = view.at(view.head).history_rows(xid, registryid)
+    later = [row["snapshot_id"] for row in rows if row["xid"] == xid and row["snapshot_id"] > view.snapshot_id]
+    return page_context.overview.snapshot(min(later)) if later else None
 
 
 def history_page(page_context: PageContext, entity: Entity) -> Page:
@@ -192,43 +206,86 @@ def bases_of(page_context: PageContext, entity: Entity) -> list[Xid]:
     )
 
 
-def comparison_page(page_context: PageContext, entity: Entity, before: str, after: str) -> Page | None:
-    """Make the page that compares two states of a message or schema; None: there is no such state.
+def comparison_page(
+    page_context: PageContext,
+    entity: Entity,
+    read: Callable[[PageContext, Entity], Readable | None],
+    wanted: tuple[str, str] = ("", ""),
+    problem: str = "",
+) -> Page:
+    """Make the page that compares two states of a message or schema.
 
     Args:
         page_context: of the snapshot.
         entity: the message or schema.
-        before: token of a state; empty: the last but one.
-        after: token of a state; empty: the last one.
+        read: reads the schema of a Version.
+        wanted: two states, each a snapshot by number, label, date or time, or `v` and a Version; empty: the last two.
+        problem: why nothing is compared, in a sentence; empty: these two are.
+
+    Raises:
+        SnapshotNotFound: one of them is no state of it.
     """
     versions = page_context.view.versions(entity.registryid, entity.xid)
     states = states_of(history_of(page_context, entity.registryid, entity.xid, bases_of(page_context, entity)), versions)
-    if not before and not after and len(states) > 1:
-        after, before = states[0].token, states[1].token
-    titles = {state.token: state.title for state in states}
-    sides = None
-    if before in titles and after in titles:
-        sides = _sides(page_context, entity, before, after)
-    if sides is None and (before or after):
-        return None
+    pairs = pairs_of(states)
+    sides, pair = None, None if problem else _pair(page_context, entity, wanted, pairs)
     path = path_of(entity.registryid, entity.xid)
     key = (entity.registryid, "message" if entity.kind == "message" else "schemaversion", entity.xid)
     results: list[Difference] = []
-    if sides is not None:
+    if pair is not None:
+        sides = _sides(page_context, entity, pair[0].token, pair[1].token)
         results = differences(*({} if side is None else {key: side} for side in (sides.before, sides.after)))
     return page_context.page(
         "comparison.html",
-        path_of_comparison(path, before, after) if before else f"{path.removesuffix('.html')}~compare.html",
+        path_of_comparison(path, pair[0].token, pair[1].token) if pair else f"{path.removesuffix('.html')}~compare.html",
         entity=entity,
-        before=State(before, titles.get(before, "")),
-        after=State(after, titles.get(after, "")),
+        pair=pair,
+        problem=problem,
         shown=results[:300],
         more=max(0, len(results) - 300),
         is_effective=sides is not None and sides.is_effective,
-        states=states,
-        pairs=pairs_of(states),
+        fields=[] if pair is None else _fields_of_versions(page_context, entity, pair, read),
+        states=list(dict.fromkeys([*states, *(pair or ())])),
+        pairs=pairs,
         page_path=path,
     )
+
+
+def _fields_of_versions(
+    page_context: PageContext, entity: Entity, pair: tuple[State, State], read: Callable[[PageContext, Entity], Readable | None]
+) -> list[Beside]:
+    """Put the fields of two Versions side by side; none where one state is a snapshot."""
+    by_title = {
+        f"Version {last_id(version.xid)}": version for version in page_context.view.versions(entity.registryid, entity.xid)
+    }
+    versions = [by_title.get(state.title) for state in pair]
+    first, second = (None if version is None else read(page_context, version) for version in versions)
+    return _fields(first, second) if all(versions) else []
+
+
+def _pair(
+    page_context: PageContext, entity: Entity, wanted: tuple[str, str], pairs: list[tuple[State, State]]
+) -> tuple[State, State] | None:
+    """Return the states that are wanted, of `pairs` the last where none is; None: there is only one state.
+
+    Raises:
+        SnapshotNotFound: one of them is no state of the entity.
+    """
+    if not pairs and not all(wanted):
+        return None
+    before, after = (_state(page_context, entity, text) if text else pairs[-1][at] for at, text in enumerate(wanted))
+    return before, after
+
+
+def _state(page_context: PageContext, entity: Entity, text: str) -> State:
+    ids = [last_id(version.xid) for version in page_context.view.versions(entity.registryid, entity.xid)]
+    versionid = id_of_path_part(text[1:], ids) if text.startswith("v") else None
+    if versionid in ids:
+        return State(text, f"Version {versionid}")
+    number = page_context.resolve(text)
+    if page_context.view.at(number).entity(entity.registryid, entity.xid) is None:
+        raise SnapshotNotFound(text, f"{last_id(entity.xid)} was not in the catalog then")
+    return State(str(number), f"Snapshot {number}")
 
 
 class _Sides(NamedTuple):
@@ -295,31 +352,35 @@ class Beside(NamedTuple):
     depth: int = 0
 
 
-def other_of(page_context: PageContext, entity: Entity, of: str, query: str) -> Entity | None:
-    """Find the second side: by the end of a path, or as a form names it: an XID, or an id, of the first by XID."""
-    names = of.split(TO)
-    xid = query.strip()
-    if of and len(names) == 3:
-        groups = (last_id(group) for registryid, group in page_context.overview.groups if registryid == entity.registryid)
-        group = id_of_path_part(names[1], groups)
-        group_xid = Xid(f"/{names[0]}/{group}")
-        entityid = id_of_path_part(
-            names[2],
-            (last_id(member_xid) for member_xid in page_context.overview.members.get((entity.registryid, group_xid), ())),
-        )
-        xid = f"{group_xid}/{entity.xid.split('/')[3]}/{entityid}"
-    elif xid and not xid.startswith("/"):
-        of_registry = (xids for (registryid, _), xids in page_context.overview.members.items() if registryid == entity.registryid)
-        xid = next(
-            (
-                member_xid
-                for xids in of_registry
-                for member_xid in xids
-                if last_id(member_xid) == xid and member_xid != entity.xid
-            ),
-            "",
-        )
-    other = page_context.entity(entity.registryid, Xid(xid)) if xid.count("/") == 4 else None
+def other_of(page_context: PageContext, entity: Entity, of: str) -> Entity | None:
+    """Find the second side by the end of a path, which names its registry where that is another one."""
+    overview, names = page_context.overview, of.split(TO)
+    registryid: str | None = entity.registryid
+    if names[0].startswith("reg-"):
+        registryid = id_of_path_part(names.pop(0).removeprefix("reg-"), overview.registries)
+    if registryid is None or len(names) != 3:
+        return None
+    group = id_of_path_part(names[1], (last_id(xid) for registry, xid in overview.groups if registry == registryid))
+    group_xid = Xid(f"/{names[0]}/{group}")
+    members = overview.members.get((RegistryId(registryid), group_xid), ())
+    entityid = id_of_path_part(names[2], (last_id(xid) for xid in members))
+    return _of_kind(page_context, entity, (RegistryId(registryid), Xid(f"{group_xid}/{entity.xid.split('/')[3]}/{entityid}")))
+
+
+def named_other(page_context: PageContext, entity: Entity, text: str) -> Entity | None:
+    """Find the second side by its XID or id: the first by XID of the same registry, else of another one."""
+    overview, wanted = page_context.overview, text.strip()
+    if wanted.startswith("/"):
+        keys = [(registryid, Xid(wanted)) for registryid in overview.registries]
+    else:
+        keys = [(registryid, xid) for (registryid, _), xids in overview.members.items() for xid in xids if last_id(xid) == wanted]
+    keys.sort(key=lambda key: (key[0] != entity.registryid, *key))
+    of_kind = (_of_kind(page_context, entity, key) for key in keys if key != (entity.registryid, entity.xid))
+    return next((other for other in of_kind if other is not None), None)
+
+
+def _of_kind(page_context: PageContext, entity: Entity, key: tuple[RegistryId, Xid]) -> Entity | None:
+    other = page_context.entity(*key) if key[1].count("/") == 4 else None
     return other if other is not None and other.kind == entity.kind else None
 
 
@@ -331,7 +392,7 @@ def beside_page(
     Args:
         page_context: of the snapshot.
         entity: the first, whose page it belongs to.
-        other: the second, of the same kind and registry.
+        other: the second, of the same kind.
         schemas: of their payloads, or themselves; None: it is not in the catalog.
     """
     sides = [comparable_attributes(page_context.view, each) for each in (entity, other)]
@@ -341,7 +402,7 @@ def beside_page(
     same = [Beside(name, shown(sides[0][name]), "", False) for name in pointers if sides[0].get(name) == sides[1].get(name)]
     return page_context.page(
         "sidebyside.html",
-        path_beside(entity.registryid, entity.xid, other.xid),
+        path_beside(entity.registryid, entity.xid, other.xid, other.registryid),
         entity=entity,
         other=other,
         judged=judged[:_MOST_COMPARED],

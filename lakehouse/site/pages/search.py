@@ -12,7 +12,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -35,6 +34,7 @@ from lakehouse.readmodel.wordsearch import (
     Key,
     PastEntity,
     declaration,
+    field_fragments,
     find_by_words,
     find_ids,
     hits_of,
@@ -55,7 +55,7 @@ from lakehouse.text.xid import last_id, xid_of_version
 FACETS = ("kind", "protocol", "format", "registry", "owner", "state")
 DEPRECATED, HAS_FINDINGS, CHANGED = "deprecated", "has findings", "changed in the last 7 days"
 STATES = (DEPRECATED, HAS_FINDINGS, CHANGED)
-_RECENT = timedelta(days=7)
+_RECENT = 7  # days
 _MOST_VALUES = 12
 Values = tuple[tuple[str, ...], ...]
 INDEX = "search-index.js"
@@ -67,7 +67,7 @@ _MOST_CHOICES = 60
 _MOST_TEXT = 110
 _TABLES = ("registries", "protocols", "groups", "fields", "names", "addresses", "owners", "formats")
 _WORDS = 9  # the place of the words in a row
-_OWNER = re.compile(r"(?:^|\s)owner:(\S+)", re.IGNORECASE)
+_OWNER = re.compile(r"(?:^|\s)owner:(\S*)", re.IGNORECASE)
 _COLUMNS = ("registryid", "kind", "xid", "name", "description", "path", "protocol", "format", "owner", "state", "snapshot_id")
 
 
@@ -110,16 +110,16 @@ class Traits:
         place = (registryid, xid)
         is_recent = self.changed(key) > self.since
         if kind == "document":
-            return (kind,), (), (), (registryid,), (), (CHANGED,) if is_recent else ()
+            has_findings = place in self.overview.findings_by_document
+            return (kind,), (), (), (registryid,), (), _states(False, has_findings, is_recent)
         family = self.overview.family(registryid, xid) if kind == "message" else NO_PROTOCOL
-        states = (place in self.deprecated, place in self.overview.findings_by_xid, is_recent)
         return (
             (kind,),
-            () if family == NO_PROTOCOL else (family,),
+            (family,) if kind == "message" else (),
             tuple(self.formats.get(place, ())),
             (registryid,),
             tuple(filter(None, (self.overview.owner(registryid, xid),))),
-            tuple(state for state, has in zip(STATES, states, strict=True) if has),
+            _states(place in self.deprecated, place in self.overview.findings_by_xid, is_recent),
         )
 
     def changed(self, key: Key) -> int:
@@ -130,16 +130,18 @@ class Traits:
         return self.changes.get((registryid, xid), 0)
 
 
+def _states(*has: bool) -> tuple[str, ...]:
+    return tuple(state for state, is_so in zip(STATES, has, strict=True) if is_so)
+
+
 def traits_of(page_context: PageContext) -> Traits:
     """Return what the entities of a snapshot are narrowed by, which is looked up once."""
+    view, since = page_context.view, page_context.before(_RECENT)
 
     def made() -> Traits:
-        upto = [snapshot for snapshot in page_context.overview.snapshots if snapshot.snapshot_id <= page_context.view.snapshot_id]
-        before = [snapshot.snapshot_id for snapshot in upto if snapshot.committed_at <= upto[-1].committed_at - _RECENT]
-        view = page_context.view
-        return Traits(page_context.overview, last_changes(view), max(before, default=0), formats_in(view), deprecated_in(view))
+        return Traits(page_context.overview, last_changes(view), since, formats_in(view), deprecated_in(view))
 
-    return page_context.remember(("traits",), made)
+    return page_context.remember(("traits", since), made, 2)
 
 
 def narrow_by_facets(
@@ -167,6 +169,8 @@ def narrow_by_facets(
     facets: dict[str, list[FacetCount]] = {}
     for name, value, counted in zip(FACETS, wanted, counts, strict=True):
         most = sorted(counted.items(), key=lambda counted_value: (-counted_value[1], counted_value[0]))[:_MOST_VALUES]
+        if value and all(choice != value for choice, _ in most):
+            most.append((value, counted[value]))
         if len(most) > 1 or value or (name == "state" and most):
             facets[name] = [FacetCount(choice, count, choice == value) for choice, count in most]
     return left, facets
@@ -196,7 +200,13 @@ class Wanted:
     @property
     def owners(self) -> list[str]:
         """Return what owners hold that `owner:` names, in lower case."""
-        return [owner.lower() for owner in _OWNER.findall(self.q)]
+        return [owner.lower() for owner in _OWNER.findall(self.q) if owner]
+
+    @property
+    def title(self) -> str:
+        """Return what is searched for as the title of a page; empty: all is listed."""
+        names = (name for name in (*FACETS, "group", "label") if getattr(self, name))
+        return ", ".join(filter(None, (self.q, *(f"{name}: {getattr(self, name)}" for name in names))))
 
     def query(self, **other: str) -> str:
         """Write it as the query of a URL, with other values for some."""
@@ -209,16 +219,16 @@ def search_page(page_context: PageContext, wanted: Wanted) -> Page:
     keys: list[Key] = []
     facets: dict[str, list[FacetCount]] = {}
     if page_context.style.is_served:
-        wanted = replace(wanted, protocol=wanted.protocol.upper())
         keys, facets = matching(page_context, wanted)
+        wanted = replace(wanted, page=max(1, min(wanted.page, -(-len(keys) // PER_SEARCH))))
     overview = page_context.overview
     groups = sorted({last_id(xid) for _, xid in overview.groups})
-    first = (max(1, wanted.page) - 1) * PER_SEARCH
+    first = (wanted.page - 1) * PER_SEARCH
     return page_context.page(
         "search.html",
         SEARCH,
         wanted=wanted,
-        hits=[_shown(page_context, key) for key in _hits(page_context, wanted, keys[first : first + PER_SEARCH])],
+        hits=[_shown(page_context, wanted, hit) for hit in _hits(page_context, wanted, keys[first : first + PER_SEARCH])],
         total=len(keys),
         is_more=len(keys) > first + PER_SEARCH,
         facets=facets,
@@ -227,7 +237,7 @@ def search_page(page_context: PageContext, wanted: Wanted) -> Page:
         orders=ORDERS,
         states=STATES,
         kinds=KINDS,
-        protocols=[family for family, _ in overview.by_protocol if family != NO_PROTOCOL],
+        protocols=[family for family, _ in overview.by_protocol],
         registries=overview.registries[:_MOST_CHOICES],
         owners=sorted(set(overview.owners.values()))[: _MOST_CHOICES * 3],
         groups=groups[: _MOST_CHOICES * 3],
@@ -243,7 +253,7 @@ def search_list(page_context: PageContext, wanted: Wanted, ending: str) -> Page:
         wanted: what is searched for.
         ending: `csv` or `json`.
     """
-    keys, facets = matching(page_context, replace(wanted, protocol=wanted.protocol.upper()))
+    keys, facets = matching(page_context, wanted)
     traits = traits_of(page_context)
     rows = []
     for hit in _hits(page_context, wanted, keys):
@@ -368,9 +378,12 @@ def _path(key: Key) -> str:
     return path_of_document(registryid, xid) if kind == "document" else path_of(registryid, xid)
 
 
-def _shown(page_context: PageContext, hit: Hit) -> dict[str, Any]:
+def _shown(page_context: PageContext, wanted: Wanted, hit: Hit) -> dict[str, Any]:
     path = _path((hit.registryid, hit.kind, hit.xid))
     family = page_context.overview.family(hit.registryid, hit.xid) if hit.kind == "message" else ""
+    if hit.kind == "schema" and "attributes" in hit.where:
+        named: dict[str, Any] = {"schema_xid": hit.xid, "dataschemauri": None, "attributes": {}}
+        hit = hit._replace(fragments=field_fragments(wanted.words, _payload_fields(page_context, hit.registryid, named)))
     return {"hit": hit, "path": path, "family": family, "is_refused": page_context.overview.is_refused(hit.registryid, hit.xid)}
 
 

@@ -6,7 +6,6 @@ What changed in a base is one difference, with the messages that it reaches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -114,12 +113,12 @@ def snapshots_page(page_context: PageContext, number: int) -> Page | None:
 
 
 def snapshot_page(page_context: PageContext, snapshot_id: int, number: int) -> Page | None:
-    """Make a page of what a snapshot changed: the comparison with the one before it."""
-    return (
-        _pair_page(page_context, (snapshot_id - 1, snapshot_id), number)
-        if 1 <= snapshot_id <= page_context.view.snapshot_id
-        else None
-    )
+    """Make a page of what a snapshot changed: the comparison with the one before it; None: it is not that long.
+
+    Raises:
+        SnapshotNotFound: there is no such snapshot.
+    """
+    return _pair_page(page_context, (page_context.resolve(str(snapshot_id)) - 1, snapshot_id), number)
 
 
 def _row(change: ChangedRow) -> SnapshotRow:
@@ -138,23 +137,43 @@ def ready_pairs(page_context: PageContext) -> list[tuple[int, int]]:
     return list(dict.fromkeys(results))
 
 
-def compare_page(page_context: PageContext, before: str, after: str, number: int = 1, at: str = "") -> Page | None:
+def chosen_page(page_context: PageContext, before: str, after: str, number: int) -> Page | None:
+    """Make the page of what changed as a form chooses it; None: there is no such page of it.
+
+    Args:
+        page_context: of the snapshot.
+        before: number, label, date or time of a snapshot; empty: the one before the other.
+        after: likewise; empty: the newest.
+        number: of the page, from 1.
+
+    Returns:
+        The page; where a snapshot is not there, it says so.
+    """
+    head = page_context.view.snapshot_id
+    if not head:
+        return _page(page_context, ChangesView(), COMPARE)
+    try:
+        last = page_context.resolve(after) if after else head
+        first = page_context.resolve(before) if before else last - 1
+    except SnapshotNotFound as error:
+        return _page(page_context, ChangesView(problem=str(error)), COMPARE)
+    return _pair_page(page_context, (first, last), number, "" if before or after else COMPARE)
+
+
+def compare_page(page_context: PageContext, before: str, after: str, number: int, at: str) -> Page | None:
     """Make the page of what changed between two snapshots, as `lakehouse diff` does; None: there is no such page of it.
 
     Args:
         page_context: of the snapshot.
-        before: number, label, date or time of a snapshot; empty: the last change is shown.
+        before: number, label, date or time of a snapshot.
         after: likewise.
         number: of the page, from 1.
         at: its path; empty: that of the pair.
+
+    Raises:
+        SnapshotNotFound: there is no such snapshot.
     """
-    if not before or not after:
-        head = page_context.view.snapshot_id
-        return _pair_page(page_context, (head - 1, head), 1, COMPARE) if head else _page(page_context, ChangesView(), COMPARE)
-    try:
-        return _pair_page(page_context, (page_context.view.resolve(before), page_context.view.resolve(after)), number, at)
-    except SnapshotNotFound as error:
-        return _page(page_context, ChangesView(problem=str(error)), COMPARE) if number == 1 else None
+    return _pair_page(page_context, (page_context.resolve(before), page_context.resolve(after)), number, at)
 
 
 class ChangesView(NamedTuple):
@@ -252,17 +271,15 @@ def _page(page_context: PageContext, changed: ChangesView, path: str) -> Page:
 
 
 def _presets(page_context: PageContext) -> list[tuple[str, int, int]]:
-    """List what people compare most: the last change, the last 7 and 30 days before it, and since the last labels."""
+    """List what people compare most: the last change, the last 7 and 30 days, and since the last labels; all by the newest."""
     number = page_context.view.snapshot_id
     upto = [snapshot for snapshot in page_context.overview.snapshots if snapshot.snapshot_id <= number]
     if number < 2 or not upto:
         return []
     results = [("last change", number - 1)]
     for days in (7, 30):
-        before = [
-            snapshot.snapshot_id for snapshot in upto if snapshot.committed_at <= upto[-1].committed_at - timedelta(days=days)
-        ]
-        results += [(f"last {days} days", before[-1])] if before else []
+        first = max(1, page_context.before(days))
+        results.append((f"last {days} days{page_context.end}{' (no change)' if first == number else ''}", first))
     labelled = [snapshot for snapshot in upto[:-1] if snapshot.labels][::-1][:_MOST_LABELS]
     results += [(f"since {label}", snapshot.snapshot_id) for snapshot in labelled for label in snapshot.labels]
     return [(title, snapshot_id, number) for title, snapshot_id in results]
@@ -310,11 +327,15 @@ _TILES: dict[str, Callable[[Difference], bool]] = {name: partial(_has_class, nam
 
 
 def differences_json(page_context: PageContext, before: str, after: str) -> Page | None:
-    """Return the differences of two snapshots as `lakehouse diff --json` prints them; None: they are not compared."""
+    """Return the differences of two snapshots as `lakehouse diff --json` prints them; None: they are not compared.
+
+    Raises:
+        SnapshotNotFound: there is no such snapshot.
+    """
+    pair = (page_context.resolve(before), page_context.resolve(after))
     try:
-        pair = (page_context.view.resolve(before), page_context.view.resolve(after))
         text = indented([difference.as_json() for difference in _differences_of(page_context, *pair)])
-    except (SnapshotNotFound, TooManyChanges):
+    except TooManyChanges:
         return None
     return Page(path_of_differences(*pair), text.encode(), MEDIA_TYPES["json"])
 
