@@ -57,6 +57,7 @@ _MOST_FRAGMENTS = 4
 _MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
 _ALIKE = 0.12  # share of trigrams that two words have in common, from which one may be meant for the other
 _MOST_ALIKE = 200
+_MOST_RESPELLED = 100_000  # words of an index whose trigrams are kept: 8 MB, made in a second
 Key = tuple[RegistryId, str, Xid]
 
 
@@ -215,9 +216,9 @@ def names_of_messages(view: View) -> list[tuple[Key, str | None, str | None]]:
 
 
 def vocabulary(view: View) -> Vocabulary:
-    """Return all words that are in the index."""
+    """Return all words that are in the index; of a very large one without those that a misspelled word may be meant for."""
     result = Vocabulary({word for (word,) in view.db.execute("SELECT term FROM vocabulary")}, {})
-    for word in result.words:
+    for word in result.words if len(result.words) <= _MOST_RESPELLED else ():
         for trigram in _trigrams(word):
             result.by_trigram.setdefault(trigram, []).append(word)
     return result
