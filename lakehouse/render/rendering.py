@@ -50,6 +50,7 @@ class Rendered:
         endpoint: XID of the endpoint whose options were used, or None.
         uri: first address of that endpoint, or None.
         acks: of that endpoint, or None (END-178).
+        node: of AMQP that the endpoint names, or the path of its address; None: neither.
     """
 
     registryid: RegistryId
@@ -65,6 +66,7 @@ class Rendered:
     endpoint: str | None = None
     uri: str | None = None
     acks: int | None = None
+    node: str | None = None
 
     @property
     def family(self) -> str | None:
@@ -225,6 +227,7 @@ class Renderer:
             endpoint=endpoint.xid if endpoint else None,
             uri=endpoint.uri if endpoint else None,
             acks=_acks(binding),
+            node=endpoint.node if endpoint else None,
         )
         return self._checked(binding, made, filled, bound)
 
