@@ -97,6 +97,26 @@ def test_a_message_has_a_command_that_sends_an_example(demo):
     assert "lakehouse render /messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced --example" in text
 
 
+def test_a_message_that_only_variants_carry_leads_to_their_commands(demo):
+    page = demo.pages["reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.html"]
+    assert "It is sent as shop.orders.kafka / shop.orders.OrderPlaced: the page of each has the command" in page.text
+    assert "localhost" not in page.text
+    assert f"../../../{KAFKA}.html#use" in page.links
+
+
+@pytest.mark.parametrize(
+    ("path", "script"),
+    [
+        ("messagegroups/warehouse.stock.amqp/warehouse.PickListReady", "create_sender('harbour.stock')"),
+        ("endpoints/sensors.coldstore.alarms/sensors.RoomTooWarm", "transport='websockets'"),
+    ],
+)
+def test_what_no_line_of_a_shell_sends_has_a_script(demo, path, script):
+    text = demo.text(f"reg-default/{path}.html")
+    assert script in text.partition("Send an example")[2]
+    assert "cannot be rendered" not in text
+
+
 def test_a_variant_is_compared_with_its_base(demo):
     path = f"{KAFKA}~withmessagegroups~to~shop.orders~to~shop.orders.OrderPlaced.html"
     assert any(link.endswith(path.rpartition("/")[2]) for link in demo.pages[f"{KAFKA}.html"].links)

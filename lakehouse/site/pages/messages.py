@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -34,6 +34,9 @@ from lakehouse.text.jsontext import indented
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
+
+if TYPE_CHECKING:
+    from lakehouse.render.renderruns import Command
 
 _MOST_RELATED = 40
 _MOST_EXAMPLE = 3_000
@@ -233,16 +236,16 @@ def _version_of(
     return None
 
 
-def _examples(page_context: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
+def _examples(page_context: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, Any]:
     """Make up a message for each protocol that it goes over, and commands that send it; or say why there is none."""
     if definition is None:
-        return {"examples": [], "commands": []}
+        return {"examples": [], "commands": [], "more_commands": 0}
     try:
-        examples, commands = _made_up(page_context, entity, definition)
+        examples, commands, more = _made_up(page_context, entity, definition)
     except ModuleNotFoundError as error:
-        examples, commands = [{"as": None, "error": f"{not_installed(error)}."}], []
+        examples, commands, more = [{"as": None, "error": f"{not_installed(error)}."}], [], 0
     except LakehouseError as error:
-        examples, commands = [{"as": None, "error": str(error)}], []
+        examples, commands, more = [{"as": None, "error": str(error)}], [], 0
     cut = []
     for example in examples[:_MOST_EXAMPLES]:
         text = indented(example["example"]) if "example" in example else None
@@ -254,28 +257,40 @@ def _examples(page_context: PageContext, entity: Entity, definition: dict[str, A
                 "error": example.get("error"),
             }
         )
-    return {"examples": cut, "commands": [command for command in commands if len(command.text) <= _MOST_COMMAND]}
+    return {"examples": cut, "commands": [_cut(command) for command in commands], "more_commands": more}
 
 
-def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+def _cut(command: Command) -> Command:
+    length = len(command.text)
+    return command if length <= _MOST_COMMAND else command._replace(text="", error=f"it would have {length:,} characters")
+
+
+def _made_up(
+    page_context: PageContext, entity: Entity, definition: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[Command], int]:
     """Return examples and commands of a message, which are rendered once for each that is looked at often.
+
+    Returns:
+        The examples, the commands, and how many endpoints have none here because of their number.
 
     Raises:
         ModuleNotFoundError: the extra `match` is not installed.
         LakehouseError: the definition cannot be rendered.
     """
-    from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of  # noqa: PLC0415 - extra `match`
+    from lakehouse.render import renderruns  # noqa: PLC0415 - extra `match`
 
     changed = rfc3339(microseconds(str(page_context.commit_of(entity.snapshot_id)["committed_at"]))[0])
 
-    def made() -> tuple[list[dict[str, Any]], list[Any]]:
+    def made() -> tuple[list[dict[str, Any]], list[Command], int]:
         selected = _selected(page_context, definition)
         # A fixed time, so that the page stays the same.
         key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
-        renderer = page_context.remember(key, lambda: renderer_of(selected, changed), 50)
-        samples = samples_of(selected, renderer)
-        few = replace(selected, endpoints=selected.endpoints[:_MOST_ENDPOINTS])
-        return examples_of(samples), commands_of(samples, few, renderer)
+        renderer = page_context.remember(key, lambda: renderruns.renderer_of(selected, changed), 50)
+        samples = renderruns.samples_of(selected, renderer)
+        endpoints = renderruns.sending(definition, selected.endpoints)
+        commands = renderruns.commands_of(samples, replace(selected, endpoints=endpoints[:_MOST_ENDPOINTS]), renderer)
+        more = {endpoint.xid for endpoint in endpoints[_MOST_ENDPOINTS:]} - {command.endpoint for command in commands}
+        return renderruns.examples_of(samples), commands, len(more)
 
     return page_context.remember(("examples", entity.registryid, entity.xid), made, 200)
 
