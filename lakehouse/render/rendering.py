@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import SettingsError
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import is_timestamp
 from lakehouse.match.evaluation import Evaluation, Reason, Tolerance, evaluate
 from lakehouse.match.event.canonical import Event, events_of
@@ -230,6 +231,11 @@ class Renderer:
             node=endpoint.node if endpoint else None,
         )
         return self._checked(binding, made, filled, bound)
+
+    def readable(self, definition: Definition, message: Rendered) -> Any:
+        """Return the payload of a rendered message as a JSON value, where Avro or Protobuf encodes it; else None."""
+        [event] = [opened for landed in landed_of_text(message.line()) for opened in events_of(landed)]
+        return self._payloads.readable(definition, event)
 
     def _random(self, binding: ProtocolBinding, number: int) -> Random:
         """Return the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.errors import LakehouseError, SettingsError
+from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import View
 from lakehouse.render.clients import CLIENTS
@@ -262,6 +263,15 @@ def examples_of(samples: Iterable[Sample]) -> list[dict[str, Any]]:
         made = {"error": sample.error} if sample.message is None else {"example": orjson.loads(sample.message.as_json())}
         examples.append({"registryid": sample.registryid, "xid": sample.xid, "as": sample.over, **made})
     return examples
+
+
+def payload_of_samples(samples: Iterable[Sample], selected: Selected, renderer: Renderer) -> Any:
+    """Return the payload of the samples of one definition as a JSON value, where Avro or Protobuf encodes it; else None.
+
+    It is the same in all of them.
+    """
+    message = next((sample.message for sample in samples if sample.message is not None), None)
+    return None if message is None else renderer.readable(definition_of(selected.messages[0]), message)
 
 
 def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Renderer) -> list[Command]:

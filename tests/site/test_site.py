@@ -117,6 +117,14 @@ def test_what_no_line_of_a_shell_sends_has_a_script(demo, path, script):
     assert "cannot be rendered" not in text
 
 
+def test_a_payload_that_is_encoded_is_shown_as_json_beside_its_bytes(demo):
+    text = demo.text("reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPaid.html").partition("Examples")[2]
+    assert "Payload as JSON, which is encoded below (Avro/1.11.1)" in text
+    assert '{ "orderid": "orderid-' in text
+    assert "payload_base64" in text
+    assert "Payload as JSON" not in demo.text(f"{KAFKA}.html")
+
+
 def test_a_variant_is_compared_with_its_base(demo):
     path = f"{KAFKA}~withmessagegroups~to~shop.orders~to~shop.orders.OrderPlaced.html"
     assert any(link.endswith(path.rpartition("/")[2]) for link in demo.pages[f"{KAFKA}.html"].links)
