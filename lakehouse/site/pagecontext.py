@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
@@ -151,9 +151,9 @@ class PageContext:
         """Return the effective definition of a message; None: it is not computed yet."""
         return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_CACHED)
 
-    def sent(self, registryid: RegistryId, xid: Xid) -> SentMessage | None:
-        """Return what was sent of a message, as `match --into` found it; None: nothing, or a past snapshot is shown."""
-        return None if self.style.at is not None else self.model.traffic.message(registryid, xid)
+    def sent(self, registryid: RegistryId, xids: Collection[Xid]) -> SentMessage | None:
+        """Return what was sent of messages, as `match --into` found it; None: nothing, or a past snapshot is shown."""
+        return None if self.style.at is not None else self.model.traffic.messages(registryid, xids)
 
     def all_sent(self) -> SentTotals | None:
         """Return what was sent of all messages; None: nothing was matched yet, or a past snapshot is shown."""

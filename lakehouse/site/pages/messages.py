@@ -89,7 +89,7 @@ def message_page(page_context: PageContext, entity: Entity) -> Page:
         changes=len(history),
         pairs=pairs_of(states),
         states=states,
-        **sent_of(page_context, (registryid, xid)),
+        sent=sent_of(page_context, registryid, [xid]),
         **_examples(page_context, entity, definition),
         curl=_curl(page_context, registryid, xid, path),
         **details,
