@@ -161,6 +161,15 @@ def test_events_that_were_matched_meanwhile_are_on_the_pages_that_show_them(tmp_
     assert "What was sent" not in page("reg-default/endpoints/out.html")
 
 
+def test_what_a_template_of_an_endpoint_carries_was_not_to_be_seen(tmp_path):
+    catalog, document = Catalog(tmp_path / "warehouse"), start()
+    document["endpoints"]["out"] |= {"protocol": "HTTP", "protocoloptions": {"deployed": False}}
+    catalog.ingest({URI: ("default", document)})
+    write_events(tmp_path / "warehouse", [event("/messagegroups/kafka/messages/m0", at(2))])
+    write_site(opened(tmp_path / "warehouse", tmp_path / "readmodel"), str(tmp_path / "site"))
+    assert "Declared, never seen (5)" in (tmp_path / "site" / "index.html").read_text()
+
+
 def test_nothing_new_makes_no_page_and_a_lost_file_makes_all(tmp_path, monkeypatch):
     catalog = Catalog(tmp_path / "warehouse")
     catalog.ingest({URI: ("default", start())})

@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
+from lakehouse.match.definition.scope import endpoint_row
 from lakehouse.readmodel.traffic import ReasonCount, Sent
+from lakehouse.render.protocolbinding import endpoint_of
 from lakehouse.site.overview import Key, carried_xids
 from lakehouse.site.pagecontext import PageContext
 from lakehouse.text.names import RegistryId, Xid
@@ -137,7 +139,7 @@ def carried_keys(page_context: PageContext) -> list[Key]:
         endpoints = [
             group
             for group in overview.groups.values()
-            if group.kind == "endpoint" and group.attributes.get("deployed") is not False
+            if group.kind == "endpoint" and endpoint_of(endpoint_row(group)).options.get("deployed") is not False
         ]
         return sorted({(endpoint.registryid, Xid(xid)) for endpoint in endpoints for xid in carried_xids(overview, endpoint)})
 
