@@ -143,19 +143,30 @@ def test_a_message_links_each_of_its_versions(demo):
 
 def test_the_nearest_label_names_the_owner(tmp_path):
     message = {"name": "M"}
+    version = {"format": "JSONSchema/draft-07", "schema": {}, "labels": {"stage": "test"}}
+    schema = {"versions": {"1": version | {"documentation": "https://docs.example.com/x"}}}
     document = {
         "labels": {"team": "platform"},
         "messagegroups": {
             "near": {
                 "labels": {"team": "other", "owner": "sales"},
-                "messages": {"m": message, "own": message | {"labels": {"owner": "ana"}}},
+                "messages": {"m": message, "own": {"versions": {n: message | {"labels": {"owner": "ana"}} for n in "12"}}},
             },
             "far": {"messages": {"m": message}},
         },
+        "schemagroups": {"s": {"labels": {"owner": "data"}, "schemas": {"x": schema}}},
     }
     catalog = Catalog(tmp_path / "warehouse")
     catalog.ingest({"file:/owned.json": ("default", document)})
     site = Site(tmp_path / "site", catalog)
+    for path, owner in (
+        ("", "platform"), ("/messagegroups/near/own/2", "ana"), ("/schemagroups/s/x", "data"), ("/schemagroups/s/x/1", "data"),
+    ):  # fmt: skip
+        assert f"owner: {owner}" in site.text(f"reg-default{path}.html"), path
+    [of_document] = [page.text for path, page in site.pages.items() if path.startswith("documents/")]
+    assert "document owner: data owner: platform owner: sales" in of_document
+    for shown in ("stage=test", "Documentation: https://docs.example.com/x"):
+        assert shown in site.text("reg-default/schemagroups/s/x.html")
     for path, owner in (("near/m", "sales"), ("near/own", "ana"), ("far/m", "platform"), ("near", "sales")):
         assert f"{'owner:' if path == 'near' else 'Owner'} {owner}" in site.text(f"reg-default/messagegroups/{path}.html")
 

@@ -66,7 +66,7 @@ def share(part: int, whole: int) -> str:
     return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}%"
 
 
-class Shown(NamedTuple):
+class SentSummary(NamedTuple):
     """What a page shows of what was sent.
 
     Attributes:
@@ -85,7 +85,7 @@ class Shown(NamedTuple):
     reasons: Sequence[tuple[str, ReasonCount]] = ()
 
 
-def sent_of(page_context: PageContext, registryid: RegistryId, xids: Collection[Xid]) -> Shown | None:
+def sent_of(page_context: PageContext, registryid: RegistryId, xids: Collection[Xid]) -> SentSummary | None:
     """Return what a page shows of what was sent of messages; None: no event of any message is known, so nothing is said."""
     totals = page_context.all_sent()
     if totals is None:
@@ -94,14 +94,14 @@ def sent_of(page_context: PageContext, registryid: RegistryId, xids: Collection[
     with_events = [xid for xid in xids if (registryid, xid) in totals.seen or xid in totals.missed]
     messages = page_context.sent(registryid, with_events) if with_events else None
     if messages is None:
-        return Shown(None, None, "", "")
+        return SentSummary(None, None, "", "")
     reasons = [(_KINDS[reason.kind], reason) for reason in messages.reasons]
     return _shown(messages.sent, messages.sent.events, sum(totals.missed.get(xid, 0) for xid in xids), reasons)
 
 
-def _shown(sent: Sent, matched: int, missed: int, reasons: Sequence[tuple[str, ReasonCount]] = ()) -> Shown:
+def _shown(sent: Sent, matched: int, missed: int, reasons: Sequence[tuple[str, ReasonCount]] = ()) -> SentSummary:
     judged = sent.valid + sent.invalid
-    return Shown(
+    return SentSummary(
         sent if sent.events else None,
         chart_of(sent),
         share(sent.valid, judged) if judged else "",
