@@ -149,7 +149,7 @@ class CatalogQuestions:
         )
 
     def render_example(self, xid: str) -> Answer:
-        """Make up an example of a message over each protocol, and the commands (curl, kcat, mosquitto_pub) that would send it."""
+        """Make up an example of a message over each protocol, and what would send it (curl, kcat, mosquitto_pub, Python)."""
 
         def read(view: View) -> Answer:
             with with_reasons(view, self._registry):

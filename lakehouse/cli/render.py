@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.render.renderruns import RenderRun
     from lakehouse.render.selected import Selected
 
-_FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub")
+_FORMATS = ("json", "captured", "curl", "kcat", "mosquitto_pub", "python")
 _MOST_FAILURES = 20
 
 

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 # A table that is gone, of another form or damaged; a folder or file that cannot be written: pages lack the counts, no more.
 _UNREADABLE = (WarehouseError, OSError, sqlite3.Error, ValueError, KeyError, TypeError)
-_FORMAT = 1  # a file of another format is counted again
+_FORMAT = 2  # a file of another format is counted again
 _EVENTS, _RUNS, _SIGNATURES = "event_matches", "match_runs", "unmatched_signatures"
 _COLUMNS = {
     _EVENTS: (
@@ -64,6 +64,9 @@ CREATE TABLE reasons (
   reason TEXT NOT NULL, events INTEGER NOT NULL
 );
 CREATE INDEX reasons_by_xid ON reasons (xid);
+CREATE TABLE outcomes (
+  file_id INTEGER NOT NULL, is_matched INTEGER NOT NULL, nearest_xid TEXT NOT NULL, events INTEGER NOT NULL
+);
 CREATE TABLE undeclared (
   file_id INTEGER NOT NULL, ce_type TEXT NOT NULL, ce_source TEXT NOT NULL, why TEXT NOT NULL, events INTEGER NOT NULL,
   last_at TEXT NOT NULL
@@ -120,18 +123,28 @@ class Undeclared(NamedTuple):
 
 
 class SentMessage(NamedTuple):
-    """What was sent of a message, and the commonest reasons why events are not as it declares."""
+    """What was sent of messages, and the commonest reasons why events are not as they declare."""
 
     sent: Sent
     reasons: list[ReasonCount]
 
 
 class SentTotals(NamedTuple):
-    """What was sent of all messages; events and the last moment of each; the commonest events that no definition is for."""
+    """What was sent of all messages.
+
+    Attributes:
+        sent: events, each for the definitions that fit it best.
+        seen: events and the last moment of each message.
+        missed: events that match nothing, by the XID of the message that they come nearest to; empty: to none.
+        undeclared: the commonest events that no definition is for.
+        matched: how many events match any definition; each counts once.
+    """
 
     sent: Sent
     seen: dict[tuple[RegistryId, Xid], tuple[int, str]]
+    missed: dict[str, int]
     undeclared: list[Undeclared]
+    matched: int
 
 
 class Traffic:
@@ -251,9 +264,9 @@ class Traffic:
             for row in batch.to_pylist()
         }
 
-    def message(self, registryid: RegistryId, xid: Xid) -> SentMessage | None:
-        """Return what was sent of a message, and why events that come nearest to it do not match it; None: nothing is known."""
-        return self._answer(lambda db: _message(db, registryid, xid))
+    def messages(self, registryid: RegistryId, xids: Collection[Xid]) -> SentMessage | None:
+        """Return what was sent of messages, and why events that come nearest to them match nothing; None: nothing is known."""
+        return self._answer(lambda db: _messages(db, registryid, xids))
 
     def totals(self) -> SentTotals | None:
         """Return what was sent of all messages; None: nothing was matched yet."""
@@ -290,13 +303,15 @@ class Traffic:
             return None
 
 
-def _message(db: ReadConnection, registryid: RegistryId, xid: Xid) -> SentMessage | None:
+def _messages(db: ReadConnection, registryid: RegistryId, xids: Collection[Xid]) -> SentMessage | None:
+    values = (registryid, orjson.dumps(list(xids)).decode())
+    among = "IN (SELECT value FROM json_each(?2))"
     reasons = db.execute(
-        "SELECT kind, pointer, reason, sum(events) FROM reasons WHERE xid = ? AND registryid IN (?, '') "
+        f"SELECT kind, pointer, reason, sum(events) FROM reasons WHERE xid {among} AND registryid IN (?1, '') "
         f"GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {_MOST_REASONS}",
-        (xid, registryid),
+        values,
     ).fetchall()
-    sent = _sent(db, "WHERE registryid = ? AND xid = ?", (registryid, xid))
+    sent = _sent(db, f"WHERE registryid = ?1 AND xid {among}", values)
     return SentMessage(sent, [ReasonCount(*row) for row in reasons]) if sent.events or reasons else None
 
 
@@ -307,7 +322,11 @@ def _totals(db: ReadConnection) -> SentTotals | None:
         f"GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {_MOST_UNDECLARED}"
     ).fetchall()
     seen = {(registryid, xid): (events, last_at) for registryid, xid, events, last_at in rows}
-    return SentTotals(_sent(db), seen, [Undeclared(*row) for row in undeclared]) if seen or undeclared else None
+    if not seen and not undeclared:
+        return None
+    missed = dict(db.execute("SELECT nearest_xid, sum(events) FROM outcomes WHERE NOT is_matched GROUP BY 1").fetchall())
+    (matched,) = db.execute("SELECT coalesce(sum(events), 0) FROM outcomes WHERE is_matched").fetchone()
+    return SentTotals(_sent(db), seen, missed, [Undeclared(*row) for row in undeclared], matched)
 
 
 def _digests(db: ReadConnection) -> dict[str, str]:
@@ -315,6 +334,7 @@ def _digests(db: ReadConnection) -> dict[str, str]:
     for query in (
         "SELECT xid, registryid, day, payload_status, deviating, sum(events), max(last_at) FROM sent GROUP BY 1, 2, 3, 4, 5",
         "SELECT xid, registryid, kind, pointer, reason, sum(events) FROM reasons GROUP BY 1, 2, 3, 4, 5",
+        "SELECT nearest_xid, sum(events) FROM outcomes WHERE NOT is_matched GROUP BY 1",
         "SELECT '', ce_type, ce_source, why, sum(events), max(last_at) FROM undeclared GROUP BY 1, 2, 3, 4",
     ):
         for row in db.execute(query):
@@ -341,7 +361,7 @@ def _sent(db: sqlite3.Connection, where: str = "", values: tuple[str, ...] = ())
 
 
 def _drop_files(db: sqlite3.Connection, ids: list[int]) -> None:
-    for table, column in (("sent", "file_id"), ("reasons", "file_id"), ("undeclared", "file_id"), ("files", "id")):
+    for table, column in (*((table, "file_id") for table in ("sent", "reasons", "outcomes", "undeclared")), ("files", "id")):
         db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(file_id,) for file_id in ids])
 
 
@@ -366,9 +386,10 @@ def _count_file(db: sqlite3.Connection, table: DeltaTable, file: tuple[str, str]
         rows = [(file_id, *key[:3], events, key[3]) for key, events in _count_signatures(batches).items()]
         db.executemany("INSERT INTO undeclared VALUES (?, ?, ?, ?, ?, ?)", rows)
         return
-    sent, reasons = _count_matches(batches, begun)
+    sent, reasons, outcomes = _count_matches(batches, begun)
     db.executemany("INSERT INTO sent VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(file_id, *key, *value) for key, value in sent.items()])
     db.executemany("INSERT INTO reasons VALUES (?, ?, ?, ?, ?, ?, ?)", [(file_id, *key, n) for key, n in reasons.items()])
+    db.executemany("INSERT INTO outcomes VALUES (?, ?, ?, ?)", [(file_id, *key, n) for key, n in outcomes.items()])
 
 
 def _count_signatures(batches: Iterator[pa.RecordBatch]) -> Counter[tuple[str, str, str, str]]:
@@ -380,7 +401,9 @@ def _count_signatures(batches: Iterator[pa.RecordBatch]) -> Counter[tuple[str, s
     return counted
 
 
-def _count_matches(batches: Iterator[pa.RecordBatch], begun: dict[str, str]) -> tuple[dict[Any, Any], Counter[Any]]:
+def _count_matches(
+    batches: Iterator[pa.RecordBatch], begun: dict[str, str]
+) -> tuple[dict[Any, Any], Counter[Any], Counter[tuple[bool, str]]]:
     """Count events of definitions.
 
     Args:
@@ -388,15 +411,20 @@ def _count_matches(batches: Iterator[pa.RecordBatch], begun: dict[str, str]) -> 
         begun: when each run began, for events that do not say when they landed.
 
     Returns:
-        Events and last moment by registryid, XID, day, payload_status and whether they deviate; and events by registryid (empty:
-        any), XID, kind of reason, pointer and reason.
+        Events and last moment by registryid, XID, day, payload_status and whether they deviate; events by registryid (empty:
+        any), XID, kind of reason, pointer and reason; and events by whether any definition fits, and the XID that is nearest
+        to those that none does.
     """
     import pyarrow.compute as pc
 
     sent: dict[Any, tuple[int, str]] = {}
     reasons: Counter[Any] = Counter()
+    outcomes: Counter[tuple[bool, str]] = Counter()
     for batch in batches:
         rows = {name: batch.column(name) for name in batch.schema.names}
+        is_matched = pc.fill_null(pc.greater(pc.list_value_length(rows["best"]), 0), False)
+        for row in _grouped({"is_matched": is_matched, "nearest": rows["nearest_xid"]}):
+            outcomes[row["is_matched"], "" if row["is_matched"] else row["nearest"] or ""] += row["events"]
         deviates = pc.fill_null(pc.greater(pc.list_value_length(rows["deviations"]), 0), False)
         of_best = pc.list_parent_indices(rows["best"])
         best = pc.list_flatten(rows["best"])
@@ -424,7 +452,7 @@ def _count_matches(batches: Iterator[pa.RecordBatch], begun: dict[str, str]) -> 
                 if row[names[1]] is not None:
                     key = (row.get("registryid", ""), row[names[1]], kind, row["pointer"] or "", row["reason"] or "")
                     reasons[key] += row["events"]
-    return sent, reasons
+    return sent, reasons, outcomes
 
 
 def _moment(value: datetime | None) -> str:

@@ -65,6 +65,12 @@ class Endpoint:
         uris = [address.get("uri") for address in results if isinstance(address, dict)] if isinstance(results, list) else []
         return next((uri for uri in uris if isinstance(uri, str) and uri), None)
 
+    @property
+    def node(self) -> str | None:
+        """Return the node of AMQP that it names, else the path of its address (END-052); None: neither."""
+        node = self.options.get("node")
+        return node if isinstance(node, str) and node else urlsplit(self.uri or "").path.lstrip("/") or None
+
     def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:
         """Return whether it carries the messages of a group, or holds them itself."""
         return registryid == self.registryid and (group_xid == self.xid or group_xid in self.messagegroups)

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import SettingsError
+from lakehouse.match.definition.compiled import Definition
 from lakehouse.match.definition.valuetypes import is_timestamp
 from lakehouse.match.evaluation import Evaluation, Reason, Tolerance, evaluate
 from lakehouse.match.event.canonical import Event, events_of
@@ -50,6 +51,7 @@ class Rendered:
         endpoint: XID of the endpoint whose options were used, or None.
         uri: first address of that endpoint, or None.
         acks: of that endpoint, or None (END-178).
+        node: of AMQP that the endpoint names, or the path of its address; None: neither.
     """
 
     registryid: RegistryId
@@ -65,6 +67,7 @@ class Rendered:
     endpoint: str | None = None
     uri: str | None = None
     acks: int | None = None
+    node: str | None = None
 
     @property
     def family(self) -> str | None:
@@ -225,8 +228,14 @@ class Renderer:
             endpoint=endpoint.xid if endpoint else None,
             uri=endpoint.uri if endpoint else None,
             acks=_acks(binding),
+            node=endpoint.node if endpoint else None,
         )
         return self._checked(binding, made, filled, bound)
+
+    def readable(self, definition: Definition, message: Rendered) -> Any:
+        """Return the payload of a rendered message as a JSON value, where Avro or Protobuf encodes it; else None."""
+        [event] = [opened for landed in landed_of_text(message.line()) for opened in events_of(landed)]
+        return self._payloads.readable(definition, event)
 
     def _random(self, binding: ProtocolBinding, number: int) -> Random:
         """Return the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""

@@ -1,169 +1,33 @@
 """One run of `lakehouse render`: each definition, over each protocol, with each row of values becomes a message.
 
-Messages are written as JSON, as lines that `match` reads, or as lines for a shell: `curl`, `kcat`, `mosquitto_pub`. These are
-written, and never run; every value is quoted for a POSIX shell, and a payload that is not text is decoded from base64 there.
+Messages are written as JSON, as lines that `match` reads, or for a client that sends them (`lakehouse.render.clients`).
 `examples_of` makes the examples of `lakehouse show`: one over each protocol, made for each call and stored nowhere; `commands_of`
 the lines that would send one to each endpoint.
 """
 
 from __future__ import annotations
 
-import base64
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
 
 import orjson
 
 from lakehouse.errors import LakehouseError, SettingsError
-from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.definition.compiled import definition_of
 from lakehouse.match.payload.schemas import Schemas
 from lakehouse.readmodel.snapshotview import View
+from lakehouse.render.clients import CLIENTS
 from lakehouse.render.filling import PAYLOAD, RenderInput, check_names, input_of
 from lakehouse.render.protocolbinding import ALL, CLOUDEVENTS, FAMILIES, Endpoint, ProtocolBinding, bindings_of
 from lakehouse.render.rendering import Rendered, Renderer, RenderStyle, batched
 from lakehouse.render.selected import Selected, selected_at
-from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
-from lakehouse.text.jsontext import pointer_of
+from lakehouse.render.unrenderable import MissingValues, Need, RenderRefused
 from lakehouse.text.names import RegistryId, Xid
 
-_MQTT_PROPERTIES = {"content_type": "content-type", "message_expiry_interval": "message-expiry-interval",
-                    "payload_format": "payload-format-indicator", "response_topic": "response-topic",
-                    "correlation_data": "correlation-data"}  # fmt: skip
-_DELIMITERS = (0x1E, 0x1F, 0x1D, 0x1C, 0x02, 0x03)
 _MOST_FAILURES = 1_000
 PROTOCOLS = ("cloudevents", *(name.lower() for name in FAMILIES), "all")
 _SEED = 0
-
-
-def curl(message: Rendered) -> str:
-    """Return the line of `curl` that would send a request.
-
-    Raises:
-        RenderRefused: it is a response.
-    """
-    captured = message.captured
-    if "status" in captured:
-        raise _refused(message, "/protocoloptions/status", "is a response: there is nothing to send")
-    parts = urlsplit(message.uri or "")
-    base = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") and parts.netloc else "http://localhost:8080"
-    query = urlencode([(parameter["name"], parameter["value"]) for parameter in captured.get("query", ())])
-    words = ["curl", "-X", captured["method"], base + captured["path"] + (f"?{query}" if query else "")]
-    words += ["--path-as-is"] if "/." in captured["path"] else []
-    for header in captured["headers"]:
-        words += ["-H", f"{header['name']}: {header['value']}" if header["value"] else f"{header['name']};"]
-    if message.body is None:
-        return shlex.join(words)
-    if not any(header["name"].lower() == "content-type" for header in captured["headers"]):
-        words += ["-H", "content-type:"]  # curl would say that it is a form
-    text = _text(message.body)
-    return shlex.join([*words, "--data-raw", text]) if text is not None else _piped(message.body, [*words, "--data-binary", "@-"])
-
-
-def kcat(message: Rendered) -> str:
-    """Return the line of `kcat` that would produce a record.
-
-    Raises:
-        RenderRefused: the key is no text, or the name of a header holds `=`.
-    """
-    captured = message.captured
-    words = ["kcat", "-P", "-b", _broker(message, "9092")]
-    security = _scheme(message)
-    words += ["-X", f"security.protocol={security}"] if security in ("ssl", "sasl_ssl", "sasl_plaintext") else []
-    words += ["-t", captured["topic"]]
-    if "key" in captured:
-        words += ["-k", as_text(captured["key"])]
-    elif "key_base64" in captured:
-        key = _text(base64.b64decode(as_text(captured["key_base64"])))
-        if key is None:
-            raise _refused(message, "/protocoloptions/key_base64", "kcat takes a key that is text")
-        words += ["-k", key]
-    words += ["-p", as_text(captured["partition"])] if "partition" in captured else []
-    words += [] if message.acks is None else ["-X", f"acks={message.acks}"]
-    for header in captured["headers"]:
-        if "=" in header["name"]:
-            raise _refused(message, pointer_of("protocoloptions", "headers", header["name"]), "kcat takes no name that holds =")
-        words += ["-H", f"{header['name']}={header['value']}"]
-    if not message.body:
-        return f"echo | {shlex.join([*words, '-Z'] if message.body is None else words)}"
-    if b"\n" in message.body:
-        free = next((code for code in _DELIMITERS if code not in message.body), None)
-        if free is None:
-            raise _refused(message, "payload", "holds every character that could end a message of kcat")
-        words += ["-D", f"\\x{free:02x}"]
-    return _piped(message.body, words)
-
-
-def mosquitto_pub(message: Rendered) -> str:
-    """Return the line of `mosquitto_pub` that would publish a message.
-
-    Raises:
-        RenderRefused: the endpoint is a WebSocket, which the client does not speak in all its versions.
-    """
-    captured, scheme = message.captured, _scheme(message)
-    if scheme in ("ws", "wss"):
-        raise _refused(message, "endpoint", f"its address {message.uri} is a WebSocket, and mosquitto_pub goes over TCP")
-    is_secure = scheme in ("mqtts", "ssl", "tls")
-    host, _, port = _broker(message, "8883" if is_secure else "1883").rpartition(":")
-    is_5 = (message.protocol or "").endswith("/5.0")
-    words = ["mosquitto_pub", "-V", "5" if is_5 else "311", "-h", host, "-p", port]
-    words += ["--tls-use-os-certs"] if is_secure else []
-    words += ["-t", captured["topic_name"]]
-    words += ["-q", as_text(captured["qos"])] + (["-r"] if captured["retain"] in (True, "true") else [])
-    for name, own in _MQTT_PROPERTIES.items():
-        if name in captured:
-            words += ["-D", "publish", own, as_text(captured[name])]
-    for user_property in captured.get("user_properties", ()):
-        words += ["-D", "publish", "user-property", user_property["name"], user_property["value"]]
-    if not message.body:
-        return shlex.join([*words, "-n"])
-    text = _text(message.body)
-    return shlex.join([*words, "-m", text]) if text is not None else _piped(message.body, [*words, "-s"])
-
-
-CLIENTS: dict[str, tuple[str, Callable[[Rendered], str]]] = {
-    "curl": ("HTTP", curl),
-    "kcat": ("KAFKA", kcat),
-    "mosquitto_pub": ("MQTT", mosquitto_pub),
-}
-
-
-def _broker(message: Rendered, port: str) -> str:
-    """Return host and port of the endpoint, else of this machine."""
-    parts = urlsplit("//" + (message.uri or "").rpartition("://")[2])
-    try:
-        return f"{parts.hostname or 'localhost'}:{parts.port or port}"
-    except ValueError:  # a port that is none
-        return f"{parts.hostname or 'localhost'}:{port}"
-
-
-def _scheme(message: Rendered) -> str:
-    """Return the scheme of the endpoint's address; Kafka's have `_`, so they are no URI to the library."""
-    before, result, _ = (message.uri or "").partition("://")
-    return before.lower() if result else ""
-
-
-def _text(body: bytes) -> str | None:
-    """Return a body as an argument of a command, if it is one: UTF-8 without NUL."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
-
-
-def _piped(body: bytes, words: list[str]) -> str:
-    text = _text(body)
-    first = f"printf %s {shlex.quote(text)}" if text is not None else f"echo {base64.b64encode(body).decode()} | base64 -d"
-    return f"{first} | {shlex.join(words)}"
-
-
-def _refused(message: Rendered, pointer: str, reason: str) -> RenderRefused:
-    return RenderRefused(message.xid, [Refusal(pointer, reason)])
-
-
 FORMATS = ("json", "captured", *CLIENTS)
 
 
@@ -185,12 +49,12 @@ class Sample(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A line for a shell that would send a message.
+    """What would send a message: a line for a shell, or a script of Python where no line can.
 
     Attributes:
         client: one of `CLIENTS`.
         endpoint: XID of the endpoint that it sends to; None: to this machine.
-        text: the line; empty: there is none.
+        text: the line or script; empty: there is none.
         error: why there is none.
     """
 
@@ -345,9 +209,9 @@ def families_of(written: str | None, form: str, *, batch: bool = False) -> tuple
             raise SettingsError(f"--as {name.lower()}: one or several of {', '.join(PROTOCOLS)}.")
     if form in CLIENTS:
         own = CLIENTS[form][0]
-        if names and names != [own]:
-            raise SettingsError(f"--format {form} writes messages of {own}: it does not go with --as {written}.")
-        return (own,)
+        if not set(names) <= set(own):
+            raise SettingsError(f"--format {form} writes messages of {', '.join(own)}: it does not go with --as {written}.")
+        return tuple(names) or (own if len(own) == 1 else ())
     if batch:
         if any(name not in (CLOUDEVENTS, "HTTP") for name in names):
             raise SettingsError(f"--batch is for --as cloudevents and http, and not for {written}.")
@@ -401,6 +265,15 @@ def examples_of(samples: Iterable[Sample]) -> list[dict[str, Any]]:
     return examples
 
 
+def payload_of_samples(samples: Iterable[Sample], selected: Selected, renderer: Renderer) -> Any:
+    """Return the payload of the samples of one definition as a JSON value, where Avro or Protobuf encodes it; else None.
+
+    It is the same in all of them.
+    """
+    message = next((sample.message for sample in samples if sample.message is not None), None)
+    return None if message is None else renderer.readable(definition_of(selected.messages[0]), message)
+
+
 def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Renderer) -> list[Command]:
     """Return the lines that would send samples: to each endpoint that carries the definition, else to this machine.
 
@@ -417,31 +290,33 @@ def commands_of(samples: Sequence[Sample], selected: Selected, renderer: Rendere
     refused_samples = [
         _sample(renderer, binding)
         for row in selected.messages
-        for endpoint in _sending(row, selected.endpoints)
+        for endpoint in sending(row, selected.endpoints)
         if endpoint.xid not in used
         for binding in bindings_of(row, [endpoint])
         if binding.endpoint is not None
     ]
     messages = [sample.message for sample in (*samples, *refused_samples) if sample.message is not None]
     sent = [message for message in messages if message.endpoint is not None] or messages
-    return [
-        _command(client, line, message)
-        for message in sent
-        for client, (family, line) in CLIENTS.items()
-        if family == message.family
-    ]
+    return [command for message in sent for command in _commands(message)]
 
 
-def _sending(row: Mapping[str, Any], endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+def sending(row: Mapping[str, Any], endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """Return the endpoints that carry a definition and that producers send to."""
     carrying = [endpoint for endpoint in endpoints if endpoint.carries(row["registryid"], row["group_xid"])]
     return [endpoint for endpoint in carrying if not endpoint.usage or "producer" in endpoint.usage]
 
 
-def _command(client: str, line: Callable[[Rendered], str], message: Rendered) -> Command:
-    try:
-        return Command(client, message.endpoint, line(message))
-    except RenderRefused as error:
-        return Command(client, message.endpoint, error=str(error))
+def _commands(message: Rendered) -> list[Command]:
+    """Return what the first client writes that can send a message; else why each cannot."""
+    refused = []
+    for client, (families, write) in CLIENTS.items():
+        if message.family in families:
+            try:
+                return [Command(client, message.endpoint, write(message))]
+            except RenderRefused as error:
+                reasons = "; ".join(refusal.reason for refusal in error.refusals)
+                refused.append(Command(client, message.endpoint, error=reasons))
+    return refused
 
 
 def renderer_of(selected: Selected, now: str | None = None) -> Renderer:

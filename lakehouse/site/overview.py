@@ -180,3 +180,15 @@ def _owners(view: View, overview: Overview, names: Sequence[str]) -> Iterator[tu
         owner = next((labels[name] for name in names if labels.get(name)), None) if isinstance(labels, dict) else None
         if isinstance(owner, str):
             yield key, owner
+
+
+def carried_xids(overview: Overview, endpoint: Entity) -> list[Xid]:
+    """List the messages that an endpoint carries: its own, then those of the groups that it names."""
+    parents = dict.fromkeys([endpoint.xid, *named_groups(endpoint)])
+    return [xid for parent in parents for xid in overview.members.get((endpoint.registryid, parent), ())]
+
+
+def named_groups(endpoint: Entity) -> list[Xid]:
+    """List the groups that an endpoint names."""
+    names = endpoint.attributes.get("messagegroups")
+    return [Xid(name) for name in dict.fromkeys(names) if isinstance(name, str)] if isinstance(names, list) else []

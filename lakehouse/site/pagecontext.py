@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -19,7 +19,7 @@ from lakehouse.readmodel.snapshotview import Entity, View, remember
 from lakehouse.readmodel.traffic import SentMessage, SentTotals
 from lakehouse.site import addresses
 from lakehouse.site.overview import Overview
-from lakehouse.site.templating import MEDIA_TYPES, prose, render
+from lakehouse.site.templating import MEDIA_TYPES, prose, prose_line, render
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
@@ -177,9 +177,9 @@ class PageContext:
         """Return the effective definition of a message; None: it is not computed yet."""
         return self.remember(("definition", registryid, xid), lambda: self.view.definition(registryid, xid), _MOST_CACHED)
 
-    def sent(self, registryid: RegistryId, xid: Xid) -> SentMessage | None:
-        """Return what was sent of a message, as `match --into` found it; None: nothing, or a past snapshot is shown."""
-        return None if self.style.at is not None else self.model.traffic.message(registryid, xid)
+    def sent(self, registryid: RegistryId, xids: Collection[Xid]) -> SentMessage | None:
+        """Return what was sent of messages, as `match --into` found it; None: nothing, or a past snapshot is shown."""
+        return None if self.style.at is not None else self.model.traffic.messages(registryid, xids)
 
     def all_sent(self) -> SentTotals | None:
         """Return what was sent of all messages; None: nothing was matched yet, or a past snapshot is shown."""
@@ -235,14 +235,18 @@ class Links:
         # The page of a message shows its default Version; a message with a single one has no other page.
         return addresses.path_of(registryid, xid if xid.startswith("/schemagroups/") else resource_xid)
 
-    def prose(self, registryid: RegistryId, text: str, root: str) -> Markup:
+    def prose(self, registryid: RegistryId, text: str, root: str, as_html: Callable[..., Markup] = prose) -> Markup:
         """Return a text in Markdown as HTML, with links to pages of the registry."""
 
         def find(target: str) -> str | None:
             path = self.path_of_existing(registryid, Xid(target)) if target.count("/") in (2, 4, 6) else None
             return None if path is None else root + path
 
-        return prose(text, find)
+        return as_html(text, find)
+
+    def line(self, registryid: RegistryId, text: str, root: str) -> Markup:
+        """Return a text in Markdown as HTML within a line, with links to pages of the registry."""
+        return self.prose(registryid, text, root, prose_line)
 
     @staticmethod
     def pair(before: int, after: int) -> str:

@@ -2,7 +2,7 @@
 
 Texts of documents that are written in Markdown become HTML: CommonMark without HTML, headings and pictures. Links lead to pages
 of the catalog (an XID), or to http and https, with `rel` so that the other host learns nothing; any other is shown as text. An
-XID in a text is a link, too.
+XID or an address of http or https in a text is a link, too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 FindPage = Callable[[str], str | None]  # the address of the page of an XID; None: there is none
-_XID = re.compile(r"/(?:messagegroups|endpoints|schemagroups)/[^\s<>()\[\]\"'`,;]*[^\s<>()\[\]\"'`,;.:!?]")
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ,.()]*[A-Za-z0-9.)]\Z", re.ASCII)  # a line in which Markdown means nothing
+_COLLECTIONS = r"/(?:messagegroups|endpoints|schemagroups)/"
+_LINKED = re.compile(rf"(?:(https?://)|{_COLLECTIONS})[^\s<>()\[\]\"'`,;]*[^\s<>()\[\]\"'`,;.:!?]", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ,.();:'-]*[A-Za-z0-9.)]\Z", re.ASCII)  # a line in which Markdown means nothing
 _OUTSIDE = re.compile(r"https?://[^\s]+\Z", re.IGNORECASE)
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 _REL = "external nofollow noopener noreferrer"
@@ -68,6 +69,23 @@ def prose(text: str, find: FindPage) -> Markup:
     if _PLAIN.match(text):
         return Markup("<p>{}</p>\n").format(text)
     return Markup(_reader().render(text, {"find": find, "open": []}))  # noqa: S704 - HTML of the text is escaped
+
+
+def prose_line(text: str, find: FindPage) -> Markup:
+    """Return a text in Markdown as HTML within a line: code, emphasis, links."""
+    if _PLAIN.match(text):
+        return escape(text)
+    # Without an XID it is the same on all pages.
+    return _line(text, find) if re.search(_COLLECTIONS, text) else _line_of_all(text)
+
+
+def _line(text: str, find: FindPage) -> Markup:
+    return Markup(_reader().renderInline(text, {"find": find, "open": []}))  # noqa: S704 - HTML of the text is escaped
+
+
+@lru_cache(20_000)
+def _line_of_all(text: str) -> Markup:
+    return _line(text, lambda _: None)
 
 
 def outside(text: str) -> Markup:
@@ -105,10 +123,11 @@ def _link_close(_: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
 def _text(_: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
     text = tokens[at].content
     result, done = Markup(""), 0
-    for match in _XID.finditer(text) if not env["open"] else ():
-        page = env["find"](match[0])
-        if page is not None:
-            result += escape(text[done : match.start()]) + Markup('<a href="{}">{}</a>').format(page, match[0])
+    for match in _LINKED.finditer(text) if not env["open"] else ():
+        page = None if match[1] else env["find"](match[0])
+        if match[1] or page is not None:
+            link = outside(match[0]) if page is None else Markup('<a href="{}">{}</a>').format(page, match[0])
+            result += escape(text[done : match.start()]) + link
             done = match.end()
     return str(result + escape(text[done:]))
 

@@ -34,7 +34,7 @@ def folder_of(counts: Traffic) -> Path:
 def test_without_results_nothing_is_known_and_no_file_is_made(counts):
     assert not counts.refresh()
     assert counts.totals() is None
-    assert counts.message("default", PLACED) is None
+    assert counts.messages("default", [PLACED]) is None
     assert counts.digests() == {}
     assert not counts.file.exists()
 
@@ -55,17 +55,20 @@ def test_events_are_counted_by_message_and_day(counts):
         ],
     )
     assert counts.refresh()
-    sent, reasons = counts.message("default", PLACED)
+    sent, reasons = counts.messages("default", [PLACED])
     assert sent == (4, 2, 2, 1, "2026-03-03T05:00:00Z", [("2026-03-01", 1), ("2026-03-02", 1), ("2026-03-03", 2)])
     assert reasons == [
         ReasonCount("deviation", "/protocoloptions/qos", "value", 1),
         ReasonCount("missed", "/envelopemetadata/time", "absent", 1),
         ReasonCount("payload", "/total", "type", 1),
     ]
-    assert counts.message("other", PAID) is None
+    assert counts.messages("other", [PAID]) is None
     totals = counts.totals()
     assert totals.sent.events == 5
     assert totals.sent.valid == 2
+    assert (totals.matched, totals.missed) == (5, {PLACED: 1})
+    both, all_reasons = counts.messages("default", [PLACED, PAID])
+    assert (both.events, both.days[-1], all_reasons) == (5, ("2026-03-04", 1), reasons)
     assert totals.seen == {("default", PLACED): (4, "2026-03-03T05:00:00Z"), ("default", PAID): (1, "2026-03-04T00:00:00Z")}
     assert b"secret" not in counts.file.read_bytes()
 
@@ -74,7 +77,14 @@ def test_an_event_counts_for_each_registry_with_a_best_definition(counts):
     both = [{"registryid": name, "xid": PLACED} for name in ("default", "other")]
     write_events(folder_of(counts), [event(PLACED, at(2), best=both)])
     counts.refresh()
-    assert [counts.message(name, PLACED).sent.events for name in ("default", "other")] == [1, 1]
+    assert [counts.messages(name, [PLACED]).sent.events for name in ("default", "other")] == [1, 1]
+    assert counts.totals().matched == 1
+
+
+def test_an_event_that_comes_near_to_nothing_counts_too(counts):
+    write_events(folder_of(counts), [event(PLACED, at(2)), event(None, at(2)), event(None, None, best=None)])
+    counts.refresh()
+    assert (counts.totals().matched, counts.totals().missed) == (1, {"": 2})
 
 
 def test_only_new_files_are_read_and_those_that_are_gone_do_not_count(counts, monkeypatch):
@@ -98,14 +108,14 @@ def test_only_new_files_are_read_and_those_that_are_gone_do_not_count(counts, mo
     before = counts.digests()
     assert counts.refresh()
     assert len(read) == 3
-    assert counts.message("default", PLACED).sent.events == 2
+    assert counts.messages("default", [PLACED]).sent.events == 2
     assert {xid for xid, digest in counts.digests().items() if before[xid] != digest} == {PLACED}
     DeltaTable(warehouse / "_match" / "landing" / "event_matches").delete("run_id = 'r1'")
     counts.refresh()
-    assert counts.message("default", PLACED).sent.days == [("2026-03-03", 1)]
+    assert counts.messages("default", [PLACED]).sent.days == [("2026-03-03", 1)]
     (warehouse / "_match" / "other").rename(warehouse / "elsewhere")
     counts.refresh()
-    assert counts.message("default", PAID) is None
+    assert counts.messages("default", [PAID]) is None
 
 
 def test_events_of_no_definition_are_listed_commonest_first(counts):
@@ -143,9 +153,9 @@ def test_a_damaged_file_is_made_again(counts):
     write_events(folder_of(counts), [event(PLACED, at(2))])
     counts.refresh()
     counts.file.write_bytes(b"no database, but long enough to be looked at as one" * 100)
-    assert counts.message("default", PLACED) is None
+    assert counts.messages("default", [PLACED]) is None
     assert counts.refresh()
-    assert counts.message("default", PLACED).sent.events == 1
+    assert counts.messages("default", [PLACED]).sent.events == 1
 
 
 def test_a_table_that_cannot_be_read_is_reported_once_and_costs_no_other(counts, caplog, tmp_path):
@@ -156,12 +166,12 @@ def test_a_table_that_cannot_be_read_is_reported_once_and_costs_no_other(counts,
     file.rename(tmp_path / "aside")
     counts.refresh()
     counts.refresh()
-    assert counts.message("default", PLACED).sent.events == 1
-    assert counts.message("default", PAID) is None
+    assert counts.messages("default", [PLACED]).sent.events == 1
+    assert counts.messages("default", [PAID]) is None
     assert len(caplog.records) == 1
     (tmp_path / "aside").rename(file)
     counts.refresh()
-    assert counts.message("default", PAID).sent.events == 1
+    assert counts.messages("default", [PAID]).sent.events == 1
     assert "what was sent is not counted" in caplog.text
 
 
@@ -171,10 +181,10 @@ def test_a_file_that_another_process_writes_is_not_taken_for_a_damaged_one(count
     monkeypatch.setattr(sqliteschema, "_BUSY_SECONDS", 0)
     with closing(sqlite3.connect(counts.file, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        assert counts.message("default", PLACED) is None
+        assert counts.messages("default", [PLACED]) is None
         assert not counts.refresh()
     assert "locked" in caplog.text
-    assert counts.message("default", PLACED).sent.events == 1
+    assert counts.messages("default", [PLACED]).sent.events == 1
 
 
 def test_whatever_is_wrong_with_results_is_reported_and_raises_nothing(counts, monkeypatch, caplog):
@@ -182,7 +192,7 @@ def test_whatever_is_wrong_with_results_is_reported_and_raises_nothing(counts, m
     (file,) = (folder_of(counts) / "_match/landing/event_matches").glob("*.parquet")
     file.write_bytes(b"no Parquet")
     counts.refresh()
-    assert counts.message("default", PLACED) is None
+    assert counts.messages("default", [PLACED]) is None
 
     def gone(name: str) -> list[str]:
         raise OSError(f"{name} is gone")
@@ -200,4 +210,4 @@ def test_the_runs_of_a_schema_are_read_once_for_all_new_files(counts, monkeypatc
     monkeypatch.setattr(counts.warehouse, "open", lambda name: opened.append(name) or open_table(name))
     counts.refresh()
     assert opened.count("_match/landing/match_runs") == 1
-    assert counts.message("default", PLACED).sent.days == [("2026-03-01", 3)]
+    assert counts.messages("default", [PLACED]).sent.days == [("2026-03-01", 3)]

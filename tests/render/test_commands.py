@@ -98,12 +98,23 @@ def test_an_example_has_a_command_for_each_endpoint_that_it_is_sent_to(tmp_path)
         return [(one.client, one.endpoint, one.text) for one in commands_of(samples_of(selected, renderer), selected, renderer)]
 
     sent = commands("/messagegroups/g/messages/Order")
-    assert [one[:2] for one in sent] == [("kcat", "/endpoints/e"), ("kcat", "/endpoints/e2")]
-    assert ["-t orders" in sent[0][2], "-t others" in sent[1][2]] == [True, True]
+    assert [one[:2] for one in sent] == [("kcat", "/endpoints/e"), ("python", "/endpoints/f"), ("kcat", "/endpoints/e2")]
+    assert ["-t orders" in sent[0][2], "nats.connect" in sent[1][2], "-t others" in sent[2][2]] == [True, True, True]
     [(client, endpoint, line)] = commands("/messagegroups/h/messages/Alarm")
     assert (client, endpoint) == ("mosquitto_pub", None)
     assert line.startswith("mosquitto_pub -V 5 -h localhost -p 1883 -t t/")
     assert commands("/messagegroups/h/messages/Broken") == []
+
+
+def test_a_script_is_for_the_protocol_of_the_message(warehouse):
+    code, out, _ = run(warehouse, "Alarm", "--set", "id=7", *FIXED, "--format", "python")
+    assert code == 0
+    compile(out, "script", "exec")
+    assert "paho.mqtt" in out
+    assert "confluent_kafka" in run(warehouse, "Order", *GIVEN, *FIXED, "--format", "python", "--as", "kafka")[1]
+    code, _, reported = run(warehouse, "Order", *GIVEN, *FIXED, "--format", "python", "--as", "http")
+    assert code == 2
+    assert "--format python writes messages of AMQP, KAFKA, MQTT, NATS" in reported
 
 
 def test_the_captured_line_is_what_match_reads(warehouse):

@@ -16,6 +16,8 @@ from lakehouse.match import Schemas
 from lakehouse.match.payload.payloads import run_in_fork
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.render import Renderer, RenderInput, RenderRefused, RenderStyle, bindings_of
+from lakehouse.render.renderruns import payload_of_samples, renderer_of, samples_of
+from lakehouse.render.selected import Selected
 from render.definitions import NOW, cloudevent, row
 
 XID = "/schemagroups/g/schemas/s"
@@ -299,6 +301,7 @@ def test_json_structure(name, seed):
     assert (message.payload_status, message.remarks) == ("valid", ())
 
 
+XSD = "http://www.w3.org/2001/XMLSchema"
 AVRO = {
     "type": "record",
     "name": "R",
@@ -390,6 +393,41 @@ def test_a_schema_that_is_not_there_is_reported():
     message = Renderer(Schemas([]), RenderStyle(example=True)).render(way)
     assert message.remarks[0] == f"no payload was made up: {XID} is not in the catalog"
     assert "data" not in message.event
+
+
+XSD = "http://www.w3.org/2001/XMLSchema"
+AVRO = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "parts", "type": {"type": "array", "items": ["null", "long"]}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "form", "names"),
+    [
+        (AVRO, "Avro/1.11.1", {"id", "raw", "day", "parts"}),
+        ('syntax = "proto3"; message M { string order_id = 1; repeated int32 n = 2; }', "Protobuf/3", {"order_id", "n"}),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}}, "JSONSchema/draft-07", None),
+        (f'<schema xmlns="{XSD}"><element name="a" type="string"/></schema>', "XSD/1.0", None),
+    ],
+)
+def test_an_encoded_payload_is_readable_as_json(schema, form, names):
+    definition = row(cloudevent() | {"dataschemauri": XID, "dataschemaformat": form})
+    selected = Selected([definition], [], [SchemaVersion("r", f"{XID}/versions/1", XID, True, form, json.dumps(schema))])
+    renderer = renderer_of(selected, NOW)
+    samples = samples_of(selected, renderer)
+    payload = payload_of_samples(samples, selected, renderer)
+    assert (None if payload is None else set(payload)) == names
+    assert payload_of_samples(samples[1:], selected, renderer) == payload
+    if form.startswith("Avro"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", payload["day"])
+        assert all(part is None or isinstance(part, int) for part in payload["parts"])
 
 
 @pytest.mark.parametrize("name", ["xsd choice", "property names", "avro records"])

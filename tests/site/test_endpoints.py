@@ -162,6 +162,33 @@ def test_an_endpoint_says_how_to_connect_and_what_is_in_effect(site):
         assert shown in text
 
 
+def test_options_in_effect_do_not_say_that_what_is_in_use_is_deployed(site):
+    for path in ("endpoints/writer", "messagegroups/orders/placed"):
+        assert "deployed=" not in text_of(site, path)
+
+
+def test_commands_that_are_left_out_are_counted(tmp_path):
+    named = {"messagegroups": ["/messagegroups/g"]}
+    readers = {f"a{n}": endpoint("KAFKA", usage=["consumer"], **named) for n in range(5)}
+    writers = {f"b{n}": endpoint("KAFKA", **named) for n in range(7)}
+    message = {"protocol": "KAFKA", "protocoloptions": {"topic": "t", "headers": [{"name": "h", "value": "v" * 7_000}]}}
+    groups = {"g": {"messages": {"m": {"protocol": "KAFKA", "protocoloptions": {"topic": "t"}}, "long": message}}}
+    Catalog(tmp_path / "w").ingest({"file:/d.json": ("default", {"messagegroups": groups, "endpoints": readers | writers})})
+    shown = Site(opened(tmp_path / "w", tmp_path / "model"), 128)
+    text = text_of(shown, "messagegroups/g/m").partition("Send an example")[2]
+    assert [f"to b{n}" in text for n in range(5)] == [True] * 4 + [False]
+    assert "3 more endpoints that it is sent to: lakehouse render --endpoint writes the command." in text
+    assert "No kcat here: it would have 7,0" in text_of(shown, "messagegroups/g/long")
+
+
+def test_a_message_without_a_command_says_why(tmp_path):
+    message = {"dataschemaformat": "JSONSchema/draft-07", "dataschema": {"minimum": 2, "maximum": 1, "type": "integer"}}
+    groups = {"g": {"messages": {"m": message}}}
+    Catalog(tmp_path / "w").ingest({"file:/d.json": ("default", {"messagegroups": groups})})
+    shown = Site(opened(tmp_path / "w", tmp_path / "model"), 128)
+    assert "Send an example No command: no example of it can be made." in text_of(shown, "messagegroups/g/m")
+
+
 def test_an_endpoint_names_the_other_end(site):
     text = text_of(site, "endpoints/writer").partition("The other end")[2].partition("Map")[0]
     assert "elsewhere subscriber, channel trade" in text

@@ -10,9 +10,10 @@ from sitecatalogs import Catalog, opened
 from sitechecks import Page, faults_of
 
 from lakehouse.site import Site, templating
-from lakehouse.site.templating import folded, outside, prose
+from lakehouse.site.templating import folded, outside, prose, prose_line
 
 XID = "/messagegroups/g/messages/m"
+URL = "https://a.example.com/x_y_z?b&amp;c"
 REL = 'rel="external nofollow noopener noreferrer"'
 
 
@@ -30,6 +31,8 @@ def find(target: str) -> str | None:
         (f"[{XID}]({XID})", f'<p><a href="./m.html">{XID}</a></p>\n'),
         ("see /messagegroups/g/messages/other", "<p>see /messagegroups/g/messages/other</p>\n"),
         ("[docs](https://docs.example.com/a?b&c)", f'<p><a href="https://docs.example.com/a?b&amp;c" {REL}>docs</a></p>\n'),
+        ("at https://a.example.com/x_y_z?b&c.", f'<p>at <a href="https://a.example.com/x_y_z?b&amp;c" {REL}>{URL}</a>.</p>\n'),
+        (f"https://a.example.com{XID}", f'<p><a href="https://a.example.com{XID}" {REL}>https://a.example.com{XID}</a></p>\n'),
         ("[a](other.html) [b](//h.example.com/)", "<p>a b</p>\n"),
         ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>\n"),
         ("[x](data:text/html,a)", "<p>[x](data:text/html,a)</p>\n"),
@@ -43,13 +46,27 @@ def test_markdown_becomes_html(text, expected):
 
 
 def test_a_line_without_marks_is_what_the_reader_of_markdown_makes_of_it(monkeypatch):
-    characters = "ab.,() 19Z"
+    characters = "a.,() 1Z:;-'"
     texts = ["".join(some) for length in range(1, 5) for some in product(characters, repeat=length)]
     quick = [prose(text, find) for text in texts]
     plain = [templating._PLAIN.match(text) is not None for text in texts]
     monkeypatch.setattr(templating, "_PLAIN", re.compile(r"(?!)"))  # matches nothing
     assert quick == [prose(text, find) for text in texts]
     assert 500 < sum(plain) < len(texts)
+
+
+def test_the_description_of_a_field_is_a_line_of_markdown(tmp_path):
+    assert prose_line(f"`b`\n- *c* {XID} <i>", find) == f'<code>b</code>\n- <em>c</em> <a href="./m.html">{XID}</a> &lt;i&gt;'
+    assert prose_line("it's a-b: c", find) == "it&#39;s a-b: c"
+    field = {"type": "string", "description": f"**One** of {XID}, see https://docs.example.com/x"}
+    message = {"dataschemaformat": "JSONSchema/draft-07", "dataschema": {"type": "object", "properties": {"a": field}}}
+    catalog = Catalog(tmp_path / "warehouse")
+    catalog.ingest({"file:/a.json": ("default", {"messagegroups": {"g": {"messages": {"m": message}}}})})
+    site = Site(opened(catalog.folder, tmp_path / "readmodel"), 128)
+    body = site.page("reg-default/messagegroups/g/m.html", {}, "")
+    table = body.page.body.decode().partition('class="fields')[2].partition("</table>")[0]
+    assert "<strong>One</strong> of <a href=" in table
+    assert f'<a href="https://docs.example.com/x" {REL}>' in table
 
 
 def test_an_id_may_break_behind_what_separates_its_parts():

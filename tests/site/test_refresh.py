@@ -134,7 +134,9 @@ def test_events_that_were_matched_meanwhile_are_on_the_pages_that_show_them(tmp_
     def page(path: str) -> str:
         return (tmp_path / "site" / path).read_text()
 
-    for number, events in enumerate(([], [event(m0, at(2))], [event(m1, at(3), "invalid")])):
+    reasons = [{"pointer": "/envelopemetadata/time", "reason": "absent", "expected": None, "actual": None}]
+    near = event(None, at(4), nearest_xid=m1, reasons=reasons)
+    for number, events in enumerate(([], [event(m0, at(2))], [event(m1, at(3), "invalid"), near])):
         if events:
             write_events(warehouse, events)
         write_site(model, str(tmp_path / "site"))
@@ -148,7 +150,24 @@ def test_events_that_were_matched_meanwhile_are_on_the_pages_that_show_them(tmp_
     assert "No event of it was seen." in page("reg-default/messagegroups/kafka/m2.html")
     assert "2 events, the last 2026-03-03 00:00 UTC, 50.0% of the payloads" in page("index.html")
     assert "Declared, never seen (10)" in page("index.html")  # of the two groups that endpoints name
-    assert page("reg-default/endpoints/in.html").count("never seen") == 4
+    assert "66.7% of 3 events that landed match a definition." in page("index.html")
+    assert "50.0% of the events that come nearest to its definition match." in page("reg-default/messagegroups/kafka/m1.html")
+    of_endpoint = page("reg-default/endpoints/in.html")
+    assert of_endpoint.count("never seen") == 4
+    assert "2 events, the last 2026-03-03 00:00 UTC, 50.0% of the payloads that were checked are valid." in of_endpoint
+    assert "66.7% of the events that come nearest to definitions of its messages match." in of_endpoint
+    assert 'aria-label="Events a day from 2026-02-02 to 2026-03-03, at most 1"' in of_endpoint
+    assert "comes nearest, and does not match" in of_endpoint
+    assert "What was sent" not in page("reg-default/endpoints/out.html")
+
+
+def test_what_a_template_of_an_endpoint_carries_was_not_to_be_seen(tmp_path):
+    catalog, document = Catalog(tmp_path / "warehouse"), start()
+    document["endpoints"]["out"] |= {"protocol": "HTTP", "protocoloptions": {"deployed": False}}
+    catalog.ingest({URI: ("default", document)})
+    write_events(tmp_path / "warehouse", [event("/messagegroups/kafka/messages/m0", at(2))])
+    write_site(opened(tmp_path / "warehouse", tmp_path / "readmodel"), str(tmp_path / "site"))
+    assert "Declared, never seen (5)" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_nothing_new_makes_no_page_and_a_lost_file_makes_all(tmp_path, monkeypatch):

@@ -97,6 +97,34 @@ def test_a_message_has_a_command_that_sends_an_example(demo):
     assert "lakehouse render /messagegroups/shop.orders.kafka/messages/shop.orders.OrderPlaced --example" in text
 
 
+def test_a_message_that_only_variants_carry_leads_to_their_commands(demo):
+    page = demo.pages["reg-default/messagegroups/shop.orders/shop.orders.OrderPlaced.html"]
+    assert "It is sent as shop.orders.kafka / shop.orders.OrderPlaced: the page of each has the command" in page.text
+    assert "localhost" not in page.text
+    assert f"../../../{KAFKA}.html#use" in page.links
+
+
+@pytest.mark.parametrize(
+    ("path", "script"),
+    [
+        ("messagegroups/warehouse.stock.amqp/warehouse.PickListReady", "create_sender('harbour.stock')"),
+        ("endpoints/sensors.coldstore.alarms/sensors.RoomTooWarm", "transport='websockets'"),
+    ],
+)
+def test_what_no_line_of_a_shell_sends_has_a_script(demo, path, script):
+    text = demo.text(f"reg-default/{path}.html")
+    assert script in text.partition("Send an example")[2]
+    assert "cannot be rendered" not in text
+
+
+def test_a_payload_that_is_encoded_is_shown_as_json_beside_its_bytes(demo):
+    text = demo.text("reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPaid.html").partition("Examples")[2]
+    assert "Payload as JSON, which is encoded below (Avro/1.11.1)" in text
+    assert '{ "orderid": "orderid-' in text
+    assert "payload_base64" in text
+    assert "Payload as JSON" not in demo.text(f"{KAFKA}.html")
+
+
 def test_a_variant_is_compared_with_its_base(demo):
     path = f"{KAFKA}~withmessagegroups~to~shop.orders~to~shop.orders.OrderPlaced.html"
     assert any(link.endswith(path.rpartition("/")[2]) for link in demo.pages[f"{KAFKA}.html"].links)
@@ -115,19 +143,30 @@ def test_a_message_links_each_of_its_versions(demo):
 
 def test_the_nearest_label_names_the_owner(tmp_path):
     message = {"name": "M"}
+    version = {"format": "JSONSchema/draft-07", "schema": {}, "labels": {"stage": "test"}}
+    schema = {"versions": {"1": version | {"documentation": "https://docs.example.com/x"}}}
     document = {
         "labels": {"team": "platform"},
         "messagegroups": {
             "near": {
                 "labels": {"team": "other", "owner": "sales"},
-                "messages": {"m": message, "own": message | {"labels": {"owner": "ana"}}},
+                "messages": {"m": message, "own": {"versions": {n: message | {"labels": {"owner": "ana"}} for n in "12"}}},
             },
             "far": {"messages": {"m": message}},
         },
+        "schemagroups": {"s": {"labels": {"owner": "data"}, "schemas": {"x": schema}}},
     }
     catalog = Catalog(tmp_path / "warehouse")
     catalog.ingest({"file:/owned.json": ("default", document)})
     site = Site(tmp_path / "site", catalog)
+    for path, owner in (
+        ("", "platform"), ("/messagegroups/near/own/2", "ana"), ("/schemagroups/s/x", "data"), ("/schemagroups/s/x/1", "data"),
+    ):  # fmt: skip
+        assert f"owner: {owner}" in site.text(f"reg-default{path}.html"), path
+    [of_document] = [page.text for path, page in site.pages.items() if path.startswith("documents/")]
+    assert "document owner: data owner: platform owner: sales" in of_document
+    for shown in ("stage=test", "Documentation: https://docs.example.com/x"):
+        assert shown in site.text("reg-default/schemagroups/s/x.html")
     for path, owner in (("near/m", "sales"), ("near/own", "ana"), ("far/m", "platform"), ("near", "sales")):
         assert f"{'owner:' if path == 'near' else 'Owner'} {owner}" in site.text(f"reg-default/messagegroups/{path}.html")
 

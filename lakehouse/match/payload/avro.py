@@ -131,6 +131,17 @@ class AvroValidator:
             return list(dict.fromkeys((self._pointer(problem.field), "type", _in_words(problem)) for problem in error.errors))
         return []
 
+    @staticmethod
+    def as_json(value: Any) -> Any:
+        """Return a decoded payload as a JSON value: bytes as Avro writes them there, dates and decimals as texts."""
+        if isinstance(value, dict):
+            return {name: AvroValidator.as_json(part) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [AvroValidator.as_json(part) for part in value]
+        if isinstance(value, bytes):
+            return value.decode("latin-1")
+        return value if value is None or isinstance(value, str | int | float) else str(value)
+
     def _read(self, body: bytes) -> Any:
         stream = io.BytesIO(body)
         try:

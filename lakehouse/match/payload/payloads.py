@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import Definition
-from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.definition.valuetypes import as_text, media_type
 from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, SCHEMA_ID, Event, unpacked
 from lakehouse.match.event.framing import Framing, framings_of
 from lakehouse.match.payload.schemas import Resolved, Schemas, WriterSchema
@@ -35,6 +35,7 @@ from lakehouse.match.payload.validators import (
     Unresolved,
     Unsupported,
     Validator,
+    is_json,
     is_made_at_once,
     make_validator,
 )
@@ -269,6 +270,19 @@ class Payloads:
         except NoAnswer as error:
             self._hung[validator] += 1
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
+
+    def readable(self, definition: Definition, event: Event) -> Any:
+        """Return a payload that Avro or Protobuf encodes as a JSON value; None: it is JSON or text, or cannot be read."""
+        made, kind = self._validators(definition), media_type(event.data_content_type() or "")[0]
+        if isinstance(made, PayloadVerdict) or event.has_data or not event.body or is_json(kind):
+            return None
+        validator, as_json = made.validator, getattr(made.validator, "as_json", None)
+        if as_json is None or validator.may_hang(event.body, None):
+            return None
+        try:
+            return as_json(validator.decode(event.body, None, event.data_content_type()).value)
+        except Undecodable:
+            return None
 
     def valid(self, definition: Definition) -> PayloadVerdict:
         """Return what comes of a payload of which `quick` says that it is valid."""

@@ -73,6 +73,11 @@ class ProtobufValidator:
             raise Undecodable(f"no {self._class.DESCRIPTOR.full_name}: {error}") from error
         return Decoded(message)
 
+    @staticmethod
+    def as_json(value: Any) -> Any:
+        """Return a decoded payload as a JSON value, by Protobuf's mapping, with the names of the schema."""
+        return json_format.MessageToDict(value, preserving_proto_field_name=True)
+
     def errors_as_read(self, writer: Validator, body: bytes | None, data: Any, content_type: str | None) -> list[Error]:
         """Return what a reader of this schema cannot take; fields of the writer's schema alone are skipped."""
         value = self.decode(body, data, content_type).value

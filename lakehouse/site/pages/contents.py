@@ -19,7 +19,7 @@ from lakehouse.site.addresses import (
     read_path,
 )
 from lakehouse.site.markdown import markdown_of
-from lakehouse.site.overview import NO_PROTOCOL, Overview
+from lakehouse.site.overview import NO_PROTOCOL, Overview, carried_xids
 from lakehouse.site.pagecontext import PER_PAGE, Page, PageContext
 from lakehouse.site.pages import (
     consequences,
@@ -292,7 +292,7 @@ def all_paths(page_context: PageContext) -> Iterator[str]:
 def pages_of_group(overview: Overview, group: Entity) -> Iterator[tuple[str, list[Xid]]]:
     """Yield the paths of the pages of a group or endpoint, each with the messages or schemas that it lists."""
     key = (group.registryid, group.xid)
-    members = endpointview.carried_xids(overview, group) if group.kind == "endpoint" else overview.members[key]
+    members = carried_xids(overview, group) if group.kind == "endpoint" else overview.members[key]
     for at, path in enumerate(page_paths(path_of(*key), len(members))):
         yield path, members[at * PER_PAGE : (at + 1) * PER_PAGE]
 

@@ -10,12 +10,13 @@ from lakehouse.readmodel.flattened import endpoint_message_row
 from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.render.protocolbinding import endpoint_of
 from lakehouse.site.addresses import path_of
-from lakehouse.site.overview import Overview
+from lakehouse.site.overview import carried_xids, named_groups
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.entities import facts_of
 from lakehouse.site.pages.map import drawing_of
 from lakehouse.site.pages.messageroute import Destination, address_of, places_of
 from lakehouse.site.pages.past import MOST_ON_PAGE, history_of
+from lakehouse.site.pages.sentview import sent_of
 from lakehouse.site.templating import Attributes
 from lakehouse.text.jsontext import indented
 from lakehouse.text.names import Xid
@@ -86,6 +87,7 @@ def endpoint_page(page_context: PageContext, endpoint: Entity, number: int) -> P
         connection=connection_of(endpoint),
         part=part,
         traffic=page_context.all_sent(),
+        sent=sent_of(page_context, registryid, xids) if is_first else None,
         absent=[group_xid for group_xid in named_groups(endpoint) if (registryid, group_xid) not in page_context.overview.groups][
             :_MOST_NAMED
         ],
@@ -95,18 +97,6 @@ def endpoint_page(page_context: PageContext, endpoint: Entity, number: int) -> P
         findings=page_context.overview.findings_by_xid.get((registryid, xid), [])[:_MOST_FINDINGS],
         history=history_of(page_context, registryid, xid)[:MOST_ON_PAGE] if is_first else [],
     )
-
-
-def carried_xids(overview: Overview, endpoint: Entity) -> list[Xid]:
-    """List the messages that an endpoint carries: its own, then those of the groups that it names."""
-    parents = dict.fromkeys([endpoint.xid, *named_groups(endpoint)])
-    return [xid for parent in parents for xid in overview.members.get((endpoint.registryid, parent), ())]
-
-
-def named_groups(endpoint: Entity) -> list[Xid]:
-    """List the groups that an endpoint names."""
-    names = endpoint.attributes.get("messagegroups")
-    return [Xid(name) for name in dict.fromkeys(names) if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def connection_of(endpoint: Entity) -> Connection:

@@ -18,7 +18,7 @@ from lakehouse.site.overview import Overview
 from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.pages.search import Wanted, past_entities
 from lakehouse.site.pages.sentview import sent_of_all
-from lakehouse.text.names import RegistryId
+from lakehouse.text.names import REGISTRY, RegistryId
 
 _KINDS = {"attr": "attribute", "field": "payload field"}
 _MOST_SNAPSHOTS, _MOST_REGISTRIES, _MOST_RULES, _MOST_PROTOCOLS = 6, 24, 6, 8
@@ -125,6 +125,7 @@ def document_page(page_context: PageContext, registryid: RegistryId, uri: str) -
     snapshot_id, facts = page_context.overview.documents[registryid, uri]
     findings = page_context.overview.findings_by_document.get((registryid, uri), [])
     group_xids = page_context.overview.groups_by_document.get((registryid, uri), [])
+    owners = {page_context.overview.owner(registryid, xid) for xid in group_xids or [REGISTRY]} - {""}
     details = [
         (name, facts[name] if isinstance(facts[name], str) else orjson.dumps(facts[name]).decode())
         for name in ("status", "reason", "dialect", "specversion", "size", "sha256", "entities", "quarantined", "spellings")
@@ -133,6 +134,7 @@ def document_page(page_context: PageContext, registryid: RegistryId, uri: str) -
     return page_context.page(
         "document.html", path_of_document(registryid, uri), registryid=registryid, uri=uri, snapshot_id=snapshot_id,
         facts=details, findings=findings[:100], more=max(0, len(findings) - 100), groups=group_xids[:_MOST_ENTITIES],
+        owners=sorted(owners),
     )  # fmt: skip
 
 

@@ -87,15 +87,15 @@ def route_of(
     for of_variant in page_context.view.definitions(registryid, xids=variants[:_MOST_VARIANTS]) if not places else ():
         carriers = (endpoints[stop.xid] for stop in stops if of_variant["xid"] in stop.variants)
         for place in places_of(of_variant, [carrier for carrier in carriers if carrier is not None]):
-            known = of_variants.get((place.family, place.address), place)
-            of_variants[place.family, place.address] = known._replace(variants=(*known.variants, of_variant["xid"]))
+            place_before = of_variants.get((place.family, place.address), place)
+            of_variants[place.family, place.address] = place_before._replace(variants=(*place_before.variants, of_variant["xid"]))
     return Route(senders, receivers, places or list(of_variants.values()), variants)
 
 
 def declared_route(
     page_context: PageContext, entity: Entity, declared: dict[str, str], through: Iterable[dict[str, Any]]
 ) -> Route:
-    """Return the way of a message without an effective definition; without an address of its own it has no places.
+    """Return the way of a message that has no effective definition; its places are unknown unless it declares an address.
 
     Args:
         page_context: of the snapshot.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -34,6 +34,9 @@ from lakehouse.text.jsontext import indented
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 from lakehouse.text.xid import xid_of_group, xid_of_resource, xid_of_version
+
+if TYPE_CHECKING:
+    from lakehouse.render.renderruns import Command
 
 _MOST_RELATED = 40
 _MOST_EXAMPLE = 3_000
@@ -86,7 +89,7 @@ def message_page(page_context: PageContext, entity: Entity) -> Page:
         changes=len(history),
         pairs=pairs_of(states),
         states=states,
-        **sent_of(page_context, (registryid, xid)),
+        sent=sent_of(page_context, registryid, [xid]),
         **_examples(page_context, entity, definition),
         curl=_curl(page_context, registryid, xid, path),
         **details,
@@ -234,49 +237,74 @@ def _version_of(
     return None
 
 
-def _examples(page_context: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, list[Any]]:
+class MadeUp(NamedTuple):
+    """What a page shows that was made up from a definition.
+
+    Attributes:
+        examples: over each protocol, as of `examples_of`.
+        commands: what sends them.
+        more_commands: how many endpoints have no command here because of their number.
+        payload: of the examples, as a JSON value, where they hold its bytes; None: they show it, or have none.
+    """
+
+    examples: list[dict[str, Any]]
+    commands: Sequence[Command] = ()
+    more_commands: int = 0
+    payload: Any = None
+
+
+def _examples(page_context: PageContext, entity: Entity, definition: dict[str, Any] | None) -> dict[str, Any]:
     """Make up a message for each protocol that it goes over, and commands that send it; or say why there is none."""
-    if definition is None:
-        return {"examples": [], "commands": []}
     try:
-        examples, commands = _made_up(page_context, entity, definition)
+        made = MadeUp([]) if definition is None else _made_up(page_context, entity, definition)
     except ModuleNotFoundError as error:
-        examples, commands = [{"as": None, "error": f"{not_installed(error)}."}], []
+        made = MadeUp([{"as": None, "error": f"{not_installed(error)}."}])
     except LakehouseError as error:
-        examples, commands = [{"as": None, "error": str(error)}], []
+        made = MadeUp([{"as": None, "error": str(error)}])
     cut = []
-    for example in examples[:_MOST_EXAMPLES]:
-        text = indented(example["example"]) if "example" in example else None
-        is_cut = text is not None and len(text) > _MOST_EXAMPLE
-        cut.append(
-            {
-                "as": example["as"],
-                "text": text and text[:_MOST_EXAMPLE] + ("\n…" if is_cut else ""),
-                "error": example.get("error"),
-            }
-        )
-    return {"examples": cut, "commands": [command for command in commands if len(command.text) <= _MOST_COMMAND]}
+    for example in made.examples[:_MOST_EXAMPLES]:
+        text = _text(example["example"]) if "example" in example else None
+        cut.append({"as": example["as"], "text": text, "error": example.get("error")})
+    return {
+        "examples": cut,
+        "payload": None if made.payload is None else _text(made.payload),
+        "commands": [_cut(command) for command in made.commands],
+        "more_commands": made.more_commands,
+    }
 
 
-def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+def _text(value: Any) -> str:
+    text = indented(value)
+    return text if len(text) <= _MOST_EXAMPLE else f"{text[:_MOST_EXAMPLE]}\n…"
+
+
+def _cut(command: Command) -> Command:
+    length = len(command.text)
+    return command if length <= _MOST_COMMAND else command._replace(text="", error=f"it would have {length:,} characters")
+
+
+def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, Any]) -> MadeUp:
     """Return examples and commands of a message, which are rendered once for each that is looked at often.
 
     Raises:
         ModuleNotFoundError: the extra `match` is not installed.
         LakehouseError: the definition cannot be rendered.
     """
-    from lakehouse.render.renderruns import commands_of, examples_of, renderer_of, samples_of  # noqa: PLC0415 - extra `match`
+    from lakehouse.render import renderruns  # noqa: PLC0415 - extra `match`
 
     changed = rfc3339(microseconds(str(page_context.commit_of(entity.snapshot_id)["committed_at"]))[0])
 
-    def made() -> tuple[list[dict[str, Any]], list[Any]]:
+    def made() -> MadeUp:
         selected = _selected(page_context, definition)
         # A fixed time, so that the page stays the same.
         key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
-        renderer = page_context.remember(key, lambda: renderer_of(selected, changed), 50)
-        samples = samples_of(selected, renderer)
-        few = replace(selected, endpoints=selected.endpoints[:_MOST_ENDPOINTS])
-        return examples_of(samples), commands_of(samples, few, renderer)
+        renderer = page_context.remember(key, lambda: renderruns.renderer_of(selected, changed), 50)
+        samples = renderruns.samples_of(selected, renderer)
+        endpoints = renderruns.sending(definition, selected.endpoints)
+        commands = renderruns.commands_of(samples, replace(selected, endpoints=endpoints[:_MOST_ENDPOINTS]), renderer)
+        more = {endpoint.xid for endpoint in endpoints[_MOST_ENDPOINTS:]} - {command.endpoint for command in commands}
+        payload = renderruns.payload_of_samples(samples, selected, renderer)
+        return MadeUp(renderruns.examples_of(samples), commands, len(more), payload)
 
     return page_context.remember(("examples", entity.registryid, entity.xid), made, 200)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from lakehouse.readmodel.traffic import Sent
-from lakehouse.site.overview import Key
+from lakehouse.match.definition.scope import endpoint_row
+from lakehouse.readmodel.traffic import ReasonCount, Sent
+from lakehouse.render.protocolbinding import endpoint_of
+from lakehouse.site.overview import Key, carried_xids
 from lakehouse.site.pagecontext import PageContext
-from lakehouse.site.pages.endpointview import carried_xids
-from lakehouse.text.names import Xid
+from lakehouse.text.names import RegistryId, Xid
 
 _DAYS, _STEP, _BAR, _HEIGHT = 30, 14, 10, 60  # days of a chart; pixels from day to day, of a bar, and of the highest one
 _MOST_UNSEEN = 20
@@ -64,36 +66,69 @@ def share(part: int, whole: int) -> str:
     return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}%"
 
 
-def sent_of(page_context: PageContext, key: Key) -> dict[str, Any]:
-    """Return what the page of a message shows of what was sent: `sent`, `reasons`, `chart`, `valid`, `is_matched`.
+class SentSummary(NamedTuple):
+    """What a page shows of what was sent.
 
-    `is_matched` says whether events of any message are known: only then a page says that one was never seen.
+    Attributes:
+        sent: events; None: none was seen.
+        chart: of them, a bar for each day; None: none has a day.
+        valid: share of the payloads that were checked; empty: none was.
+        matched: share of the events that match, among these and those that come nearest and match nothing; empty: no event is
+            known.
+        reasons: why events are not as declared: what the reason means, and the reason.
     """
-    message = page_context.sent(*key)
-    if message is None:
-        return {"sent": None, "reasons": [], "chart": None, "valid": "", "is_matched": page_context.all_sent() is not None}
-    reasons = [(_KINDS[reason.kind], reason) for reason in message.reasons]
-    return _shown(message.sent) | {"reasons": reasons, "is_matched": True}
+
+    sent: Sent | None
+    chart: Chart | None
+    valid: str
+    matched: str
+    reasons: Sequence[tuple[str, ReasonCount]] = ()
 
 
-def _shown(sent: Sent) -> dict[str, Any]:
+def sent_of(page_context: PageContext, registryid: RegistryId, xids: Collection[Xid]) -> SentSummary | None:
+    """Return what a page shows of what was sent of messages; None: no event of any message is known, so nothing is said."""
+    totals = page_context.all_sent()
+    if totals is None:
+        return None
+    # Only what has events is looked up: an endpoint may carry thousands of messages.
+    with_events = [xid for xid in xids if (registryid, xid) in totals.seen or xid in totals.missed]
+    messages = page_context.sent(registryid, with_events) if with_events else None
+    if messages is None:
+        return SentSummary(None, None, "", "")
+    reasons = [(_KINDS[reason.kind], reason) for reason in messages.reasons]
+    return _shown(messages.sent, messages.sent.events, sum(totals.missed.get(xid, 0) for xid in xids), reasons)
+
+
+def _shown(sent: Sent, matched: int, missed: int, reasons: Sequence[tuple[str, ReasonCount]] = ()) -> SentSummary:
     judged = sent.valid + sent.invalid
-    valid = share(sent.valid, judged) if judged else ""
-    return {"sent": sent if sent.events else None, "chart": chart_of(sent), "valid": valid}
+    return SentSummary(
+        sent if sent.events else None,
+        chart_of(sent),
+        share(sent.valid, judged) if judged else "",
+        share(matched, matched + missed) if matched + missed else "",
+        reasons,
+    )
 
 
 def sent_of_all(page_context: PageContext) -> dict[str, Any] | None:
     """Return what the first page shows of what was sent; None: nothing is known.
 
     Returns:
-        `sent`, `chart` and `valid` as `sent_of`; the first `unseen` keys, and `unseen_count`; `undeclared` kinds of events.
+        `shown`, as of `sent_of`, and how many events `landed`; the first `unseen` keys, and `unseen_count`; `undeclared` kinds
+        of events.
     """
     totals = page_context.all_sent()
     if totals is None:
         return None
+    missed = sum(totals.missed.values())
     unseen = [key for key in carried_keys(page_context) if key not in totals.seen]
-    shown = {"unseen": unseen[:_MOST_UNSEEN], "unseen_count": len(unseen), "undeclared": totals.undeclared}
-    return _shown(totals.sent) | shown
+    return {
+        "shown": _shown(totals.sent, totals.matched, missed),
+        "landed": totals.matched + missed,
+        "unseen": unseen[:_MOST_UNSEEN],
+        "unseen_count": len(unseen),
+        "undeclared": totals.undeclared,
+    }
 
 
 def carried_keys(page_context: PageContext) -> list[Key]:
@@ -104,7 +139,7 @@ def carried_keys(page_context: PageContext) -> list[Key]:
         endpoints = [
             group
             for group in overview.groups.values()
-            if group.kind == "endpoint" and group.attributes.get("deployed") is not False
+            if group.kind == "endpoint" and endpoint_of(endpoint_row(group)).options.get("deployed") is not False
         ]
         return sorted({(endpoint.registryid, Xid(xid)) for endpoint in endpoints for xid in carried_xids(overview, endpoint)})
 
