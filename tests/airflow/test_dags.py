@@ -258,6 +258,18 @@ def test_maintain_and_export(bag, loaded, monkeypatch):
     assert not [message for message in messages if "basemessage" in message]
 
 
+@only_in_all
+def test_match_and_propose(bag, loaded, tmp_path, monkeypatch):
+    landed = str(Path(os.environ["PYTHONPATH"], "lakehouse", "cli", "demo", "landed"))
+    places = loaded | {"events": landed, "proposals": str(tmp_path)}
+    monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(places))
+    for _ in range(2):  # the second finds no event that is new
+        assert states(bag.dags["xregistry_match"].test()) == {"match": ("success", 1)}
+    assert states(bag.dags["xregistry_propose"].test()) == {"propose": ("success", 1)}
+    proposed = [json.loads(path.read_text()) for path in tmp_path.glob("**/*.json")]
+    assert any("messagegroups" in document for document in proposed), list(tmp_path.rglob("*"))
+
+
 def asset_events():
     """Return how many events each asset has had."""
     from airflow.models.asset import AssetEvent, AssetModel
