@@ -176,7 +176,8 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     """Find entities by words in their texts.
 
     Lists entities that contain all words of TEXT in their ids, name, type, address, labels, description or attributes, or in
-    the fields of a message's payload, the best matches first. `field:`, `attr:` and `topic:` before a word look there only.
+    the fields of a message's payload, the best matches first. `field:`, `attr:` and `topic:` before a word look there only,
+    with `=` (`field:=lines.isbn`) for that name alone.
     """
     from lakehouse.readmodel.violationlist import reasons_of
     from lakehouse.readmodel.wordsearch import search as search_for

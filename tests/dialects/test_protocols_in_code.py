@@ -27,7 +27,7 @@ REASONS = {
     "match/index.py": (4, "AMQP's subject distinguishes definitions"),
     "match/vectorized": (4, "as `match/evaluation.py`, for columns"),
     "propose/columnevents.py": (1, "records of Kafka alone are counted in columns, as dumps of topics are large"),
-    "render": (19, "what is sent: requests, records, packets, and commands of clients"),
+    "render": (20, "what is sent: requests, records, packets, commands of clients and scripts"),
     "registries": (1, "subjects of a schema registry are named after topics of Kafka"),
     "replicate": (1, "subscriptions are delivered by HTTP"),
     "rules/entity/engine.py": (6, "addresses of endpoints have rules by protocol"),
