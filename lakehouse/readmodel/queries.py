@@ -176,6 +176,15 @@ def labelled_messages(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, A
     )
 
 
+def labelled_schemas(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, Any]]]:
+    """Yield registryid, XID and labels of each schema whose default Version has any."""
+    query = "SELECT registryid, xid, body FROM log WHERE kind = 'schemaversion' AND instr(body, '\"labels\"') AND "
+    for registryid, xid, body in view.db.execute(query + view.in_snapshot()):
+        version = orjson.loads(body)
+        if version.get("isdefault") is True and isinstance(version.get("labels"), dict):
+            yield registryid, xid_of_resource(xid), version["labels"]
+
+
 def last_changes(view: View) -> dict[tuple[RegistryId, Xid], int]:
     """Return the last snapshot that changed each entity or a Version of it, by registryid and XID."""
     rows = view.db.execute(

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.queries import labelled_messages, listed_members, protocols_of
+from lakehouse.readmodel.queries import labelled_messages, labelled_schemas, listed_members, protocols_of
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.readmodel.violationlist import find_violations
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -169,13 +169,13 @@ def overview_of(view: View, owner_labels: Sequence[str]) -> Overview:
 
 
 def _owners(view: View, overview: Overview, names: Sequence[str]) -> Iterator[tuple[Key, str]]:
-    """Yield the registries, groups and messages whose labels name an owner, and the owner."""
+    """Yield the registries, groups, messages and schemas whose labels name an owner, and the owner."""
     registries = ((registryid, view.entity(registryid, REGISTRY)) for registryid in overview.registries)
     labelled: list[tuple[Key, Any]] = [
         ((registryid, REGISTRY), entity.attributes.get("labels")) for registryid, entity in registries if entity
     ]
     labelled += [(key, group.attributes.get("labels")) for key, group in overview.groups.items() if '"labels"' in group.body]
-    labelled += [((registryid, xid), labels) for registryid, xid, labels in labelled_messages(view)]
+    labelled += [((registryid, xid), labels) for registryid, xid, labels in (*labelled_messages(view), *labelled_schemas(view))]
     for key, labels in labelled:
         owner = next((labels[name] for name in names if labels.get(name)), None) if isinstance(labels, dict) else None
         if isinstance(owner, str):

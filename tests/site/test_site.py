@@ -145,6 +145,7 @@ def test_the_nearest_label_names_the_owner(tmp_path):
     message = {"name": "M"}
     version = {"format": "JSONSchema/draft-07", "schema": {}, "labels": {"stage": "test"}}
     schema = {"versions": {"1": version | {"documentation": "https://docs.example.com/x"}}}
+    own = {"versions": {"1": version | {"labels": {"owner": "eve"}}}}
     document = {
         "labels": {"team": "platform"},
         "messagegroups": {
@@ -154,13 +155,14 @@ def test_the_nearest_label_names_the_owner(tmp_path):
             },
             "far": {"messages": {"m": message}},
         },
-        "schemagroups": {"s": {"labels": {"owner": "data"}, "schemas": {"x": schema}}},
+        "schemagroups": {"s": {"labels": {"owner": "data"}, "schemas": {"x": schema, "y": own}}},
     }
     catalog = Catalog(tmp_path / "warehouse")
     catalog.ingest({"file:/owned.json": ("default", document)})
     site = Site(tmp_path / "site", catalog)
     for path, owner in (
         ("", "platform"), ("/messagegroups/near/own/2", "ana"), ("/schemagroups/s/x", "data"), ("/schemagroups/s/x/1", "data"),
+        ("/schemagroups/s/y", "eve"),
     ):  # fmt: skip
         assert f"owner: {owner}" in site.text(f"reg-default{path}.html"), path
     [of_document] = [page.text for path, page in site.pages.items() if path.startswith("documents/")]
