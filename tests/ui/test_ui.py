@@ -323,6 +323,16 @@ def test_a_command_that_sends_an_example_is_two_clicks_away(site, look):
     assert " | kcat -P -b kafka-1.example.com:9093 " in page.evaluate("navigator.clipboard.readText()")
 
 
+def test_what_is_typed_before_the_script_is_loaded_is_searched(site, look):
+    page = look().page
+    waiting = []
+    page.route("**/site.js", lambda route: waiting.append(route))  # noqa: PLW0108 - Playwright marks the function
+    page.goto(site, wait_until="commit")
+    page.locator("input[name=q]").press_sequentially("OrderPlaced")
+    waiting[0].continue_()
+    expect(page.locator(".suggest .hits > li").first).to_be_visible()
+
+
 def test_a_variant_and_its_base_are_two_clicks_away(site, look):
     page = look().page
     page.goto(site + KAFKA)

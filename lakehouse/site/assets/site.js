@@ -287,6 +287,7 @@
         else if (event.key === "Escape" && !panel.hidden) { event.preventDefault(); ++requests; expand(false); }
       });
       form.addEventListener("focusout", (event) => { if (!form.contains(event.relatedTarget)) expand(false); });
+      if (box.value && document.activeElement === box) show(); // it was typed before this script was there
     }
     document.addEventListener("keydown", (event) => {
       if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); box.focus(); box.select(); }
