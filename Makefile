@@ -177,16 +177,12 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	.venv-docs/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
-.venv-matrix-lowest/installed: pyproject.toml
-	$(PYTHON) -m venv .venv-matrix-lowest
-	.venv-matrix-lowest/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
-	.venv-matrix-lowest/bin/uv pip install --quiet --python .venv-matrix-lowest --resolution lowest-direct --editable '.[serve]'
-	touch $@
-
-.venv-matrix-spark-lowest/installed: pyproject.toml
-	$(PYTHON) -m venv .venv-matrix-spark-lowest
-	.venv-matrix-spark-lowest/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
-	.venv-matrix-spark-lowest/bin/uv pip install --quiet --python .venv-matrix-spark-lowest --resolution lowest-direct --editable '.[all]'
+.venv-matrix-lowest/installed: EXTRA = serve
+.venv-matrix-spark-lowest/installed: EXTRA = all
+.venv-matrix-lowest/installed .venv-matrix-spark-lowest/installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check uv==0.13.9
+	$(@D)/bin/uv pip install --quiet --python $(@D) --resolution lowest-direct --editable '.[$(EXTRA)]'
 	touch $@
 
 .venv-matrix-spark-%/installed: pyproject.toml .ci/constraints.txt

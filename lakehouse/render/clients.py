@@ -21,6 +21,7 @@ _MQTT_PROPERTIES = {"content_type": "content-type", "message_expiry_interval": "
                     "payload_format": "payload-format-indicator", "response_topic": "response-topic",
                     "correlation_data": "correlation-data"}  # fmt: skip
 _SECURED = ("ssl", "sasl_ssl", "sasl_plaintext")  # of Kafka
+_MQTT_SECURED = ("mqtts", "ssl", "tls")
 _DELIMITERS = (0x1E, 0x1F, 0x1D, 0x1C, 0x02, 0x03)
 
 
@@ -91,13 +92,13 @@ def mosquitto_pub(message: Rendered) -> str:
     captured, scheme = message.captured, _scheme(message)
     if scheme in ("ws", "wss"):
         raise _refused(message, "endpoint", f"its address {message.uri} is a WebSocket, and mosquitto_pub goes over TCP")
-    is_secure = scheme in ("mqtts", "ssl", "tls")
+    is_secure = scheme in _MQTT_SECURED
     host, _, port = _broker(message, "8883" if is_secure else "1883").rpartition(":")
     is_5 = (message.protocol or "").endswith("/5.0")
     words = ["mosquitto_pub", "-V", "5" if is_5 else "311", "-h", host, "-p", port]
     words += ["--tls-use-os-certs"] if is_secure else []
     words += ["-t", captured["topic_name"]]
-    words += ["-q", as_text(captured["qos"])] + (["-r"] if captured["retain"] in (True, "true") else [])
+    words += ["-q", as_text(captured["qos"])] + (["-r"] if _is_true(captured["retain"]) else [])
     for name, own in _MQTT_PROPERTIES.items():
         if name in captured:
             words += ["-D", "publish", own, as_text(captured[name])]
@@ -154,7 +155,7 @@ def _kafka_script(message: Rendered) -> list[str]:
     named: dict[str, Any] = {"topic": as_text(captured["topic"]), "value": message.body}
     if "key" in captured or "key_base64" in captured:
         named["key"] = as_text(captured["key"]) if "key" in captured else base64.b64decode(as_text(captured["key_base64"]))
-    named |= {"partition": int(as_text(captured["partition"]))} if "partition" in captured else {}
+    named |= {"partition": _whole(captured["partition"])} if "partition" in captured else {}
     named["headers"] = _pairs(captured["headers"])
     return [
         "from confluent_kafka import Producer",
@@ -166,15 +167,15 @@ def _kafka_script(message: Rendered) -> list[str]:
 
 
 def _mqtt_script(message: Rendered) -> list[str]:
-    captured, parts = message.captured, urlsplit(message.uri or "")
-    is_secure, is_websocket = _scheme(message) in ("mqtts", "ssl", "tls", "wss"), _scheme(message) in ("ws", "wss")
+    captured, parts, scheme = message.captured, urlsplit(message.uri or ""), _scheme(message)
+    is_websocket, is_secure = scheme in ("ws", "wss"), scheme in ("wss", *_MQTT_SECURED)
     port = ("443" if is_secure else "80") if is_websocket else ("8883" if is_secure else "1883")
     host, _, port = _broker(message, port).rpartition(":")
     is_5 = (message.protocol or "").endswith("/5.0")
     version, transport = 5 if is_5 else 4, "websockets" if is_websocket else "tcp"
     properties = {name: kind(captured[option]) for option, (name, kind) in _PAHO_PROPERTIES.items() if option in captured}
     properties |= {"UserProperty": _pairs(captured["user_properties"])} if captured.get("user_properties") else {}
-    published = [as_text(captured["topic_name"]), message.body or b"", int(as_text(captured["qos"]))]
+    published = [as_text(captured["topic_name"]), message.body or b"", _whole(captured["qos"])]
     return [
         "from paho.mqtt.client import CallbackAPIVersion, Client",
         *(["from paho.mqtt.packettypes import PacketTypes", "from paho.mqtt.properties import Properties"] if properties else []),
@@ -186,7 +187,7 @@ def _mqtt_script(message: Rendered) -> list[str]:
         "def send(client, data, flags, reason, _):",
         "    if reason.is_failure:",
         "        raise SystemExit(str(reason))",
-        f"    client.publish({', '.join(map(repr, published))}, retain={captured['retain'] in (True, 'true')}"
+        f"    client.publish({', '.join(map(repr, published))}, retain={_is_true(captured['retain'])}"
         f"{', properties=properties' if properties else ''})",
         "",
         "",

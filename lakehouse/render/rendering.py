@@ -234,8 +234,7 @@ class Renderer:
 
     def readable(self, definition: Definition, message: Rendered) -> Any:
         """Return the payload of a rendered message as a JSON value, where Avro or Protobuf encodes it; else None."""
-        [event] = [opened for landed in landed_of_text(message.line()) for opened in events_of(landed)]
-        return self._payloads.readable(definition, event)
+        return self._payloads.readable(definition, lambda: _landed(message))
 
     def _random(self, binding: ProtocolBinding, number: int) -> Random:
         """Return the source of what is made up: the same for a definition, whatever else is rendered, over any protocol."""
@@ -245,7 +244,7 @@ class Renderer:
 
     def _checked(self, binding: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
         refusals = refusals_of(binding.protocol, made.captured) if binding.protocol else []
-        [event] = [opened for landed in landed_of_text(made.line()) for opened in events_of(landed)]
+        event = _landed(made)
         refusals += _unmatched(binding, event, filled, evaluate(binding.definition, event, self._tolerance), self.style.strict)
         if refusals:
             raise RenderRefused(made.xid, list(dict.fromkeys(refusals)))
@@ -253,6 +252,12 @@ class Renderer:
         if verdict.status in (INVALID, UNDECODABLE):
             raise RenderRefused(made.xid, [Refusal(f"payload{error.pointer}", error.message) for error in verdict.errors])
         return replace(made, payload_status=verdict.status, remarks=(*made.remarks, *verdict.remarks))
+
+
+def _landed(message: Rendered) -> Event:
+    """Return a rendered message as `match` would read it."""
+    [event] = [opened for landed in landed_of_text(message.line()) for opened in events_of(landed)]
+    return event
 
 
 def _unmatched(

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
-from datetime import date
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -184,6 +184,10 @@ def _size(key: tuple[Any, ...], ready: CachedResponse) -> int:
     return sum(map(len, texts)) + _BYTES_OF_AN_ANSWER + len(ready.headers) * _BYTES_OF_A_HEADER
 
 
+def _today() -> str:
+    return datetime.now(timezone.utc).date().isoformat()
+
+
 class App:
     """The application without its own paths (`/health` ...): the API of the registries."""
 
@@ -295,7 +299,7 @@ class App:
 
     async def _ready_or_made(self, scope: Scope, origin: str, client: str) -> CachedResponse:
         head = self.live.head
-        key = (scope["raw_path"], scope["query_string"], origin, str(date.today()))  # pages speak of the last days
+        key = (scope["raw_path"], scope["query_string"], origin, _today())  # pages speak of the last days
         ready = self.ready.find(key, head)
         if ready is not None:
             self.metrics.count_ready()

@@ -88,8 +88,8 @@ class Site:
         return PageContext(self.model, view, overview, style or PageStyle(True), cache=cache)
 
     def _made(self, view: View, path: str, query: Mapping[str, str], api: str, at: str | None) -> ServedPage:
-        style = PageStyle(True, api, max_chain_depth=self.max_chain_depth)
-        style.at, style.now = (None, self._clock()) if at is None else (view.snapshot_id, None)
+        shown, now = (None, self._clock()) if at is None else (view.snapshot_id, None)
+        style = PageStyle(True, api, at=shown, max_chain_depth=self.max_chain_depth, now=now)
         page_context = self.page_context(view, style)
         result, problem = None, ""
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lakehouse.errors import JavaNotFound, SettingsError
@@ -34,6 +36,16 @@ def test_no_java_at_all(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaNotFound, match="Install one"):
         find_java()
+
+
+def test_delta_s_jars_are_those_for_the_spark_of_pyspark(tmp_path, monkeypatch):
+    monkeypatch.setattr("lakehouse.store.session.user_cache_path", lambda _: tmp_path)
+    monkeypatch.setattr("lakehouse.store.session.pyspark.__version__", "4.1.4")
+    resolved = []
+    monkeypatch.setattr("lakehouse.store.session._download_jars", lambda settings, folder, module: resolved.append(module))
+    names = [Path(jar).name for jar in resolve_delta_jars(read_settings())]
+    assert "delta-spark_4.1_2.13-4.4.0.jar" in names
+    assert 'name="delta-spark_4.1_2.13"' in resolved[0]
 
 
 def test_an_air_gapped_machine_names_a_folder_of_jars(tmp_path):

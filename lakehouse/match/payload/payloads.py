@@ -271,13 +271,15 @@ class Payloads:
             self._hung[validator] += 1
             return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)))
 
-    def readable(self, definition: Definition, event: Event) -> Any:
+    def readable(self, definition: Definition, read: Callable[[], Event]) -> Any:
         """Return a payload that Avro or Protobuf encodes as a JSON value; None: it is JSON or text, or cannot be read."""
-        made, kind = self._validators(definition), media_type(event.data_content_type() or "")[0]
-        if isinstance(made, PayloadVerdict) or event.has_data or not event.body or is_json(kind):
+        validator = getattr(self._validators(definition), "validator", None)
+        as_json = getattr(validator, "as_json", None)
+        if validator is None or as_json is None:
             return None
-        validator, as_json = made.validator, getattr(made.validator, "as_json", None)
-        if as_json is None or validator.may_hang(event.body, None):
+        event = read()  # only now: most schemas are of JSON
+        is_text = event.has_data or is_json(media_type(event.data_content_type() or "")[0])
+        if is_text or not event.body or validator.may_hang(event.body, None):
             return None
         try:
             return as_json(validator.decode(event.body, None, event.data_content_type()).value)

@@ -72,15 +72,19 @@ def bare_page(title: str, text: str, origin: str, refresh: bool = False) -> byte
     return page.encode("utf-8", "replace")
 
 
+def _asset_answer(name: str) -> ApiAnswer:
+    return ApiAnswer(200, dict(HEADERS), asset(name), MEDIA_TYPES[name.rpartition(".")[2]])
+
+
 def _loading(api_request: ApiRequest) -> ApiAnswer:
-    """Answer before there is a catalog: with a page that loads itself again, and its style.
+    """Answer before there is a catalog: with a page that loads itself again, or what belongs to it.
 
     Raises:
         ProblemFound: no page is wanted.
     """
     last = api_request.raw_path.rpartition("/")[2]
     if last in ASSETS:
-        return ApiAnswer(200, dict(HEADERS), asset(last), MEDIA_TYPES[last.rpartition(".")[2]])
+        return _asset_answer(last)
     if "." in last and not last.endswith(ENDING):
         raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
     text = "The server has just started. This page loads itself again every two seconds until it is there."
@@ -96,7 +100,7 @@ def ui_answer(site: Site, api_request: ApiRequest, head: ServedHead) -> ApiAnswe
         return _led_to(api_request, "/")
     if not head.number:
         if below.removeprefix("/assets/") in ASSETS:
-            return _loading(api_request)
+            return _asset_answer(below.removeprefix("/assets/"))
         text = "Load documents with `lakehouse ingest path/to/documents`, then load this page again."
         return ApiAnswer(200, dict(HEADERS), bare_page("The catalog is empty", text, api_request.origin), MEDIA_TYPES["html"])
     text = api_request.query.decode("ascii", "replace")

@@ -472,8 +472,10 @@ def _row(name: str, pointer: str, parts: list[tuple[str, dict[str, Any]]]) -> At
     unescaped = name.replace("~1", "/").replace("~0", "~")
     if first is None:
         return AttributeRow(unescaped, pointer, details, _INFERRED, None, None)
-    requiring = [attribute["declared_by"] for part, attribute in parts if part == "required" and attribute["declared_by"]]
-    return AttributeRow(unescaped, pointer, details, first["origin"], first["declared_by"], next(iter(requiring), None))
+    required_by = next(
+        (attribute["declared_by"] for part, attribute in parts if part == "required" and attribute["declared_by"]), None
+    )
+    return AttributeRow(unescaped, pointer, details, first["origin"], first["declared_by"], required_by)
 
 
 def _place(row: AttributeRow) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from lakehouse.site.pagecontext import Page, PageContext
 from lakehouse.site.schematext import Readable
 from lakehouse.site.templating import cut, shown
 from lakehouse.text.names import JsonText, RegistryId, Xid
-from lakehouse.text.xid import last_id, xid_of_version
+from lakehouse.text.xid import last_id
 
 _MOST_LINES, _MOST_LINE = 6, 240
 _MOST_STATES = 4
@@ -255,10 +255,7 @@ def _fields_of_versions(
     page_context: PageContext, entity: Entity, pair: tuple[State, State], read: Callable[[PageContext, Entity], Readable | None]
 ) -> list[Beside]:
     """Put the fields of two Versions side by side; none where one state is a snapshot."""
-    by_title = {
-        f"Version {last_id(version.xid)}": version for version in page_context.view.versions(entity.registryid, entity.xid)
-    }
-    versions = [by_title.get(state.title) for state in pair]
+    versions = [_version_named(page_context, entity, state.token) for state in pair]
     first, second = (None if version is None else read(page_context, version) for version in versions)
     return _fields(first, second) if all(versions) else []
 
@@ -278,14 +275,20 @@ def _pair(
 
 
 def _state(page_context: PageContext, entity: Entity, text: str) -> State:
-    ids = [last_id(version.xid) for version in page_context.view.versions(entity.registryid, entity.xid)]
-    versionid = id_of_path_part(text[1:], ids) if text.startswith("v") else None
-    if versionid in ids:
-        return State(text, f"Version {versionid}")
+    version = _version_named(page_context, entity, text)
+    if version is not None:
+        return State(text, f"Version {last_id(version.xid)}")
     number = page_context.resolve(text)
     if page_context.view.at(number).entity(entity.registryid, entity.xid) is None:
         raise SnapshotNotFound(text, f"{last_id(entity.xid)} was not in the catalog then")
     return State(str(number), f"Snapshot {number}")
+
+
+def _version_named(page_context: PageContext, entity: Entity, token: str) -> Entity | None:
+    """Return the Version of an entity that a token names; None: it names none."""
+    versions = {last_id(version.xid): version for version in page_context.view.versions(entity.registryid, entity.xid)}
+    versionid = id_of_path_part(token[1:], versions) if token.startswith("v") else None
+    return None if versionid is None else versions.get(versionid)
 
 
 class _Sides(NamedTuple):
@@ -319,8 +322,7 @@ def _declared_at(page_context: PageContext, entity: Entity, token: str) -> tuple
     """Return a state as it is declared, and the XID of the Version that declares it."""
     registryid, xid = entity.registryid, entity.xid
     if token.startswith("v"):
-        wanted = id_of_path_part(token[1:], (last_id(version.xid) for version in page_context.view.versions(registryid, xid)))
-        version = None if wanted is None else page_context.entity(registryid, xid_of_version(xid, wanted))
+        version = _version_named(page_context, entity, token)
         return attributes_of_version(version) if version is not None else (None, None)
     try:
         with page_context.model.at(int(token)) as view:
