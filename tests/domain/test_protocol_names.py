@@ -19,7 +19,7 @@ from lakehouse.domain.protocols import (
 from lakehouse.log.snapshots import open_relations
 from lakehouse.readmodel import open_model
 from lakehouse.readmodel.flattened import messages_of
-from lakehouse.rules.relational.options import family
+from lakehouse.rules.relational.candidaterows import family
 from lakehouse.store.views import with_read
 
 PROTOCOLS = [

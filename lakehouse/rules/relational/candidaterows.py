@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, MapType, StringType, StructField, StructType
 
+from lakehouse.domain.relations import judged_options
 from lakehouse.log.baseline import concerned_registries, of_registries
 from lakehouse.log.projections import project
-from lakehouse.rules.relational.options import declared_options, endpoint_options
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import count_if
@@ -296,6 +296,35 @@ def published_rows(rows: DataFrame, table: Table) -> DataFrame:
     return _derived(read)
 
 
+def family(protocol: str | Column) -> Column:
+    """Return the family of a protocol: as `tables.family_of`; a test holds both equal."""
+    name = F.upper(F.trim(F.split_part(protocol, F.lit("/"), F.lit(1))))
+    return F.when(~name.isin("", "NONE"), name)
+
+
+def endpoint_options() -> Column:
+    """Return an endpoint's options that its messages may contradict: pointer in a message → text; NULL: none."""
+    name = family("protocol")
+    entries = [
+        F.struct(
+            F.lit(str(option.pointer)).alias("key"),
+            F.when(name == own, F.get_json_object("protocoloptions", f"$.{option.name}")).alias("value"),
+        )
+        for own, options in judged_options().items()
+        for option in options
+    ]
+    details = F.map_from_entries(F.filter(F.array(*entries), lambda entry: entry["value"] != ""))
+    return F.when(F.size(details) > 0, details)
+
+
+def declared_options(attributes: Column) -> Column:
+    """Return what a definition declares of these: pointer → JSON text; NULL: nothing."""
+    options = [option for options in judged_options().values() for option in options]
+    pointers = sorted({str(pointer) for option in options for pointer in (option.pointer, option.instead) if pointer is not None})
+    details = F.map_filter(attributes, lambda pointer, _: pointer.isin(pointers))
+    return F.when(F.size(details) > 0, details)
+
+
 def schema_targets() -> Column:
     """Return the schemas and Versions of schemas that a row's `schema_reference` may mean, an array of XIDs; NULL: none."""
     return named_entities(F.regexp_replace("schema_reference", r"\A#", ""))
@@ -374,3 +403,23 @@ def look_at(entities: DataFrame) -> Present:
 def broadcast_few(rows: DataFrame, count: int) -> DataFrame:
     """Broadcast rows to the joins that read them if they are few, so that the other side is not shuffled."""
     return F.broadcast(rows) if count <= _FEW else rows
+
+
+def as_bases(entities: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
+    """Return the names by which a base means a Version: its own and those through aliases; of the default one its message's, too.
+
+    Returns:
+        One row per name: registryid, basemessage (the name), to (the Version).
+    """
+    default = F.when(F.col("isdefault"), F.col("message_xid"))
+    names = F.explode(F.array_compact(F.array("xid", default))).alias("basemessage")
+    own = versions.select("registryid", F.col("xid").alias("to"), names)
+    if not present.aliases:
+        return own
+    aliases = broadcast_few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
+    aliases = aliases.select("registryid", F.col("xid").alias("alias"), F.col("xref").alias("message_xid"))
+    shown = versions.select("registryid", "message_xid", "isdefault", F.col("xid").alias("to"))
+    borrowed = shown.join(aliases, on=["registryid", "message_xid"])
+    by_version = F.concat("alias", F.lit("/versions/"), F.substring_index("to", "/", -1))
+    names = F.explode(F.array_compact(F.array(by_version, F.when(F.col("isdefault"), F.col("alias"))))).alias("basemessage")
+    return own.unionByName(borrowed.select("registryid", "to", names))

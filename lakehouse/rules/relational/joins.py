@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.dialects.tables import dialects_with_rule
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING
-from lakehouse.rules.relational.candidaterows import Present, broadcast_few, look_at, parents_of, schema_targets
+from lakehouse.rules.relational.candidaterows import Present, as_bases, broadcast_few, look_at, parents_of, schema_targets
 from lakehouse.rules.relational.options import Flattened, check_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.store.keys import KEY
@@ -44,7 +44,7 @@ def check_entities(entities: DataFrame, duplicate_messageids: str | None = None,
         check_cycles: present.bases,
         check_versions: 1,
         partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
-        lambda rows, existing: check_options(rows, members(rows, existing), flattened): present.options,
+        lambda rows, existing: check_options(rows, members(rows, existing), existing, flattened): present.options,
         check_variants: 1,
         check_changes: present.earlier,
         check_schema_uris: present.uris,
@@ -288,7 +288,7 @@ def check_cycles(entities: DataFrame, present: Present) -> DataFrame:
     edges = versions.select("registryid", F.col("xid").alias("from"), "basemessage")
     # Each step is a checkpoint: a plan that holds the earlier steps twice would double with each.
     paths = materialize(
-        edges.join(_as_bases(entities, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct()
+        edges.join(as_bases(entities, versions, present), on=["registryid", "basemessage"]).drop("basemessage").distinct()
     )
     total = left = count(paths)
     length = 1
@@ -311,23 +311,3 @@ def check_cycles(entities: DataFrame, present: Present) -> DataFrame:
     unshown = of_cycle.join(by_shown.distinct(), on=by_shown.columns, how="left_anti")
     result = pairs_of(unshown, "check_cycle", basemessage=F.col("basemessage"))
     return result.unionByName(pairs_of(closing, "check_cycle", basemessage=F.col("basemessage"), by_default=F.lit(True)))
-
-
-def _as_bases(entities: DataFrame, versions: DataFrame, present: Present) -> DataFrame:
-    """Return the names by which a base means a Version: its own and those through aliases; of the default one its message's, too.
-
-    Returns:
-        One row per name: registryid, basemessage (the name), to (the Version).
-    """
-    default = F.when(F.col("isdefault"), F.col("message_xid"))
-    names = F.explode(F.array_compact(F.array("xid", default))).alias("basemessage")
-    own = versions.select("registryid", F.col("xid").alias("to"), names)
-    if not present.aliases:
-        return own
-    aliases = broadcast_few(entities.filter((F.col("kind") == "message") & F.col("xref").isNotNull()), present.aliases)
-    aliases = aliases.select("registryid", F.col("xid").alias("alias"), F.col("xref").alias("message_xid"))
-    shown = versions.select("registryid", "message_xid", "isdefault", F.col("xid").alias("to"))
-    borrowed = shown.join(aliases, on=["registryid", "message_xid"])
-    by_version = F.concat("alias", F.lit("/versions/"), F.substring_index("to", "/", -1))
-    names = F.explode(F.array_compact(F.array(by_version, F.when(F.col("isdefault"), F.col("alias"))))).alias("basemessage")
-    return own.unionByName(borrowed.select("registryid", "to", names))
