@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import orjson
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
@@ -22,7 +23,7 @@ from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.errors import WarehouseError
 from lakehouse.ingest.stagerows import PlannedState
 from lakehouse.log.snapshots import effective_definitions
-from lakehouse.match.definition.compiled import ENVELOPE, Definition, definition_of
+from lakehouse.match.definition.compiled import DECIDING, ENVELOPE, TYPE, Definition, definition_of
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS
 from lakehouse.match.definition.templates import Template, has_placeholder
 from lakehouse.readmodel import ReadModel
@@ -30,8 +31,10 @@ from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FINDING_COLUMNS, arrow_schema, no_findings
 from lakehouse.rules.published import Parents, check_catalog, check_published_entity
+from lakehouse.rules.relational.candidaterows import broadcast_few
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
+from lakehouse.store.materialize import count, is_known_empty, materialize
 from lakehouse.store.schema import STAGE, arrow_schema_of
 from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
@@ -107,11 +110,15 @@ _CHECKED_SCHEMA = pa.schema(
         ("flaws", pa.list_(pa.struct([("rule_id", pa.string()), ("pointer", pa.string()), ("reason", pa.string())]))),
     ]
 )  # fmt: skip
+_FLAWED_SCHEMA = pa.schema([("kind", pa.string()), _CHECKED_SCHEMA.field("flaws")])
 _MOST_NAMED = 3
+_PLACEHOLDER = "{"
 
 
 def check_definitions(effective: DataFrame) -> DataFrame:
     """Check effective definitions as filters.
+
+    Of those that surely have no twin, Python sees one of each kind: most declare the same templates as many others.
 
     Args:
         effective: as from `snapshots.effective_definitions`.
@@ -120,15 +127,43 @@ def check_definitions(effective: DataFrame) -> DataFrame:
         Findings: columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`. All are kept.
     """
     uri = F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("document_uri")
-    checked = effective.select(*MESSAGE_COLUMNS, uri).mapInArrow(_checked_batches, _CHECKED)
+    rows = effective.select(*MESSAGE_COLUMNS, uri).withColumn("_type", F.col("attributes")[f"{TYPE}/value"])
+    repeated = rows.groupBy("registryid", "_type").count().filter("count > 1")
+    repeated = materialize(repeated.select("registryid", "_type", F.lit(True).alias("_is_repeated")))
+    rows = rows.join(broadcast_few(repeated, count(repeated)), on=["registryid", "_type"], how="left")
+    is_typed = F.startswith(F.upper("envelope"), F.lit("CLOUDEVENTS")) & F.startswith("_type", F.lit('"'))
+    # A twin of a CloudEvent with a constant `type` has the same one.
+    is_alone = is_typed & ~F.contains("_type", F.lit(_PLACEHOLDER)) & F.col("_is_repeated").isNull()
+    is_alone = F.coalesce(is_alone, F.lit(False))
+    checked = rows.filter(~is_alone).select(*MESSAGE_COLUMNS, "document_uri").mapInArrow(_checked_batches, _CHECKED)
     alike = Window.partitionBy("registryid", "signature")
     with_twins = checked.withColumn(
         "alike", F.when(F.col("signature").isNotNull(), F.sort_array(F.collect_set("xid").over(alike)))
     )
-    result = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0))
+    result = with_twins.filter((F.size("alike") > 1) | (F.size("flaws") > 0)).drop("signature")
+    result = result.unionByName(_flawed(rows.filter(is_alone)), allowMissingColumns=True)
     return result.select("registryid", "xid", "document_uri", "alike", "flaws").mapInArrow(
         _findings, StructType([STAGE[name] for name in FINDING_COLUMNS])
     )
+
+
+def _flawed(rows: DataFrame) -> DataFrame:
+    """Return the definitions with flaws: registryid, xid, document_uri, flaws.
+
+    A flaw needs a placeholder. So a kind is what decides, with each constant value as the same one.
+    """
+    decides = F.map_filter("attributes", lambda pointer, _: F.substring_index(pointer, "/", -1).isin(*DECIDING))
+    kind = F.transform_values(decides, _without_constant)
+    rows = rows.withColumn("kind", F.to_json(F.struct("envelope", "protocol", kind.alias("attributes"))))
+    flawed = materialize(rows.select("kind").distinct().mapInArrow(_flawed_kinds, f"kind STRING, flaws {_FLAWS}"))
+    if is_known_empty(flawed):
+        return flawed.select(*(F.lit("").alias(name) for name in ("registryid", "xid", "document_uri")), "flaws")
+    return rows.join(flawed, on="kind", how="inner").select("registryid", "xid", "document_uri", "flaws")
+
+
+def _without_constant(pointer: Column, text: Column) -> Column:
+    is_constant = F.endswith(pointer, F.lit("/value")) & ~F.contains(text, F.lit(_PLACEHOLDER))
+    return F.when(is_constant, '""').otherwise(text)
 
 
 def findings_of(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -207,10 +242,23 @@ def _checked_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     """Check one definition: a row of `_CHECKED`."""
     definition = definition_of(row)
-    by_rule = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
-    flaws = [{"rule_id": rule_id, "pointer": pointer, "reason": why} for rule_id, those in by_rule for pointer, why in those]
     key = {name: row[name] for name in ("registryid", "xid", "document_uri")}
-    return key | {"signature": signature_of(definition), "flaws": flaws}
+    return key | {"signature": signature_of(definition), "flaws": _flaws(row, definition)}
+
+
+def _flaws(row: Mapping[str, Any], definition: Definition) -> list[dict[str, str]]:
+    by_rule = ((HOPELESS, flaws_of(definition)), (UNUSED, unused_of(row, definition)))
+    return [{"rule_id": rule_id, "pointer": pointer, "reason": why} for rule_id, those in by_rule for pointer, why in those]
+
+
+def _flawed_kinds(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        results = []
+        for kind in batch.column("kind").to_pylist():
+            row = {"registryid": "", "xid": "", **orjson.loads(kind)}
+            if flaws := _flaws(row, definition_of(row)):
+                results.append({"kind": kind, "flaws": flaws})
+        yield pa.RecordBatch.from_pylist(results, schema=_FLAWED_SCHEMA)
 
 
 def _findings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

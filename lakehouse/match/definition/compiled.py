@@ -29,6 +29,8 @@ _CHANGED_BY_HOPS = ("header/", "delivery-annotations/", "footer/")
 _CHANGED_BY_BROKERS = frozenset({"qos", "retain", "message_expiry_interval"})
 _MEMBERS = ("value", "type", "required")
 _LISTS = frozenset({"headers", "user_properties", "query"})
+# Last tokens of the pointers that `definition_of` reads as declarations, its own protocol and content type with them.
+DECIDING = (*_MEMBERS, *sorted(_LISTS), "protocol", "envelope", "datacontenttype")
 ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() if protocol.address}
 
 
