@@ -337,6 +337,7 @@ def _defined(head: Head) -> int:
 def _overwrite(session: SparkSession, name: str, head: Head, rows: DataFrame) -> None:
     """Replace all rows of a table; where other processes bring it forward at the same time, again."""
     _tell_commit(session, head, "rebuild")
+    rows = rows.select(*session.table(table_name(name)).columns)  # insertInto takes them by their places
     for attempt in retries(8):
         with attempt:
             as_transaction(session, name, _next_transaction(session, name, head))

@@ -58,13 +58,22 @@ CONFLICTS = (
 
 
 class _Commit(NamedTuple):
-    """A commit to a table: its version, when it was made, what it says if it is this product's, what it did to rows and files."""
+    """A commit to a table.
+
+    Attributes:
+        version: of the table.
+        made_at: when it was made; None: it does not say.
+        metadata: what it says if it is this product's.
+        changes_rows, removes_files: what it did to rows and files.
+        adds_columns: whether versions before it lack columns.
+    """
 
     version: int
     made_at: datetime | None
     metadata: dict[str, Any]
     changes_rows: bool
     removes_files: bool
+    adds_columns: bool
 
 
 def set_commit_metadata(session: SparkSession, details: dict[str, Any]) -> None:
@@ -99,7 +108,7 @@ def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | N
     """Find a version of a table that stood between two snapshots, both included, and whose files Delta still keeps.
 
     Returns:
-        The newest of them; None when there is none, or Delta's history has none.
+        The newest of them; None when there is none, Delta's history has none, or it lacks columns of the table.
     """
     retention = _RETENTION.match(table_property(spark, name, "delta.deletedFileRetentionDuration") or "7 days")
     oldest = datetime.now(timezone.utc) - timedelta(**{f"{retention[2].lower()}s": int(retention[1])} if retention else {})
@@ -114,6 +123,8 @@ def version_at(spark: SparkSession, name: str, first: int, last: int) -> int | N
             if position < first:
                 return None
             later = position
+        if commit.adds_columns:
+            return None
         if commit.removes_files and (commit.made_at is None or commit.made_at < oldest):
             return None  # what it removed may be gone
     return None
@@ -131,7 +142,9 @@ def _newest_commits(spark: SparkSession, name: str) -> Iterator[_Commit]:
         millis = next((info["timestamp"] for info in infos if "timestamp" in info), None)
         made_at = None if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc)
         changes_rows = any(_changes_rows(action) for action in actions)
-        yield _Commit(_version(path), made_at, details, changes_rows, any("remove" in action for action in actions))
+        adds_columns = any(info.get("operation") == "ADD COLUMNS" for info in infos)
+        removes_files = any("remove" in action for action in actions)
+        yield _Commit(_version(path), made_at, details, changes_rows, removes_files, adds_columns)
 
 
 def read_actions(spark: SparkSession, path: str) -> list[dict[str, Any]]:

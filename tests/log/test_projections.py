@@ -12,8 +12,8 @@ from histories import contents, shop
 from pyspark.sql import functions as F
 
 from lakehouse.log import projections
-from lakehouse.log.commits import read_head
-from lakehouse.log.projections import find_lagging, rebuild_table, roll_forward
+from lakehouse.log.commits import read_head, read_head_at
+from lakehouse.log.projections import effective_version, find_lagging, rebuild_effective, rebuild_table, roll_forward
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
@@ -124,6 +124,27 @@ def test_a_table_that_was_set_back_is_brought_forward_again(history):
     spark.sql("DELETE FROM xregistry.messages")
     rebuild_table(spark, MESSAGES, read_head(spark))
     assert contents(history, "xregistry") == before
+
+
+@pytest.mark.slow
+def test_a_table_is_rebuilt_by_the_names_of_its_columns(history):
+    """A migration may have added one elsewhere than where a new table has it."""
+    spark = history.spark
+    attach_tables(spark, history.settings)
+    query = "SELECT xid, name, description FROM xregistry.effective_messages ORDER BY xid"
+    before = history.rows(query)
+    spark.sql("ALTER TABLE xregistry.effective_messages ALTER COLUMN name AFTER description")
+    rebuild_effective(spark, history.settings, read_head(spark))
+    assert history.rows(query) == before
+
+
+def test_deltas_history_is_not_read_where_it_lacks_a_column(history):
+    spark = history.spark
+    attach_tables(spark, history.settings)
+    past = [read_head_at(spark, snapshot_id) for snapshot_id in (1, 2, 3)]
+    assert [effective_version(spark, one) for one in past] == [1, 2, 3]
+    spark.sql("ALTER TABLE xregistry.effective_messages ADD COLUMNS (note STRING COMMENT 'A note')")
+    assert [effective_version(spark, one) for one in past] == [None, None, None]
 
 
 def test_each_projection_is_a_transaction_of_its_own(history):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltas import VERSIONS, Rewound, content, unpack
 
 from lakehouse.errors import SnapshotNotFound, WarehouseError
 from lakehouse.readmodel import ReadModel, model, open_model
 from lakehouse.readmodel.detail import rendered
+from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, effective_rows
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of
 from lakehouse.readmodel.lookups import Lookups
 from lakehouse.readmodel.queries import extending, find_referring
@@ -151,6 +153,13 @@ def test_search_finds_beginnings_of_words_and_ranks_ids_first(shop):
         assert {hit.kind for hit in search(view, "three", ["endpoint"])} == {"endpoint"}
         assert search(view, '"; DROP') == []
         assert find_ids(view, "m") == [("default", "message", "/messagegroups/g/messages/m")]
+
+
+def test_a_column_that_a_file_was_written_without_is_null():
+    batch = pa.RecordBatch.from_pylist([{"xid": "/messagegroups/g/messages/m", "snapshot_id": 3}])
+    nothing = dict.fromkeys(EFFECTIVE_COLUMNS)
+    rows = [dict(zip(EFFECTIVE_COLUMNS, row, strict=True)) for row in effective_rows(batch)]
+    assert rows == [nothing | {"xid": "/messagegroups/g/messages/m", "snapshot_id": 3}]
 
 
 def test_no_catalog_is_reported(tmp_path):

@@ -233,6 +233,8 @@ def violation_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     import pyarrow as pa
 
+    if name not in batch.schema.names:  # a file that was written before a migration added the column
+        return [None] * batch.num_rows
     column = batch.column(batch.schema.get_field_index(name))
     if pa.types.is_map(column.type):
         return _maps(column)
