@@ -36,6 +36,24 @@ def test_names_and_paths_are_read():
     assert "ddl/views/" in PATHS
 
 
+GLOSSARY = re.findall(r"(?m)^\| (.*?) \|", TEXT[TEXT.index("## Glossary") : TEXT.index("## Package layout")])
+TERMS = [term for cell in GLOSSARY if cell != "word" for term in cell.split(", ")]
+MOST_TERMS = 40  # more, and nobody reads them
+LEAST_LINES = 10  # of code that use a term
+
+
+def test_the_glossary_is_short():
+    assert "effective definition" in TERMS
+    assert sorted(TERMS) == sorted(set(TERMS))
+    assert len(TERMS) <= MOST_TERMS
+
+
+def test_the_code_uses_each_term_of_the_glossary():
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "lakehouse").rglob("*.py"))
+    counts = {term: len(re.findall(rf"(?i){term.replace(' ', '[ _]?')}", code)) for term in TERMS}
+    assert {term: count for term, count in counts.items() if count < LEAST_LINES} == {}
+
+
 LAYOUT = re.findall(r"^    (\w+)  +(.*(?:\n {19}.*)*)", TEXT[TEXT.index("## Package layout") :], re.MULTILINE)
 
 
