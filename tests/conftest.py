@@ -46,6 +46,7 @@ collect_ignore = [
 LONGEST = (
     "test_candidates.py", "test_dialects_loaded.py", "test_on_spark.py", "test_catalogrules.py",
     "test_internals.py", "test_validation.py", "test_machine.py", "test_docs.py", "test_ingest.py", "test_doctor.py",
+    "test_recipes.py",
 )  # fmt: skip
 
 
