@@ -39,6 +39,7 @@ ORDER = [*BASE, *PACKAGES[:-1], "catalog", "cli", "__main__"]
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 MOST_LINES = {ast.Module: 700, ast.ClassDef: 200, ast.FunctionDef: 60, ast.AsyncFunctionDef: 60}
+MOST_BY_POSITION = 7  # arguments; more are given by name, or together
 
 
 def name_of(path: Path) -> str:
@@ -129,6 +130,17 @@ def test_modules_classes_and_functions_are_short():
                 lines[place] = (node.end_lineno - node.lineno + 1, MOST_LINES[type(node)])
         too_long |= {place: count for place, (count, most) in lines.items() if count > most}
     assert too_long == {}
+
+
+def test_no_function_takes_many_arguments_by_position():
+    too_many = {}
+    for path in MODULES:
+        for node in nodes_of(path):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                by_position = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+                if len(by_position) > MOST_BY_POSITION:
+                    too_many[f"{name_of(path)}.{getattr(node, 'name', 'lambda')}:{node.lineno}"] = by_position
+    assert too_many == {}
 
 
 def test_modules_do_not_import_each_other_in_a_circle_not_even_for_types():

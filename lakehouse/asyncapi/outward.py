@@ -370,7 +370,7 @@ class _Writing:
             channel.groups = list(dict.fromkeys([*channel.groups, *(message.group for message in messages if message.group)]))
             for usage in endpoint.get("usage") or ["producer"]:
                 hints: dict[str, Any] = {"endpointid": name} | ({"messages": bases} if bases else {})
-                self._operation(name, endpoint, uninterpreted, usage, channel, keys, hints)
+                self._operation(name, endpoint, usage, channel, keys=keys, hints=hints)
 
     def _carried(self, xid: Xid, endpoint: dict[str, Any]) -> tuple[list[MessageOut], list[Xid], list[str]]:
         """Return the messages of an endpoint; which of them are those of a group; and its groups."""
@@ -404,10 +404,9 @@ class _Writing:
         return self.channels[place]
 
     def _operation(
-        self, name: str, endpoint: dict[str, Any], uninterpreted: dict[str, Any], usage: str, channel: _ChannelOut,
-        keys: list[str], hints: dict[str, Any],
-    ) -> None:  # fmt: skip
-        own = object_at(uninterpreted, "operation")
+        self, name: str, endpoint: dict[str, Any], usage: str, channel: _ChannelOut, *, keys: list[str], hints: dict[str, Any]
+    ) -> None:
+        own = object_at(_uninterpreted(endpoint), "operation")
         written = kept_members(own, "key", "reply", "bindings", "security", "action", "channel", "messages", "traits")
         sends = (usage == "producer") == (self.perspective == "client")
         operation: dict[str, Any] = {"action": "send" if sends else "receive", "channel": {"$ref": f"#/channels/{channel.key}"}}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -244,45 +244,54 @@ def _attributes(
     if family == "HTTP":
         declared = {_lower_header(pointer): members for pointer, members in declared.items()}
     for base, members in declared.items():
-        of_protocol = None if base.startswith(ENVELOPE) else family
-        implied = (inferred.get(f"{base}/required"), inferred.get(f"{base}/type"))
-        yield _attribute(Pointer(base), *map(members.get, _MEMBERS), *implied, of_protocol, rule)
+        declaration = _Declaration(
+            pointer=Pointer(base),
+            value_text=members.get("value"),
+            type_text=members.get("type"),
+            required_text=members.get("required"),
+            inferred_type=inferred.get(f"{base}/type"),
+            inferred_required=inferred.get(f"{base}/required"),
+        )
+        yield _attribute(declaration, None if base.startswith(ENVELOPE) else family, rule)
     if CONTENT_TYPE in flat_attributes:
         value = _text(flat_attributes[CONTENT_TYPE])
         yield DeclaredAttribute(CONTENT_TYPE, "", "message", has_value=value is not None, value=value)
 
 
+class _Declaration(NamedTuple):
+    """The texts of one declared attribute: what its members say, and what the specification infers of it."""
+
+    pointer: Pointer
+    value_text: JsonText | None
+    type_text: JsonText | None
+    required_text: JsonText | None
+    inferred_type: JsonText | None
+    inferred_required: JsonText | None
+
+
 @lru_cache(1 << 14)  # many definitions declare the same
-def _attribute(
-    base: Pointer,
-    value_text: JsonText | None,
-    type_text: JsonText | None,
-    required_text: JsonText | None,
-    inferred_required: JsonText | None,
-    inferred_type: JsonText | None,
-    family: str | None,
-    rule: Rule,
-) -> DeclaredAttribute:
-    """Make what one declaration requires, of the texts of its members; family: of the protocol, None in the envelope."""
-    in_envelope = base.startswith(ENVELOPE)
-    key = base[len(ENVELOPE if in_envelope else PROTOCOL) :]
-    kind, value = (None if text is None else orjson.loads(text) for text in (type_text, value_text))
+def _attribute(declaration: _Declaration, family: str | None, rule: Rule) -> DeclaredAttribute:
+    """Make what one declaration requires; family: of the protocol, None in the envelope."""
+    pointer = declaration.pointer
+    in_envelope = pointer.startswith(ENVELOPE)
+    key = pointer[len(ENVELOPE if in_envelope else PROTOCOL) :]
+    kind, value = (None if text is None else orjson.loads(text) for text in (declaration.type_text, declaration.value_text))
     if in_envelope and key == "specversion" and value is None:
         value = "1.0"
-    if required_text is not None:
-        required = orjson.loads(required_text) in (True, "true")
+    if declaration.required_text is not None:
+        required = orjson.loads(declaration.required_text) in (True, "true")
     else:
-        required = inferred_required == "true" or (in_envelope and key in CORE)
+        required = declaration.inferred_required == "true" or (in_envelope and key in CORE)
     template = None
     if isinstance(value, str) and has_placeholder(value) and (kind is None or kind in TEMPLATED or kind in TEMPLATED_THEN_TYPED):
         template = compile_template(value, separator_of(family, key), rule)
     hops = family == "AMQP" and key.startswith(_CHANGED_BY_HOPS)
     return DeclaredAttribute(
-        pointer=base,
+        pointer=pointer,
         key=key,
         section="envelope" if in_envelope else "protocol",
         kind=kind if isinstance(kind, str) else None,
-        inferred_kind=None if kind else _text(inferred_type),
+        inferred_kind=None if kind else _text(declaration.inferred_type),
         has_value=value is not None,
         value=value,
         required=required,
