@@ -46,7 +46,7 @@ def rebuild(context: Context) -> int:
 
     Writes the entity tables and effective_messages again; the log `changes` and `violations` stay as they are.
     """
-    from lakehouse.operations.doctor import rebuild as rebuild_tables
+    from lakehouse.operations.rebuild import rebuild_tables
 
     with session(context) as (spark, settings, watcher), watcher.stage("rebuild", "all tables but the log and the findings"):
         names = rebuild_tables(spark, settings)

@@ -7,7 +7,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "backups": ["backup", "restore"],
-        "doctor": ["diagnose", "rebuild"],
+        "doctor": ["diagnose"],
         "maintenance": ["maintain"],
+        "rebuild": ["rebuild_tables"],
     },
 )

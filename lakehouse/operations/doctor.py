@@ -1,4 +1,4 @@
-"""Doctor: checks a warehouse and what it runs on, and names what fixes it; rebuild makes the tables again from the log.
+"""Doctor: checks a warehouse and what it runs on, and names what fixes it.
 
 It only reads. The log is checked against its own digests, each entity table against the log, each Delta log against what its
 folder shows. A table that cannot be read is a finding and not a failure.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
 from py4j.protocol import Py4JJavaError
@@ -21,20 +20,13 @@ from pyspark.sql.types import MapType, StructType
 from lakehouse.errors import WarehouseError, WarehouseTooNew, reason_of
 from lakehouse.log import effectivetable
 from lakehouse.log.commits import read_head
-from lakehouse.log.projections import effective_is_behind, last_rows, project, rebuild_effective, rebuild_table, roll_forward
+from lakehouse.log.projections import effective_is_behind, last_rows, project
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.operations.environment import read_environment
 from lakehouse.settings import Settings, data_folder
-from lakehouse.store.deltatables import (
-    SCHEMA_VERSION,
-    TABLES,
-    attach_tables,
-    create_tables,
-    forget_table,
-    table_name,
-)
-from lakehouse.store.files import list_folder, move_folder, stages_location
+from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, attach_tables, table_name
+from lakehouse.store.files import list_folder, stages_location
 from lakehouse.store.schema import (
     CHANGES,
     EFFECTIVE_MESSAGES,
@@ -50,7 +42,7 @@ from lakehouse.store.session import open_sibling
 from lakehouse.store.tablelog import last_transaction, read_actions, table_location
 from lakehouse.version import VERSION
 
-_RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
+RESTORE = "`lakehouse restore DIR` into an empty warehouse, from a folder that `lakehouse backup` wrote"
 _REBUILD = "`lakehouse rebuild`"
 _AGAIN = "`lakehouse ingest --force` of its documents"
 _CATCH_UP = f"the next `lakehouse ingest`, or {_REBUILD}"
@@ -58,9 +50,8 @@ _COMMIT = re.compile(r"\A(\d{20})\.json\Z")
 _CHECKSUM = re.compile(r"\A(\d{20})\.crc\Z")
 _CHECKPOINT = re.compile(r"\A(\d{20})\.checkpoint\b.*\.parquet\Z")
 _PROPERTY = re.compile(r"^  '([^']+)' = '((?:[^'\\]|\\.)*)'", re.MULTILINE)
-_THREADS = 4
 # Of what fails deep inside a job PySpark makes its own error, or not.
-_SPARK_FAULTS = (PySparkException, Py4JJavaError)
+SPARK_FAULTS = (PySparkException, Py4JJavaError)
 _VERIFY_PAGES = "parquet.page.verify-checksum.enabled"
 
 
@@ -116,44 +107,18 @@ def diagnose(spark: SparkSession, settings: Settings, *, deep: bool = False) -> 
     return results + _check_environment(spark)
 
 
-def rebuild(spark: SparkSession, settings: Settings) -> list[str]:
-    """Make every entity table and `effective_messages` again from the log.
-
-    A table that cannot be read is moved aside first, into `_broken`.
-
-    Returns:
-        The tables.
-
-    Raises:
-        WarehouseError: the log itself cannot be read; only a backup helps then.
-    """
-    try:
-        attach_tables(spark, settings, ["changes"])
-        head = read_head(spark)
-    except _SPARK_FAULTS as error:
-        raise WarehouseError(f"the log cannot be read: {_short(error)}. {_RESTORE}.") from error
-    aside = f"{stages_location(settings).rsplit('/', 1)[0]}/_broken/{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-    names = [*(table.name for table in ENTITY_TABLES), effectivetable.NAME]
-    for name in names:
-        log_is_broken = any(diagnosis.state == "error" for diagnosis in _check_log_folder(spark, name))
-        if log_is_broken or _problem_of_opening(spark, settings, name):
-            move_folder(spark, table_location(spark, name), f"{aside}-{name}")
-            forget_table(spark, name)
-    create_tables(spark, settings)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(lambda table: rebuild_table(spark, table, head), ENTITY_TABLES))
-    if settings.refresh_effective:
-        rebuild_effective(spark, settings, head)
-    roll_forward(spark, read_head(spark), settings=settings)  # what another process committed meanwhile
-    return names if settings.refresh_effective else names[:-1]
+def is_unreadable(spark: SparkSession, settings: Settings, name: str) -> bool:
+    """Return whether Delta's log of a table is broken, or the table cannot be opened."""
+    log_is_broken = any(diagnosis.state == "error" for diagnosis in _check_log_folder(spark, name))
+    return log_is_broken or bool(_problem_of_opening(spark, settings, name))
 
 
 def _with_log_first(results: list[Diagnosis]) -> list[Diagnosis]:
     """Where the log itself is broken, tables made again from it would be too: only a backup helps."""
     is_broken = any(
-        diagnosis.state == "error" and (diagnosis.table == "changes" or diagnosis.fix == _RESTORE) for diagnosis in results
+        diagnosis.state == "error" and (diagnosis.table == "changes" or diagnosis.fix == RESTORE) for diagnosis in results
     )
-    return [replace(diagnosis, fix=_RESTORE) if is_broken and diagnosis.fix == _REBUILD else diagnosis for diagnosis in results]
+    return [replace(diagnosis, fix=RESTORE) if is_broken and diagnosis.fix == _REBUILD else diagnosis for diagnosis in results]
 
 
 def _check_environment(spark: SparkSession) -> list[Diagnosis]:
@@ -203,7 +168,7 @@ def _is_whole(spark: SparkSession, commit: str) -> bool:
     """Return whether the file of a commit can be read to its end."""
     try:
         read_actions(spark, commit)
-    except (ValueError, *_SPARK_FAULTS):
+    except (ValueError, *SPARK_FAULTS):
         return False
     return True
 
@@ -216,10 +181,10 @@ def _check_contents(spark: SparkSession, settings: Settings, readable: list[str]
         log = spark.table(table_name("changes"))
         link, problems = check_chain(log, Link(), deep=deep)
         head = read_head(spark)
-    except _SPARK_FAULTS as error:
-        return [Diagnosis("digests", "changes", "error", f"it cannot be read: {_short(error)}", _RESTORE)]
+    except SPARK_FAULTS as error:
+        return [Diagnosis("digests", "changes", "error", f"it cannot be read: {short_reason(error)}", RESTORE)]
     if problems:
-        results += [Diagnosis("digests", "changes", "error", details, _RESTORE) for details in problems]
+        results += [Diagnosis("digests", "changes", "error", details, RESTORE) for details in problems]
     else:
         results.append(
             Diagnosis("digests", "changes", "ok", f"snapshots 1 to {link.snapshot_id}" if head.snapshot_id else "empty")
@@ -245,13 +210,13 @@ def _against_log(spark: SparkSession, table: Table, log: DataFrame, head: Head, 
         digest = [*_digest(table.columns, names), F.max("snapshot_id").alias("newest")]
         should = (project(expected, table) if deep else expected).agg(*digest).collect()[0]
         has = spark.table(table_name(table.name)).agg(*digest).collect()[0]
-    except _SPARK_FAULTS as error:
-        return Diagnosis("against the log", table.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+    except SPARK_FAULTS as error:
+        return Diagnosis("against the log", table.name, "error", f"it cannot be read: {short_reason(error)}", _REBUILD)
     if (has["n"], has["digest"]) == (should["n"], should["digest"]):
         return Diagnosis("against the log", table.name, "ok", f"{has['n']} rows")
     if (has["newest"] or 0) > head.snapshot_id:
         message = f"it is at snapshot {has['newest']}, and the log ends at {head.snapshot_id}: the log lost its end"
-        return Diagnosis("against the log", table.name, "error", message, _RESTORE)
+        return Diagnosis("against the log", table.name, "error", message, RESTORE)
     is_behind = (has["newest"] or 0) < head.tables.get(table.name, 0)
     if is_behind and last_transaction(spark, table.name) < head.tables[table.name]:  # else it was there, and lost rows since
         message = f"it is at snapshot {has['newest'] or 0}, and the log at {head.tables[table.name]}"
@@ -272,8 +237,8 @@ def _check_defaults(spark: SparkSession, resource: Table, versions: Table) -> Di
         both = named.join(has, on=["registryid", resource_column], how="left")
         wrong = both.filter(~F.col("marked").eqNullSafe(F.array("defaultversionid")))
         details = wrong.agg(F.count("*").alias("n"), F.min(resource_column).alias("first")).collect()[0]
-    except _SPARK_FAULTS as error:
-        return Diagnosis("default Versions", versions.name, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+    except SPARK_FAULTS as error:
+        return Diagnosis("default Versions", versions.name, "error", f"it cannot be read: {short_reason(error)}", _REBUILD)
     if not details["n"]:
         return Diagnosis("default Versions", versions.name, "ok", f"one for each of `{resource.name}`")
     text = f"{details['n']} of `{resource.name}` have not exactly the default Version that they name, such as {details['first']}"
@@ -290,8 +255,8 @@ def _check_effective(spark: SparkSession, settings: Settings, head: Head, *, dee
         rows = effectivetable.compute_all(open_sibling(spark), settings, 0) if deep else spark.table(table_name("messages"))
         digest = _digest(EFFECTIVE_MESSAGES, names)
         should, has = (each.agg(*digest).collect()[0] for each in (rows, spark.table(table_name(effectivetable.NAME))))
-    except _SPARK_FAULTS as error:
-        return Diagnosis(check, effectivetable.NAME, "error", f"it cannot be read: {_short(error)}", _REBUILD)
+    except SPARK_FAULTS as error:
+        return Diagnosis(check, effectivetable.NAME, "error", f"it cannot be read: {short_reason(error)}", _REBUILD)
     if should == has:
         return Diagnosis(check, effectivetable.NAME, "ok", f"{has['n']} rows")
     return Diagnosis(check, effectivetable.NAME, "error", _difference(has, should), _REBUILD)
@@ -314,10 +279,10 @@ def _check_violations(spark: SparkSession) -> Diagnosis:
     rows = spark.table(table_name("violations"))
     try:
         details = rows.agg(F.count("*").alias("n"), F.count_distinct("violation_id").alias("ids")).collect()[0]
-    except _SPARK_FAULTS as error:
-        return Diagnosis("findings", "violations", "error", f"it cannot be read: {_short(error)}", _RESTORE)
+    except SPARK_FAULTS as error:
+        return Diagnosis("findings", "violations", "error", f"it cannot be read: {short_reason(error)}", RESTORE)
     if details["n"] != details["ids"]:
-        return Diagnosis("findings", "violations", "warning", f"{details['n'] - details['ids']} findings occur twice", _RESTORE)
+        return Diagnosis("findings", "violations", "warning", f"{details['n'] - details['ids']} findings occur twice", RESTORE)
     return Diagnosis("findings", "violations", "ok", f"{details['n']} findings")
 
 
@@ -328,8 +293,8 @@ def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
     wanted = {key: value.replace("\\'", "'") for key, value in _PROPERTY.findall(text[text.index("TBLPROPERTIES") :])}
     try:
         has = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table_name(name)}").collect()}
-    except _SPARK_FAULTS as error:
-        return Diagnosis("definition", name, "error", f"it cannot be read: {_short(error)}", _fix_for(name))
+    except SPARK_FAULTS as error:
+        return Diagnosis("definition", name, "error", f"it cannot be read: {short_reason(error)}", _fix_for(name))
     problems = [
         f"{key} is {has.get(key, 'not set')!r} instead of {value!r}" for key, value in wanted.items() if has.get(key) != value
     ]
@@ -367,14 +332,15 @@ def _problem_of_opening(spark: SparkSession, settings: Settings, name: str) -> s
         raise
     except WarehouseError:
         return "there is no such table"
-    except _SPARK_FAULTS as error:
-        return _short(error)
+    except SPARK_FAULTS as error:
+        return short_reason(error)
     return None
 
 
 def _fix_for(name: str) -> str:
-    return _RESTORE if name in ("changes", "violations") else _REBUILD
+    return RESTORE if name in ("changes", "violations") else _REBUILD
 
 
-def _short(error: Exception) -> str:
+def short_reason(error: Exception) -> str:
+    """Return the first line of why something failed, not all of it where it is long."""
     return reason_of(error).partition("\n")[0][:300]

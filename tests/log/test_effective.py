@@ -15,7 +15,7 @@ from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.log import effectivetable
 from lakehouse.log.snapshots import open_relations
-from lakehouse.operations.doctor import rebuild
+from lakehouse.operations.rebuild import rebuild_tables
 from lakehouse.query.sql import run_query
 from lakehouse.store.views import with_read
 
@@ -123,7 +123,7 @@ def test_a_table_that_was_rebuilt_empty_takes_the_first_messages(catalog):
     """Delta knows its first transaction by then, and leaves out another one."""
     catalog.write("a.json", document({"g": group({})}))
     catalog.ingest()
-    rebuild(catalog.spark, catalog.settings)
+    rebuild_tables(catalog.spark, catalog.settings)
     write(catalog, {0: None, 1: 0}, {})
     catalog.ingest()
     found = rows_of(catalog, "effective_messages")

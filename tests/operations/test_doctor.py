@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from histories import contents
 
-from lakehouse.errors import BackupError
+from lakehouse.errors import BackupError, WarehouseError
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.backups import Manifest, backup, parse_manifest, restore
-from lakehouse.operations.doctor import diagnose, rebuild
+from lakehouse.operations.doctor import diagnose
+from lakehouse.operations.rebuild import rebuild_tables
 from lakehouse.settings import read_settings
 from lakehouse.store.deltatables import TABLES, create_tables, forget_table
 
@@ -47,7 +48,7 @@ def test_a_sound_warehouse_is_reported_so_and_a_rebuilt_one_is_the_same(history,
         ("default Versions", "versions"),  # it was the default of its message
         ("against flattening", "effective_messages"),
     }
-    rebuild(history.spark, history.settings)
+    rebuild_tables(history.spark, history.settings)
     assert problems(history, deep=True) == {}
     assert contents(history, "xregistry") == loaded_history[1][3]
     reported = [row["userMetadata"] for row in history.spark.sql("DESCRIBE HISTORY versions").collect()]
@@ -59,7 +60,7 @@ def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
     assert problems(history) == {}
     history.spark.sql("DELETE FROM xregistry.effective_messages")
     assert set(problems(history)) == {("against messages", "effective_messages")}
-    rebuild(history.spark, history.settings)
+    rebuild_tables(history.spark, history.settings)
     assert problems(history, deep=True) == {}
     history.spark.sql("UPDATE effective_messages SET name = 'by hand'")
     assert problems(history, deep=True)[("against flattening", "effective_messages")] == "`lakehouse rebuild`"
@@ -67,7 +68,7 @@ def test_effective_messages_are_compared_with_flattening_and_made_anew(history):
     last.write_bytes(b"")
     without_checksums(last)
     assert ("Delta log", "effective_messages") in problems(history)
-    assert "effective_messages" in rebuild(history.spark, history.settings)
+    assert "effective_messages" in rebuild_tables(history.spark, history.settings)
     assert problems(history, deep=True) == {}
     names = {row["name"] for row in history.spark.sql("SELECT name FROM effective_messages").collect()}
     assert names
@@ -81,7 +82,7 @@ def test_rows_of_a_table_that_are_lost_are_an_error_that_a_rebuild_fixes(history
     rows = [(one.state, one.fix) for one in diagnose(history.spark, history.settings) if one.table == "messages"]
     assert ("error", "`lakehouse rebuild`") in rows
     assert {state for state, _ in rows} == {"ok", "error"}
-    rebuild(history.spark, history.settings)
+    rebuild_tables(history.spark, history.settings)
     assert problems(history) == {}
 
 
@@ -112,7 +113,7 @@ def test_a_damaged_last_commit_of_a_table_is_found_and_rebuilt(history, loaded_h
     last.write_bytes(b"" if damage == "empty" else last.read_bytes()[:40])
     without_checksums(last)
     assert any(table == "versions" and "rebuild" in mend for (_, table), mend in problems(history).items())
-    rebuild(history.spark, history.settings)
+    rebuild_tables(history.spark, history.settings)
     assert problems(history, deep=True) == {}
     assert contents(history, "xregistry") == loaded_history[1][3]
 
@@ -125,9 +126,20 @@ def test_a_flipped_bit_in_a_data_file_is_found_and_rebuilt(history, loaded_histo
         file.write_bytes(bytes(content))
         without_checksums(file)
     assert ("against the log", "versions") in problems(history, deep=True)
-    rebuild(history.spark, history.settings)
+    rebuild_tables(history.spark, history.settings)
     assert problems(history, deep=True) == {}
     assert contents(history, "xregistry") == loaded_history[1][3]
+
+
+@pytest.mark.slow
+def test_nothing_is_rebuilt_from_a_log_that_cannot_be_read(history):
+    last = commits(history, "changes")[-1]
+    last.write_bytes(last.read_bytes()[:40])
+    without_checksums(last)
+    before = sorted(Path(history.settings.warehouse).rglob("*"))
+    with pytest.raises(WarehouseError, match=r"the log cannot be read: .* `lakehouse restore DIR`"):
+        rebuild_tables(history.spark, history.settings)
+    assert sorted(Path(history.settings.warehouse).rglob("*")) == before
 
 
 @pytest.mark.slow
@@ -147,7 +159,7 @@ def test_a_backup_grows_by_what_came_and_is_restored_as_it_was(history, loaded_h
     for name in TABLES:
         forget_table(history.spark, name)
     restore(history.spark, history.settings, place)
-    assert contents(history, "xregistry") == before
+    assert sorted(Path(history.settings.warehouse).rglob("*")) == before
     counts = "SELECT (SELECT count(*) FROM xregistry.effective_messages) = (SELECT count(*) FROM xregistry.messages)"
     assert history.rows(counts) == [True]
     assert contents(history, open_snapshot(history.spark, history.settings, 2)) == loaded_history[1][2]

@@ -16,7 +16,8 @@ from lakehouse.errors import PruneRefused
 from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest, ingest
 from lakehouse.ingest.summary import Summary
-from lakehouse.operations.doctor import diagnose, rebuild
+from lakehouse.operations.doctor import diagnose
+from lakehouse.operations.rebuild import rebuild_tables
 from lakehouse.settings import read_settings
 
 from .checks import Broken, Step, check, check_counts, check_documents, check_entities, check_refused, with_refused
@@ -185,7 +186,7 @@ class World:
         """The doctor is content, a rebuild changes nothing, and all files are searched."""
         problems = [one for one in diagnose(self.spark, self.settings, deep=True) if one.state != "ok"]
         check("doctor", not problems, str(problems))
-        rebuild(self.spark, self.settings)
+        rebuild_tables(self.spark, self.settings)
         check("rebuild", self.warehouse.entities() == self.rows, "a rebuild gives other rows")
         self._check_secrets(again=True)
 
