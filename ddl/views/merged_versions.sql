@@ -15,14 +15,14 @@ CREATE OR REPLACE VIEW merged_versions (
 COMMENT 'The definition of each Version that has a base over those of its bases, as flat attributes.'
 AS
 -- Layers: the bases from the root on, then the own definition; NULL when there is nothing to merge.
-WITH layer_lists AS (
+WITH layered_definitions AS (
   SELECT
     *,
     CASE WHEN size(definitions) > 1 AND chain_status <> 'cycle' THEN reverse(transform(definitions, definition -> definition.attributes)) END AS layers
   FROM definition_chains
 ),
 
-unions AS (
+united_layers AS (
   SELECT
     *,
     aggregate(
@@ -30,12 +30,12 @@ unions AS (
       layers[0],
       (merged, layer) -> map_zip_with(merged, layer, (pointer, inherited, nearer) -> coalesce(nearer, inherited))
     ) AS united
-  FROM layer_lists
+  FROM layered_definitions
 ),
 
 -- The union is the result, unless pointers stand above others, or a slot or a protocol may hide something. With `/` behind
 -- them and in their order, a pointer above others comes right before one of these.
-judgements AS (
+judged_unions AS (
   SELECT
     *,
     layers IS NOT NULL AND (
@@ -48,16 +48,16 @@ judgements AS (
       OR array_join(map_keys(united), ' ') RLIKE '/protocoloptions/(key_base64|status)'
       OR size(array_distinct(array_compact(transform(layers, layer -> layer['/protocol'])))) > 1
       OR size(array_distinct(array_compact(transform(layers, layer -> layer['/envelope'])))) > 1
-    ) AS needs_care
-  FROM unions
+    ) AS may_hide
+  FROM united_layers
 ),
 
 -- What protocols and envelopes compare by: MQTT by its version too, where none is 5.0; others by the family only. A name
 -- without a version is less precise and no other one.
-comparisons AS (
+compared_layers AS (
   SELECT
     *,
-    CASE WHEN needs_care THEN
+    CASE WHEN may_hide THEN
       transform(
         layers,
         layer -> struct(
@@ -80,47 +80,59 @@ comparisons AS (
           ) AS options
         )
       )
-    END AS careful
-  FROM judgements
+    END AS comparable_layers
+  FROM judged_unions
 ),
 
-folds AS (
+-- Each layer over the result so far. `hidden` is what of that result goes by a rule for all of its pointers: all protocol
+-- options, all of the envelope, the schema, and options whose slot the layer fills otherwise. Last, what goes by its path.
+merged_layers AS (
   SELECT
     *,
     aggregate(
-      slice(careful, 2, size(careful) - 1),
-      struct(careful[0].attributes, careful[0].family, careful[0].mqtt_version, careful[0].envelope, careful[0].envelope_version),
+      slice(comparable_layers, 2, size(comparable_layers) - 1),
+      struct(
+        comparable_layers[0].attributes,
+        comparable_layers[0].family,
+        comparable_layers[0].mqtt_version,
+        comparable_layers[0].envelope,
+        comparable_layers[0].envelope_version
+      ),
       (merged, layer) -> struct(
         map_concat(
-          map_filter(
-            merged.attributes,
-            (p, leaf) -> NOT (
-              map_contains_key(layer.attributes, p)
-              OR (
-                p RLIKE '\\A/protocoloptions(/|\\z)'
-                AND (coalesce(merged.family <> layer.family, FALSE) OR coalesce(merged.mqtt_version <> layer.mqtt_version, FALSE))
+          transform(
+            array(
+              struct(
+                coalesce(merged.family <> layer.family, FALSE) OR coalesce(merged.mqtt_version <> layer.mqtt_version, FALSE) AS by_protocol,
+                coalesce(merged.envelope <> layer.envelope, FALSE)
+                OR coalesce(merged.envelope_version <> layer.envelope_version, FALSE) AS by_envelope,
+                layer.sets_schema AS by_schema,
+                array_compact(
+                  array(
+                    CASE WHEN coalesce(layer.family, merged.family, 'HTTP') = 'HTTP' AND array_contains(layer.options, 'status') THEN 'method' END,
+                    CASE WHEN coalesce(layer.family, merged.family, 'HTTP') = 'HTTP' AND array_contains(layer.options, 'method') THEN 'status' END,
+                    CASE WHEN coalesce(layer.family, merged.family, 'KAFKA') = 'KAFKA' AND array_contains(layer.options, 'key_base64') THEN 'key' END,
+                    CASE WHEN coalesce(layer.family, merged.family, 'KAFKA') = 'KAFKA' AND array_contains(layer.options, 'key') THEN 'key_base64' END
+                  )
+                ) AS by_slot
               )
-              OR (
-                p RLIKE '\\A/envelope(metadata|options)(/|\\z)'
-                AND (coalesce(merged.envelope <> layer.envelope, FALSE) OR coalesce(merged.envelope_version <> layer.envelope_version, FALSE))
-              )
-              OR (p IN ('/dataschema', '/dataschemauri', '/dataschemaxid') AND layer.sets_schema)
-              OR (
-                startswith(p, '/protocoloptions/')
-                AND CASE split_part(p, '/', 3)
-                  WHEN 'method' THEN coalesce(layer.family, merged.family, 'HTTP') = 'HTTP' AND array_contains(layer.options, 'status')
-                  WHEN 'status' THEN coalesce(layer.family, merged.family, 'HTTP') = 'HTTP' AND array_contains(layer.options, 'method')
-                  WHEN 'key' THEN coalesce(layer.family, merged.family, 'KAFKA') = 'KAFKA' AND array_contains(layer.options, 'key_base64')
-                  WHEN 'key_base64' THEN coalesce(layer.family, merged.family, 'KAFKA') = 'KAFKA' AND array_contains(layer.options, 'key')
-                  ELSE FALSE
-                END
-              )
-              OR exists(
-                layer.pointers,
-                q -> (startswith(p, concat(q, '/')) AND layer.attributes[q] <> '{}') OR (leaf <> '{}' AND startswith(q, concat(p, '/')))
+            ),
+            hidden -> map_filter(
+              merged.attributes,
+              (pointer, text) -> NOT (
+                map_contains_key(layer.attributes, pointer)
+                OR (hidden.by_protocol AND pointer RLIKE '\\A/protocoloptions(/|\\z)')
+                OR (hidden.by_envelope AND pointer RLIKE '\\A/envelope(metadata|options)(/|\\z)')
+                OR (hidden.by_schema AND pointer IN ('/dataschema', '/dataschemauri', '/dataschemaxid'))
+                OR (startswith(pointer, '/protocoloptions/') AND array_contains(hidden.by_slot, split_part(pointer, '/', 3)))
+                OR exists(
+                  layer.pointers,
+                  nearer -> (startswith(pointer, concat(nearer, '/')) AND layer.attributes[nearer] <> '{}')
+                  OR (text <> '{}' AND startswith(nearer, concat(pointer, '/')))
+                )
               )
             )
-          ),
+          )[0],
           layer.attributes
         ) AS attributes,
         coalesce(layer.family, merged.family) AS family,
@@ -128,8 +140,8 @@ folds AS (
         coalesce(layer.envelope, merged.envelope) AS envelope,
         coalesce(layer.envelope_version, CASE WHEN coalesce(layer.envelope = merged.envelope, TRUE) THEN merged.envelope_version END) AS envelope_version
       )
-    ).attributes AS folded
-  FROM comparisons
+    ).attributes AS merged
+  FROM compared_layers
 )
 
 SELECT
@@ -140,8 +152,8 @@ SELECT
   definitions,
   CASE
     WHEN layers IS NULL THEN definitions[0].attributes
-    WHEN NOT needs_care THEN united
-    ELSE map_filter(folded, (p, leaf) -> leaf <> '{}' OR NOT exists(map_keys(folded), q -> startswith(q, concat(p, '/'))))
+    WHEN NOT may_hide THEN united
+    ELSE map_filter(merged, (pointer, text) -> text <> '{}' OR NOT exists(map_keys(merged), other -> startswith(other, concat(pointer, '/'))))
   END AS attributes,
   sought
-FROM folds;
+FROM merged_layers;
