@@ -151,20 +151,33 @@ def ingest(
     gates = read_gates(settings)  # before anything is done: they may not be understood
     with clock("attach", "tables of the catalog"):
         _attach(spark, settings, request)
-    call = _Call(sources, registry_from, request, root, located, gates)
-
+    call = _Call(
+        spark=spark,
+        settings=settings,
+        clock=clock,
+        sources=sources,
+        registry_from=registry_from,
+        request=request,
+        root=root,
+        located=located,
+        gates=gates,
+    )
     again = retries(settings.commit_attempts, lambda error: isinstance(error, DocumentsOvertaken))
     unread: tuple[str, ...] = ()
     while True:
         try:
-            return again(_read_and_load, spark, settings, call, unread, clock)
+            return again(_read_and_publish, call, unread)
         except _Unread as error:  # noqa: PERF203 - each turn reads documents
             unread = (*unread, *error.documents)
 
 
-class _Call(NamedTuple):
-    """What `ingest` was called with."""
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """What `ingest` was called with, and what it works with: the same however often it reads and tries to publish."""
 
+    spark: SparkSession
+    settings: Settings
+    clock: Clock
     sources: list[str]
     registry_from: str | None
     request: IngestRequest
@@ -172,23 +185,29 @@ class _Call(NamedTuple):
     located: Located | None
     gates: list[Suite]
 
-    def cached_result_file(self, settings: Settings) -> str:
+    @property
+    def first_sources(self) -> str:
+        """Return the first sources, and how many more there are."""
+        more = len(self.sources) - 3
+        return ", ".join(self.sources[:3]) + (f" and {more} more" if more > 0 else "")
+
+    def cached_result_file(self) -> str:
         """Return the file of this ingest's cached result."""
         request = replace(self.request, label=None, dry_run=False)
         # Copies of documents of elsewhere are files of other names each time.
         sources = self.sources if self.located is None else [self.located.scope, *sorted(self.located.documents)]
-        return cached_result_file(settings, sources=sources, registry_from=self.registry_from, request=request, root=self.root)
+        return cached_result_file(
+            self.settings, sources=sources, registry_from=self.registry_from, request=request, root=self.root
+        )
 
-    def judged(
-        self, spark: SparkSession, settings: Settings, head: Head, unread: tuple[str, ...]
-    ) -> Callable[[Uris], bool] | None:
+    def judged(self, head: Head, unread: tuple[str, ...]) -> Callable[[Uris], bool] | None:
         """Return the check whether this ingest judged documents at this head already; None: they are read in any case.
 
         Without `prune`, whether unchanged documents were judged is asked for only where something of them was refused.
         """
         if unread or self.request.label is not None or not head.snapshot_id:
             return None
-        return partial(is_judged, spark, self.cached_result_file(settings), head)
+        return partial(is_judged, self.spark, self.cached_result_file(), head)
 
 
 class _Unread(Exception):
@@ -199,84 +218,76 @@ class _Unread(Exception):
         self.documents = documents
 
 
-def _read_and_load(spark: SparkSession, settings: Settings, call: _Call, unread: tuple[str, ...], clock: Clock) -> Summary:
-    """Load the documents that changed, and those that must be read though they did not."""
-    request = call.request
-    with clock("list", ", ".join(call.sources[:3]) + (f" and {len(call.sources) - 3} more" if len(call.sources) > 3 else "")):
-        small = is_small(spark, settings)
-        with without_codegen(spark, small):
-            before = _read_existing(spark)  # first: what other processes load from now on may not be listed
-        result = find_sources(spark, call.sources)
-        result = result if call.root is None else replace(result, roots=[call.root], named=[])
-        result = result if call.located is None else _at_their_place(result, call.located)
-        registry = _registry(settings, result, call.registry_from)
-        reread = Reread(request.policy.force, request.dialect, request.strict, unread)
-        with without_codegen(spark, small):
-            opened = without_content_of_unchanged(
-                spark,
-                result,
-                before.documents,
-                registry,
-                settings.stream_bytes,
-                reread,
-                call.judged(spark, settings, before.head, unread),
-            )
-    if opened.unchanged is not None and request.label is None and (opened.is_judged or not request.policy.prune):
-        with clock("check", "nothing: all documents are unchanged"):
-            with without_codegen(spark, small):
-                summary = of_unchanged(spark, settings, before.documents, opened.rows, opened.unchanged)
-            if not request.dry_run:
-                _roll_forward(spark, settings)
-        return replace(summary, seconds=clock.seconds(), hidden=result.hidden, changes=[] if request.dry_run else None)
-    if call.gates:  # else nothing asks Great Expectations, whose import takes some seconds of a processor
-        warm_up()
-    if not request.dry_run:
-        with clock("attach", "tables of the catalog"):
-            create_tables(spark, settings)
-    return _load(spark, settings, opened, _Preparation(result, call, before, small), clock)
+@dataclass(frozen=True, kw_only=True)
+class _Turn:
+    """What one turn read; another one follows when that was not enough, or was overtaken.
 
-
-def _at_their_place(result: Sources, located: Located) -> Sources:
-    files = {path: uri for uri, path in located.documents.items()}
-    return replace(
-        result,
-        located={files[re.sub(r"\Afile:/*", "/", file)]: file for file in [*result.files, *result.empty]},
-        scopes=[located.scope],
-    )
-
-
-class _Preparation(NamedTuple):
-    """What an ingest was asked for, and what was known when it began; small: the catalog is."""
+    Attributes:
+        sources: where documents were found.
+        head: the snapshot before they were listed.
+        existing_documents: what is known of each document, as from `current_documents`, at that head.
+        stage: columns `schema.STAGE`, with the unchanged documents.
+        location: of the stage; None: Spark holds it.
+        counted: what the stage holds.
+        run: what a commit records.
+        few: so few rows that queries over them are interpreted.
+        in_driver: few enough for the driver to plan them.
+    """
 
     sources: Sources
-    call: _Call
-    existing: _ExistingDocuments
-    small: bool
+    head: Head
+    existing_documents: DataFrame
+    stage: DataFrame
+    location: str | None
+    counted: _Counted
+    run: CommitInfo
+    few: bool
+    in_driver: bool
 
-    @property
-    def request(self) -> IngestRequest:
-        """Return what the ingest may do."""
-        return self.call.request
 
-
-def _load(
-    spark: SparkSession, settings: Settings, documents: HashedDocuments, preparation: _Preparation, clock: Clock
-) -> Summary:
-    """Parse documents into a stage, and publish what it holds."""
-    request, ingest_id = preparation.request, uuid.uuid4().hex
-    few = preparation.small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
+def _read_and_publish(call: _Call, unread: tuple[str, ...]) -> Summary:
+    """Load the documents that changed, and those that must be read though they did not."""
+    spark, settings, request, clock = call.spark, call.settings, call.request, call.clock
+    with clock("list", call.first_sources):
+        small = is_small(spark, settings)
+        with without_codegen(spark, small):
+            head, existing_documents = _read_existing(spark)  # first: what others load from now on may not be listed
+        sources = _find_documents(call)
+        reread = Reread(request.policy.force, request.dialect, request.strict, unread)
+        registry = _registry(call, sources)
+        with without_codegen(spark, small):
+            documents = without_content_of_unchanged(
+                spark, sources, existing_documents, registry, settings.stream_bytes, reread, call.judged(head, unread)
+            )
+    if documents.unchanged is not None and request.label is None and (documents.is_judged or not request.policy.prune):
+        with clock("check", "nothing: all documents are unchanged"):
+            with without_codegen(spark, small):
+                summary = of_unchanged(spark, settings, existing_documents, documents.rows, documents.unchanged)
+            if not request.dry_run:
+                _roll_forward(spark, settings)
+        return replace(summary, seconds=clock.seconds(), hidden=sources.hidden, changes=[] if request.dry_run else None)
+    _prepare(call)
+    ingest_id = uuid.uuid4().hex
+    few = small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
     location = None if request.dry_run or few else f"{stages_location(settings)}/{ingest_id}"
     with clock("parse", "documents that changed"), without_codegen(spark, few):
-        stage = _parsed(settings, documents, preparation, location)
+        stage = _parsed(call, sources, documents, location)
         counted = _count_stage(stage)
     crash_point("after_stage")
     try:
-        run = CommitInfo(ingest_id, request.command, counted.documents, request.label)
-        few = counted.rows <= settings.interpreted_rows
-        in_driver = counted.rows <= settings.planner_rows and counted.text_bytes <= _MOST_BYTES_IN_DRIVER
-        work = _Work(preparation, run, counted.dialects, counted.uris, few, in_driver, location)
-        with without_codegen(spark, preparation.small and work.few):
-            summary = _publish(spark, settings, stage, work, clock)
+        turn = _Turn(
+            sources=sources,
+            head=head,
+            existing_documents=existing_documents,
+            stage=stage,
+            location=location,
+            counted=counted,
+            run=CommitInfo(ingest_id, request.command, counted.documents, request.label),
+            few=counted.rows <= settings.interpreted_rows,
+            in_driver=counted.rows <= settings.planner_rows and counted.text_bytes <= _MOST_BYTES_IN_DRIVER,
+        )
+        with without_codegen(spark, small and turn.few):
+            summary = _publish(call, turn)
         return replace(summary, seconds=clock.seconds())
     finally:
         if location is not None:
@@ -295,46 +306,49 @@ def _attach(spark: SparkSession, settings: Settings, request: IngestRequest) -> 
         check_label_is_free(spark, request.label)
 
 
-class _ExistingDocuments(NamedTuple):
-    """What is known of each document, as from `current_documents`, at a head."""
-
-    head: Head
-    documents: DataFrame
-
-
-def _read_existing(spark: SparkSession) -> _ExistingDocuments:
+def _read_existing(spark: SparkSession) -> tuple[Head, DataFrame]:
+    """Return the head, and what is known of each document at it, as from `current_documents`."""
     head = read_head(spark)
     documents = current_documents(open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id))
-    return _ExistingDocuments(head, materialize(documents) if head.snapshot_id else no_rows(spark, documents.schema))
+    return head, materialize(documents) if head.snapshot_id else no_rows(spark, documents.schema)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What an ingest was given, and what its documents turned out to be.
-
-    few: so few rows that queries over them are interpreted; in_driver: few enough for the driver to plan them; location: of the
-    stage; None: Spark holds it.
-    """
-
-    preparation: _Preparation
-    run: CommitInfo
-    dialects: dict[str, int]
-    uris: Uris
-    few: bool
-    in_driver: bool
-    location: str | None
-
-    def with_rejected(self, more: int) -> _Work:
-        """Count the documents that were refused whole after they were parsed."""
-        rejected = self.run.documents["rejected"] + more
-        return replace(self, run=replace(self.run, documents=self.run.documents | {"rejected": rejected}))
+def _find_documents(call: _Call) -> Sources:
+    """List the documents of the sources, each at the place that it is known by."""
+    result = find_sources(call.spark, call.sources)
+    result = result if call.root is None else replace(result, roots=[call.root], named=[])
+    return result if call.located is None else _at_their_place(result, call.located)
 
 
-def _parsed(settings: Settings, documents: HashedDocuments, preparation: _Preparation, location: str | None) -> DataFrame:
+def _at_their_place(result: Sources, located: Located) -> Sources:
+    files = {path: uri for uri, path in located.documents.items()}
+    return replace(
+        result,
+        located={files[re.sub(r"\Afile:/*", "/", file)]: file for file in [*result.files, *result.empty]},
+        scopes=[located.scope],
+    )
+
+
+def _registry(call: _Call, sources: Sources) -> Column | None:
+    """Return the column with the registry of each document; None: the document names it."""
+    if call.settings.registry:
+        return F.lit(call.settings.registry)
+    return registry_from_path(call.registry_from, sources.roots) if call.registry_from else None
+
+
+def _prepare(call: _Call) -> None:
+    """Prepare for documents to be read: what checks them, and the tables."""
+    if call.gates:  # else nothing asks Great Expectations, whose import takes some seconds of a processor
+        warm_up()
+    if not call.request.dry_run:
+        with call.clock("attach", "tables of the catalog"):
+            create_tables(call.spark, call.settings)
+
+
+def _parsed(call: _Call, sources: Sources, documents: HashedDocuments, location: str | None) -> DataFrame:
     """Parse documents into a stage: small ones as they come, each large one in many tasks."""
-    request, located = preparation.request, preparation.sources.located
-    roots = preparation.sources.roots
-    limits = limits_of(settings, strict=request.strict, dialect=request.dialect, located=located, roots=roots)
+    settings, request, located = call.settings, call.request, sources.located
+    limits = limits_of(settings, strict=request.strict, dialect=request.dialect, located=located, roots=sources.roots)
     rows, changed_bytes = documents.rows, documents.changed_bytes
     all_small = changed_bytes is not None and changed_bytes <= settings.stream_bytes
     files = [] if all_small else large_files(rows, settings.stream_bytes)
@@ -354,13 +368,6 @@ def _staged(rows: DataFrame, location: str | None, schema: StructType = STAGE) -
         return materialize(rows)
     rows.write.mode("overwrite").parquet(location)
     return rows.sparkSession.read.schema(schema).parquet(location)
-
-
-def _registry(settings: Settings, result: Sources, registry_from: str | None) -> Column | None:
-    """Return the column with the registry of each document; None: the document names it."""
-    if settings.registry:
-        return F.lit(settings.registry)
-    return registry_from_path(registry_from, result.roots) if registry_from else None
 
 
 def _roll_forward(spark: SparkSession, settings: Settings) -> None:
@@ -414,145 +421,150 @@ def _count_stage(stage: DataFrame) -> _Counted:
     )
 
 
-def _publish(spark: SparkSession, settings: Settings, stage: DataFrame, work: _Work, clock: Clock) -> Summary:
+def _publish(call: _Call, turn: _Turn) -> Summary:
     """Check, commit and project; plan again when another writer was first."""
-    request = work.preparation.request
+    request = call.request
 
     def attempt() -> Summary:
-        with clock("check", "what differs from the catalog"):
-            head = read_head(spark)
-            if request.dry_run:
-                stand_in_lagging(spark, settings, head)
-            else:
-                roll_forward(spark, head, settings=settings)
-            # Unchanged documents may be many, and change nothing; but what is pruned is what no document is there for.
-            read = stage if request.policy.prune else stage.filter(~is_unchanged_row())
-            numbered, refused = _numbered(spark, head, on_driver(read) if work.few else read, work)
-            existing = work.preparation.existing
-            existing_documents = existing.documents if existing.head == head else None
-            existing_documents = read_existing_documents(spark, head, numbered, existing_documents, existing.head.snapshot_id)
-            inputs = _ReconcileInputs(
-                head=head,
-                stage=stage,
-                numbered=numbered,
-                refused=refused,
-                existing_documents=existing_documents,
-                options=ReconcileOptions(request.policy, request.strict, work.dialects),
-                preparation=work.preparation,
-            )
-            if work.in_driver:
-                reconciled = _reconciled_in_driver(spark, settings, inputs)
-            else:
-                reconciled = _reconciled_in_tasks(spark, settings, inputs, work.location)
-            if reconciled is None:
-                reconciled = _reconciled_by_spark(spark, settings, inputs)
-            plan = reconciled.plan
-            if plan.displaced and (unread := find_displaced(plan.reconciled, stage)):
-                raise _Unread(unread)
-            if work.run.label is not None:
-                check_label_is_free(spark, work.run.label)  # another process may have given it meanwhile
-        seen = work.with_rejected(reconciled.rejected)
+        with call.clock("check", "what differs from the catalog"):
+            reconciled = _reconciled(call, turn)
+        plan = reconciled.plan
         if not plan.is_empty:
-            with clock("validate", "what would be published"):
-                docs = None if request.dry_run else settings
-                validate_candidate(spark, plan, reconciled.stage, RULES.values(), work.preparation.call.gates, docs)
-        snapshot_id = None
-        if not request.dry_run:
-            if plan.decided is None or plan.decided.has_new_findings:
-                record_findings(spark, plan.findings, work.run.ingest_id)
-                sync_table(spark, settings, "violations")
-            ended_at = plan.head
-            if not plan.is_empty or work.run.label is not None:
-                ended_at = _commit(spark, settings, plan, reconciled.stage, seen, clock)
-                snapshot_id = ended_at.snapshot_id
-            is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
-            if is_looked_at_again and not _takes_in_files(plan):
-                remember_ingest(spark, settings, work.preparation.call.cached_result_file(settings), ended_at, work.uris)
-        summary = summarise(stage, plan, seen.run.documents, dry_run=request.dry_run)
-        return replace(summary, snapshot_id=snapshot_id, hidden=work.preparation.sources.hidden, dialects=work.dialects)
+            with call.clock("validate", "what would be published"):
+                docs = None if request.dry_run else call.settings
+                validate_candidate(call.spark, plan, reconciled.stage, RULES.values(), call.gates, docs)
+        rejected = turn.run.documents["rejected"] + reconciled.rejected  # also what was refused whole after it was parsed
+        run = replace(turn.run, documents=turn.run.documents | {"rejected": rejected})
+        snapshot_id = None if request.dry_run else _write(call, turn, reconciled, run)
+        summary = summarise(turn.stage, plan, run.documents, dry_run=request.dry_run)
+        return replace(summary, snapshot_id=snapshot_id, hidden=turn.sources.hidden, dialects=turn.counted.dialects)
 
-    return in_turn(settings.warehouse, settings.commit_attempts, attempt)
+    return in_turn(call.settings.warehouse, call.settings.commit_attempts, attempt)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ReconcileInputs:
-    """What an attempt to publish starts from.
+def _reconciled(call: _Call, turn: _Turn) -> Reconciled:
+    """Decide what the stage changes at the head of the log, which the tables reach first."""
+    spark, settings, request = call.spark, call.settings, call.request
+    head = read_head(spark)
+    if request.dry_run:
+        stand_in_lagging(spark, settings, head)
+    else:
+        roll_forward(spark, head, settings=settings)
+    comparison = _compare_at(call, turn, head)
+    reconciled = comparison.by_driver() if turn.in_driver else comparison.by_tasks()
+    if reconciled is None:
+        reconciled = comparison.by_spark()
+    if reconciled.plan.displaced and (unread := find_displaced(reconciled.plan.reconciled, turn.stage)):
+        raise _Unread(unread)
+    if request.label is not None:
+        check_label_is_free(spark, request.label)  # another process may have given it meanwhile
+    return reconciled
+
+
+def _compare_at(call: _Call, turn: _Turn, head: Head) -> _StageAtHead:
+    """Number the Versions of the stage, and look up what is known of its documents at the head."""
+    # Unchanged documents may be many, and change nothing; but what is pruned is what no document is there for.
+    read = turn.stage if call.request.policy.prune else turn.stage.filter(~is_unchanged_row())
+    numbered, refused = _numbered(call, turn, head, on_driver(read) if turn.few else read)
+    existing_documents = turn.existing_documents if turn.head == head else None
+    existing_documents = read_existing_documents(call.spark, head, numbered, existing_documents, turn.head.snapshot_id)
+    return _StageAtHead(call, turn, head, numbered, refused, existing_documents)
+
+
+@dataclass(frozen=True)
+class _StageAtHead:
+    """A stage and the snapshot that it is compared with, in one of three ways.
 
     Attributes:
-        head: the snapshot that the stage is compared with.
-        stage: columns `schema.STAGE`, with the unchanged documents.
-        numbered: the stage without these, its Versions numbered.
+        call, turn: of the ingest.
+        head: the snapshot.
+        numbered: the stage without unchanged documents, its Versions numbered.
         refused: findings of the numbering; None: there are none.
         existing_documents: as from `current_documents` at the head.
-        options: what the ingest may do.
-        preparation: what was known when it began.
     """
 
+    call: _Call
+    turn: _Turn
     head: Head
-    stage: DataFrame
     numbered: DataFrame
     refused: DataFrame | None
     existing_documents: DataFrame
-    options: ReconcileOptions
-    preparation: _Preparation
 
-    def find_gone(self) -> DataFrame:
+    @property
+    def options(self) -> ReconcileOptions:
+        """Return what the ingest may do."""
+        return ReconcileOptions(self.call.request.policy, self.call.request.strict, self.turn.counted.dialects)
+
+    def by_driver(self) -> Reconciled | None:
+        """Decide in the driver what the stage changes; None where Spark has to."""
+        spark, settings, policy = self.call.spark, self.call.settings, self.call.request.policy
+        with open_lookups(spark, settings, self.head, policy) as lookups:
+            if lookups is None:
+                return None
+            try:
+                planner = Planner(self.head, collect_stage(self.numbered), policy, lookups)
+                if policy.prune:
+                    planner.also_gone(Uri(*row) for row in self._find_gone().select("registryid", "xid").collect())
+                if planner.gone:
+                    self._check_followers(spark.createDataFrame(sorted(planner.gone), "registryid string, xid string"))
+                return reconcile_in_driver(spark, planner, settings, self.refused, self.existing_documents, self.options)
+            except TooManyLookups:
+                return None
+
+    def by_tasks(self) -> Reconciled | None:
+        """Let tasks decide what the stage changes; None where Spark has to."""
+        settings, location = self.call.settings, self.turn.location
+        if settings.planner == "spark" or self.refused is not None:
+            return None
+        planned_at = None if location is None else f"{location}/_planned"  # which Spark does not read with the stage
+        plan = plan_bundles(
+            self.call.spark,
+            self.head,
+            self.numbered,
+            self.existing_documents,
+            self.options.dialects,
+            BundleRules(
+                policy=self.options.policy,
+                limits=rule_limits(settings),
+                strict=self.options.strict,
+                max_depth=settings.max_chain_depth if settings.refresh_effective else None,
+            ),
+            partial(_staged, location=planned_at, schema=PLANNED),
+        )
+        return None if plan is None else Reconciled(None, plan, 0)
+
+    def by_spark(self) -> Reconciled:
+        """Let Spark decide what the stage changes, by joins with the tables."""
+        gone = self._find_gone()
+        self._check_followers(gone)
+        before = StoredDocuments(self.existing_documents, gone)
+        return reconcile_by_spark(
+            self.call.spark, self.call.settings, self.head, self.numbered, self.refused, before, self.options
+        )
+
+    def _find_gone(self) -> DataFrame:
         """Find the documents that are not where they were."""
-        scopes, listed_at = self.preparation.sources.scopes, self.preparation.existing.head.snapshot_id
+        scopes, listed_at = self.turn.sources.scopes, self.turn.head.snapshot_id
         return find_gone(self.existing_documents, self.numbered, self.options.policy, scopes, listed_at)
 
-    def check_followers(self, gone: DataFrame) -> None:
+    def _check_followers(self, gone: DataFrame) -> None:
         """Raise `_Unread` if unchanged documents must be read since others are gone."""
-        if unread := find_followers(self.existing_documents, gone, self.stage):
+        if unread := find_followers(self.existing_documents, gone, self.turn.stage):
             raise _Unread(unread)
 
 
-def _reconciled_by_spark(spark: SparkSession, settings: Settings, inputs: _ReconcileInputs) -> Reconciled:
-    gone = inputs.find_gone()
-    inputs.check_followers(gone)
-    before = StoredDocuments(inputs.existing_documents, gone)
-    return reconcile_by_spark(spark, settings, inputs.head, inputs.numbered, inputs.refused, before, inputs.options)
-
-
-def _reconciled_in_driver(spark: SparkSession, settings: Settings, inputs: _ReconcileInputs) -> Reconciled | None:
-    """Decide in the driver what the stage changes; None where Spark has to."""
-    policy = inputs.options.policy
-    with open_lookups(spark, settings, inputs.head, policy) as lookups:
-        if lookups is None:
-            return None
-        try:
-            planner = Planner(inputs.head, collect_stage(inputs.numbered), policy, lookups)
-            if policy.prune:
-                planner.also_gone(Uri(*row) for row in inputs.find_gone().select("registryid", "xid").collect())
-            if planner.gone:
-                inputs.check_followers(spark.createDataFrame(sorted(planner.gone), "registryid string, xid string"))
-            return reconcile_in_driver(spark, planner, settings, inputs.refused, inputs.existing_documents, inputs.options)
-        except TooManyLookups:
-            return None
-
-
-def _reconciled_in_tasks(
-    spark: SparkSession, settings: Settings, inputs: _ReconcileInputs, location: str | None
-) -> Reconciled | None:
-    """Let tasks decide what the stage changes; None where Spark has to."""
-    if settings.planner == "spark" or inputs.refused is not None:
-        return None
-    planned_at = None if location is None else f"{location}/_planned"  # which Spark does not read with the stage
-    plan = plan_bundles(
-        spark,
-        inputs.head,
-        inputs.numbered,
-        inputs.existing_documents,
-        inputs.options.dialects,
-        BundleRules(
-            policy=inputs.options.policy,
-            limits=rule_limits(settings),
-            strict=inputs.options.strict,
-            max_depth=settings.max_chain_depth if settings.refresh_effective else None,
-        ),
-        partial(_staged, location=planned_at, schema=PLANNED),
-    )
-    return None if plan is None else Reconciled(None, plan, 0)
+def _write(call: _Call, turn: _Turn, reconciled: Reconciled, run: CommitInfo) -> int | None:
+    """Record findings, commit what changed, and remember what was judged; return the new snapshot, None where there is none."""
+    spark, settings, request, plan = call.spark, call.settings, call.request, reconciled.plan
+    if plan.decided is None or plan.decided.has_new_findings:
+        record_findings(spark, plan.findings, run.ingest_id)
+        sync_table(spark, settings, "violations")
+    is_committed = not plan.is_empty or run.label is not None
+    ended_at = _commit(call, plan, reconciled.stage, run) if is_committed else plan.head
+    is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
+    if is_looked_at_again and not _takes_in_files(plan):
+        remember_ingest(spark, settings, call.cached_result_file(), ended_at, turn.counted.uris)
+    return ended_at.snapshot_id if is_committed else None
 
 
 def _is_looked_at_again(plan: Plan, *, strict: bool) -> bool:
@@ -569,24 +581,26 @@ def _takes_in_files(plan: Plan) -> bool:
     return not is_empty(plan.facts.filter(F.array_contains(F.map_keys("facts.spellings"), WITH_FILES)))
 
 
-def _numbered(spark: SparkSession, head: Head, stage: DataFrame, work: _Work) -> tuple[DataFrame, DataFrame | None]:
+def _numbered(call: _Call, turn: _Turn, head: Head, stage: DataFrame) -> tuple[DataFrame, DataFrame | None]:
     """Number the Versions of definitions of the CNCF catalog draft, if there are any; nobody else waits for it."""
-    if DRAFT not in work.dialects:
+    if DRAFT not in turn.counted.dialects:
         return stage, None
-    log = open_table(spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
-    return with_numbers(stage, log, prune=work.preparation.request.policy.prune)
+    log = open_table(call.spark, "changes").filter(F.col("snapshot_id") <= head.snapshot_id)
+    return with_numbers(stage, log, prune=call.request.policy.prune)
 
 
-def _commit(spark: SparkSession, settings: Settings, plan: Plan, stage: DataFrame | None, work: _Work, clock: Clock) -> Head:
-    with clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
+def _commit(call: _Call, plan: Plan, stage: DataFrame | None, run: CommitInfo) -> Head:
+    """Append what changed to the log, and bring the tables to it."""
+    spark, settings = call.spark, call.settings
+    with call.clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None if plan.decided is not None else plan.log_rows
         is_few = is_local(plan.reconciled)
         if is_few or plan.decided is not None:
             with without_codegen(spark, is_few):
                 entities = materialize(log_rows(spark, plan, stage))
-        head = commit(spark, plan, stage, work.run, entities)
+        head = commit(spark, plan, stage, run, entities)
         sync_table(spark, settings, "changes")
-    with clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
+    with call.clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
         of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
         roll_forward(
             spark,

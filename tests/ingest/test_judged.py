@@ -42,7 +42,7 @@ def no_judging(monkeypatch):
     def judge(*_: Any) -> None:
         raise Judged
 
-    return lambda: monkeypatch.setattr(pipeline, "_load", judge)
+    return lambda: monkeypatch.setattr(pipeline, "_parsed", judge)
 
 
 def reported(summary: Any) -> Any:
