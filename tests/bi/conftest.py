@@ -5,33 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin"))
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def wait_for_port(port: int, process: subprocess.Popen, seconds: int = 240) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and process.poll() is None:
-        with socket.socket() as attempt:
-            if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.5)
-    raise AssertionError("the server does not listen")
 
 
 @pytest.fixture(scope="session")

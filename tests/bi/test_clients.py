@@ -16,10 +16,11 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from conftest import ROOT, free_port, wait_for_port
+from ports import free_port, wait_for_port
 from pyhive import hive
 from sqlalchemy import create_engine, inspect, text
 
+ROOT = Path(__file__).parents[2]
 PUBLIC = Path(sys.executable).parent
 PASSWORD = secrets.token_hex(8)
 FAMILIES = "SELECT protocol_family, count(*) AS n FROM flat_messages GROUP BY 1"

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
+from ports import LOOPBACK, free_port, wait_for_port
 
 from lakehouse.settings import read_settings
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
@@ -24,27 +23,10 @@ ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
 LAKEHOUSE = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin")) / "lakehouse"
 DEMO = ROOT / "lakehouse" / "cli" / "demo"
-LOOPBACK = "127.0.0.1"
 SPARK = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": LOOPBACK}  # for Spark's own commands
-SECONDS = 180  # until a server listens
 MOST_OF_DERBY = 32_700  # characters of a view: `dictionary` has more
 
 Sql = Callable[[str], "list[list[str]]"]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind((LOOPBACK, 0))
-        return int(free.getsockname()[1])
-
-
-def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a process listens."""
-    until = time.monotonic() + SECONDS
-    while socket.socket().connect_ex((LOOPBACK, port)):
-        is_starting = process.poll() is None and time.monotonic() < until
-        assert is_starting, log.read_text()[-3000:]
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +45,7 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += ["org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    wait_for(port, process, folder / "log")
+    wait_for_port(port, process, folder / "log")
     yield f"thrift://{LOOPBACK}:{port}"
     process.terminate()
     process.wait(30)
@@ -128,7 +110,7 @@ def thrift_server(options: list[str], warehouse: Path) -> Iterator[str]:
     command += [part for name, value in hive.items() for part in ("--hiveconf", f"{name}={value}")]
     with (warehouse / "thrift.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | SPARK, cwd=warehouse)
-    wait_for(port, process, warehouse / "thrift.log")
+    wait_for_port(port, process, warehouse / "thrift.log")
     yield f"jdbc:hive2://{LOOPBACK}:{port}/"
     process.terminate()
     process.wait(60)

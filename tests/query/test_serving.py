@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from click.testing import CliRunner
+from ports import free_port
 
 from lakehouse.cli.main import cli
 from lakehouse.errors import SettingsError
@@ -119,12 +119,6 @@ def test_the_star_is_there_at_any_snapshot(past):
         assert past.rows(f"SELECT count(*) FROM {schema}.fact_violations") == [3 if schema == live else 1]
     assert past.rows(f"SELECT snapshot_id, labels FROM {live}.dim_snapshots ORDER BY 1") == [(1, "first"), (2, ""), (3, "")]
     assert past.rows(f"SELECT endpointid, roles, address FROM {live}.dim_endpoints") == [("e", "producer", "mqtt://a")]
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Server:

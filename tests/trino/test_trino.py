@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from deltalake import DeltaTable
+from ports import free_port
 
 from lakehouse.store.schema import DECLARATIONS
 
@@ -39,9 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trino(folder: Path) -> Iterator[Sql]:
     """Run statements on a server that has the tables registered."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     files = {
         "config.properties": f"coordinator=true\nnode-scheduler.include-coordinator=true\nhttp-server.http.port={port}\n"
