@@ -137,6 +137,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file .ci/mypy-tests.ini
+	$(BIN)/mypy --config-file .ci/mypy-programs.ini
 	$(BIN)/sqlfluff lint ddl
 	$(BIN)/pymarkdown scan *.md docs docs/decisions
 

@@ -10,9 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from places import BIN, ROOT, make_places
 
-ROOT = Path(__file__).parents[2]
-BIN = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin"))
 HOME = Path(tempfile.mkdtemp(prefix="lakehouse-airflow-"))
 
 # Each job runs little code once: the quick compiler alone.
@@ -76,22 +75,3 @@ def places(tmp_path, monkeypatch, properties) -> dict[str, str]:
     made = make_places(tmp_path, properties)
     monkeypatch.setenv("AIRFLOW_VAR_LAKEHOUSE", json.dumps(made))
     return made
-
-
-def make_places(folder: Path, properties: Path) -> dict[str, str]:
-    documents = folder / "documents"
-    documents.mkdir()
-    (folder / "exports").mkdir()
-    found = list((ROOT / "lakehouse" / "cli" / "demo").glob("*.json"))
-    assert found
-    for demo in found:
-        (documents / demo.name).write_bytes(demo.read_bytes())
-    return {
-        "warehouse": str(folder / "warehouse"),
-        "documents": str(documents),
-        "exports": str(folder / "exports"),
-        "jobs": str(ROOT / "jobs"),
-        "python": str(BIN / "python"),
-        "properties_file": str(properties),
-        "conf": str(properties.with_name("lakehouse.toml")),
-    }

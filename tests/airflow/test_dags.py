@@ -17,8 +17,8 @@ from types import SimpleNamespace
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import ParamValidationError
-from conftest import make_places
 from deltalake import DeltaTable
+from places import make_places
 
 FOLDER = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
 AIRFLOW = Path(sys.executable).with_name("airflow")

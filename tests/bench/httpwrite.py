@@ -90,7 +90,7 @@ def measure(messages: int, clients: int, imported: int) -> dict[str, Any]:
 
 def _readers(served: Writable, clients: int) -> dict[str, float]:
     """Measure the 99th percentile of readers alone, and beside clients that write all the time."""
-    found = {}
+    found: dict[str, float] = {}
     for name, writers in (("alone", 0), ("beside_writers", clients)):
         p99 = multiprocessing.Value("d", 0.0)
         path = "/messagegroups/g1/messages/m1"

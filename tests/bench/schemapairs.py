@@ -40,14 +40,16 @@ def avro_pair(fields: int) -> tuple[Any, Any]:
     """Make two records: one more field, and one of another type."""
     held = [{"name": f"f{at}", "type": ["null", "string"] if at % 3 else "int"} for at in range(fields)]
     changed = [{"name": "f0", "type": "long"}, *held[1:], {"name": "more", "type": "string"}]
-    return tuple({"type": "record", "name": "R", "fields": one} for one in (held, changed))
+    record = {"type": "record", "name": "R"}
+    return record | {"fields": held}, record | {"fields": changed}
 
 
 def proto_pair(fields: int) -> tuple[str, str]:
     """Make two messages: one more field, and one of another type."""
     lines = [f"{'string' if at % 3 else 'int32'} field_{at} = {at};" for at in range(1, fields + 1)]
     changed = [*lines[:-1], f"bytes field_{fields} = {fields};", f"bool more = {fields + 1};"]
-    return tuple(f'syntax = "proto3"; message M {{ {" ".join(one)} }}' for one in (lines, changed))
+    before, after = (f'syntax = "proto3"; message M {{ {" ".join(one)} }}' for one in (lines, changed))
+    return before, after
 
 
 def both_ways(format_: str, before: Any, after: Any) -> tuple[Compare, Compare]:
@@ -91,15 +93,15 @@ def main(fields: int) -> None:
         "format", "compare", "read both", "orjson.loads of both", "judged before", title=f"µs a pair of {fields} fields"
     )
     for format_, made in (("Avro", avro_pair(fields)), ("JsonSchema", json_pair(fields)), ("Protobuf", proto_pair(fields))):
-        pair = tuple(orjson.loads(orjson.dumps(one)) for one in made)  # so that they share no parts
-        compare, read = both_ways(format_, *pair)
-        texts = [orjson.dumps(one) for one in pair]
-        assert judge(*pair, format_).differences
+        before, after = (orjson.loads(orjson.dumps(one)) for one in made)  # so that they share no parts
+        compare, read = both_ways(format_, before, after)
+        texts = [orjson.dumps(one) for one in (before, after)]
+        assert judge(before, after, format_).differences
         figures = [
             compare,
             read,
             lambda texts=texts: [orjson.loads(one) for one in texts],
-            lambda pair=pair, format_=format_: judge(*pair, format_),
+            lambda before=before, after=after, format_=format_: judge(before, after, format_),
         ]
         table.add_row(format_, *(f"{microseconds(one):.1f}" for one in figures))
     Console().print(table)

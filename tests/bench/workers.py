@@ -25,7 +25,7 @@ from lakehouse.ingest.pipeline import ingest
 from lakehouse.settings import read_settings
 from lakehouse.store.session import open_session
 from tests.bench.generator import Shape, write_documents
-from tests.cluster.cluster import Cluster
+from tests.cluster.sparkcluster import Cluster
 
 _GROUPS = Path("/sys/fs/cgroup")
 _PERIOD = 100_000  # microseconds

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from cluster import Cluster
+from sparkcluster import Cluster
 
 from lakehouse.settings import read_settings
 from lakehouse.store.session import resolve_delta_jars

@@ -29,4 +29,5 @@ def main(warehouse: str, folder: str, name: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]))
+    warehouse, folder, name, count = sys.argv[1:]
+    main(warehouse, folder, name, int(count))

@@ -14,18 +14,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
+from screens import MODES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BIN = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin"))
-SHOTS = Path(os.environ.get("UI_SCREENSHOTS", ROOT / "ui-screenshots"))
 NPM = Path(os.environ.get("UI_NODE_MODULES", HERE / "node_modules"))
 AXE = (NPM / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-MODES = {
-    "desktop": {"viewport": {"width": 1280, "height": 900}},
-    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
-    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
-}
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

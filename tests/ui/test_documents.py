@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
-from conftest import BIN, ROOT
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin"))
 
 PREPARE = """
 import sys

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import SHOTS
 from playwright.sync_api import Locator, Page, expect
+from screens import SHOTS
 
 
 class Visitor:

@@ -9,8 +9,8 @@ import os
 import re
 
 import pytest
-from conftest import MODES, SHOTS
 from playwright.sync_api import expect
+from screens import MODES, SHOTS
 
 KAFKA = "reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPlaced.html"
 AMQP = "reg-default/messagegroups/warehouse.stock.amqp/warehouse.StockChanged.html"

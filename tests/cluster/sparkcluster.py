@@ -1,6 +1,6 @@
 """A Spark standalone cluster on the loopback address: a master, and workers of one core each (two unless reported otherwise).
 
-`python tests/cluster/cluster.py FOLDER` runs one until it is interrupted.
+`python tests/cluster/sparkcluster.py FOLDER` runs one until it is interrupted.
 """
 
 from __future__ import annotations
