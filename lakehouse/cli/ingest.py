@@ -240,9 +240,9 @@ def explain(context: Context, /, rule_id: str) -> int:
     if context.as_json:
         click.echo(json.dumps(text))
         return 0
-    for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint", "held_in"):
+    for name in ("id", "text", "how", "covered_by", "severity", "table", "section", "hint", "checked_in"):
         if text.get(name):
-            click.echo(f"{'checked in' if name == 'held_in' else name.replace('_', ' '):10} {text[name]}")
+            click.echo(f"{name.replace('_', ' '):10} {text[name]}")
     for name, title in (("bad", "failing"), ("good", "corrected")):
         if name in text:
             written = text[name] if isinstance(text[name], str) else json.dumps(text[name], indent=2, ensure_ascii=False)

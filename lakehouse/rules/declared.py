@@ -172,7 +172,7 @@ def explain(rule_id: str, *, with_places: bool = True) -> dict[str, Any]:
         }
     places = places_of(name) if with_places else []
     if places:
-        details["held_in"] = ", ".join(places)
+        details["checked_in"] = ", ".join(places)
     if name in examples():
         details |= examples()[name]._asdict()
     return details
@@ -198,13 +198,15 @@ def registry_of(at: str, fragment: Any) -> dict[str, Any]:
 
 
 _RULE_ID = re.compile(r"\b[A-Z]{3,5}-[0-9]{3}\b")
-_DECLARED = ("rules.csv", "examples.csv")  # what a rule is, and not where it is held
+_DECLARED = ("rules.csv", "examples.csv")  # what a rule is, and not where it is checked
+_RELATIONS = "lakehouse/domain/relations.py"  # words the violations of rules between entities, which its callers find
 
 
 def places_of(rule_id: str) -> list[str]:
     """Return the lines of tables, code and SQL that name a rule: `lakehouse/rules/entity/engine.py:123`.
 
-    Comments and docstrings do not count. Where a constant stands for the rule, the lines that use it do.
+    Comments and docstrings do not count. Where a constant means the rule, the lines that use it do. Of a rule between entities, so do
+    the lines that call its function in `domain/relations.py`: they find what breaks it.
     """
     return [f"{path}:{line}" for path, line in sorted(_places().get(rule_id, ()))]
 
@@ -227,7 +229,41 @@ def _places() -> dict[str, set[tuple[str, int]]]:
     for (path, line), places in uses.items():
         rule_id = next(rule_id for at, rule_id in constants[path].values() if at == line)
         result[rule_id] |= places
+    for rule_id, places in _callers(texts, code[_RELATIONS]).items():
+        result[rule_id] |= places
     return result
+
+
+def _callers(texts: dict[str, str], relations: ast.Module) -> dict[str, set[tuple[str, int]]]:
+    """Return the places that call a function of `domain/relations.py`, or name it in a text, by the rules that the function names.
+
+    A function names a rule itself, or by a table or tuple of the module.
+    """
+    tables = {
+        node.targets[0].id: _ids(node.value)
+        for node in relations.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    rules = {
+        function.name: _ids(function).union(*(tables.get(node.id, ()) for node in ast.walk(function) if isinstance(node, ast.Name)))
+        for function in relations.body
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("check_")
+    }
+    result = defaultdict(set)
+    for path, text in texts.items():
+        if path == _RELATIONS or not path.endswith(".py") or not any(name in text for name in rules):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            called = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "relations"
+            name = node.attr if called else node.value if isinstance(node, ast.Constant) else None
+            for rule_id in rules.get(name, ()) if isinstance(name, str) else ():
+                result[rule_id].add((path, node.lineno))
+    return result
+
+
+def _ids(tree: ast.AST) -> set[str]:
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return {rule_id for text in texts for rule_id in _RULE_ID.findall(text)}
 
 
 def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:

@@ -245,24 +245,37 @@ def test_a_rule_is_explained_with_examples():
     assert json.loads(run("explain", "--json", "MSG-250"))["severity"] == "error"
 
 
-def test_it_is_reported_where_a_rule_is_held():
-    """The lines are read out of the package: each names the rule, and none is a comment or a docstring."""
-    for rule_id, file in (
-        ("MSG-250", "lakehouse/rules/data/constraints.csv"),
-        ("MSG-183", "lakehouse/domain/relations.py"),
-        ("MSG-146", "lakehouse/domain/relations.py"),
+def test_it_is_reported_where_a_rule_is_checked():
+    """The lines are read from the package: each names the rule, or the function that does; none is a comment or a docstring."""
+    for rule_id, file, function in (
+        ("MSG-250", "lakehouse/rules/data/constraints.csv", None),
+        ("MSG-183", "lakehouse/domain/relations.py", "check_absent_target"),
+        ("MSG-146", "lakehouse/domain/relations.py", "check_cycle"),
     ):
-        places = json.loads(run("explain", "--json", rule_id))["held_in"].split(", ")
+        places = json.loads(run("explain", "--json", rule_id))["checked_in"].split(", ")
         assert any(place.startswith(f"{file}:") for place in places), places
         for path, number in (place.rsplit(":", 1) for place in places):
             line = (ROOT / path).read_text(encoding="utf-8").splitlines()[int(number) - 1]
-            assert rule_id in line
+            assert rule_id in line or (function and function in line)
             assert "lakehouse explain" not in line  # an example of the command
-    assert "held_in" not in json.loads(run("explain", "--json", "MSG-152"))  # nothing to check
+    assert "checked_in" not in json.loads(run("explain", "--json", "MSG-152"))  # nothing to check
 
 
-def test_a_rule_that_a_constant_stands_for_is_held_where_that_is_used():
-    places = json.loads(run("explain", "--json", "DOC-003"))["held_in"].split(", ")
+@pytest.mark.parametrize(
+    ("rule_id", "callers"),
+    [
+        ("MSG-146", ["lakehouse/domain/neighbours.py", "lakehouse/rules/relational/joins.py"]),
+        ("MATCH-004", ["lakehouse/domain/neighbours.py", "lakehouse/rules/relational/options.py"]),
+        ("MSG-020", ["lakehouse/domain/neighbours.py", "lakehouse/rules/relational/joins.py"]),  # named in a table
+    ],
+)
+def test_a_rule_between_entities_is_checked_where_its_function_is_called(rule_id, callers):
+    files = {place.rsplit(":", 1)[0] for place in places_of(rule_id)}
+    assert {"lakehouse/domain/relations.py", *callers} <= files
+
+
+def test_a_rule_that_a_constant_means_is_checked_where_that_is_used():
+    places = json.loads(run("explain", "--json", "DOC-003"))["checked_in"].split(", ")
     assert any(place.startswith("lakehouse/domain/ownership.py:") for place in places), places
     for path, number in (place.rsplit(":", 1) for place in places):
         assert "STALE" in (ROOT / path).read_text(encoding="utf-8").splitlines()[int(number) - 1]
