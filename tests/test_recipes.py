@@ -88,7 +88,7 @@ EDITS: dict[str, dict[str, Edit | str]] = {
 # What the commands that a recipe names write.
 WRITTEN = {
     "Add a column.": {"ddl/tables", "docs/tables.md"},
-    "Add a column to `flat_messages`.": {"ddl/tables", "ddl/views/flat_messages.sql"},
+    "Add a column to `flat_messages`.": {"ddl/tables", "docs/tables.md", "ddl/views/flat_messages.sql"},
 }
 RUN = {"Add a column.": {"tests/golden.py", "tests/test_golden.py"}, "Add a column to `flat_messages`.": {"tests/golden.py"}}
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch, completed
 from lakehouse.asyncapi.headerschemas import HINT
-from lakehouse.asyncapi.protocoltables import Wire, fitted, id_of_address, id_of_key, normal_protocol, wire_of, with_symbols
+from lakehouse.asyncapi.identifiers import fitted, id_of_address, id_of_key, with_symbols
+from lakehouse.asyncapi.protocoltables import Wire, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import NAMES, Texts
 from lakehouse.dialects.detection import asyncapi_of
 from lakehouse.dialects.tables import PROTOCOLS, family_of

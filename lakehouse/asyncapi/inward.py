@@ -36,18 +36,8 @@ from lakehouse.asyncapi.headerschemas import (
     property_of,
     says_the_same,
 )
-from lakehouse.asyncapi.protocoltables import (
-    FAMILY_NAMES,
-    Wire,
-    bindings_of,
-    fitted,
-    format_of,
-    has_references,
-    id_of_key,
-    is_json_schema,
-    slug,
-    with_symbols,
-)
+from lakehouse.asyncapi.identifiers import fitted, id_of_key, slug, with_symbols
+from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, Wire, bindings_of, format_of, has_references, is_json_schema
 from lakehouse.asyncapi.servers import authorization_of, schemes_of
 from lakehouse.asyncapi.texts import CORRELATION, EXAMPLES, HEADERS, IDLE_CHANNELS, IDLE_SERVERS, REPLIES, Texts
 from lakehouse.dialects.draft.reader import Converted

@@ -21,15 +21,9 @@ from lakehouse.asyncapi.headerschemas import (
     declares_the_same,
     headers_schema,
 )
+from lakehouse.asyncapi.identifiers import placeholders
 from lakehouse.asyncapi.inward import convert
-from lakehouse.asyncapi.protocoltables import (
-    FAMILY_NAMES,
-    bindings_of,
-    has_references,
-    is_json_schema,
-    media_type_of,
-    placeholders,
-)
+from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, is_json_schema, media_type_of
 from lakehouse.asyncapi.servers import ServerWriter, bindings_with, kept_schemes, key_of, unique
 from lakehouse.asyncapi.texts import kept_members, texts_of
 from lakehouse.dialects.entityreader import read_entity

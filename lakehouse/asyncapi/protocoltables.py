@@ -1,8 +1,7 @@
-"""What AsyncAPI calls protocols, bindings, schema formats and ways to log in, and what xRegistry does; ids and addresses."""
+"""What AsyncAPI calls protocols, bindings, schema formats and ways to log in, and what xRegistry does."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import cache
 from typing import NamedTuple
@@ -11,8 +10,6 @@ from lakehouse.dialects.tables import PROTOCOLS, family_of
 from lakehouse.text.csvtables import read_rows
 
 _PACKAGE = "lakehouse.asyncapi"
-_LONGEST_ID = 128
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_.\-]")
 _FORMAT_VERSION = re.compile(r";\s*version=\"?([^;\"\s]+)")
 
@@ -147,41 +144,3 @@ def is_json_schema(schema_format: str | None) -> bool:
 def has_references(schema_format: str | None) -> bool:
     """Return whether schemas of a format refer to their parts in `$ref`, as JSON Schema and JSON Structure do."""
     return (schema_format or "").lower().startswith(("jsonschema/", "jsonstructure/"))
-
-
-def slug(text: str) -> str:
-    """Make an id of a name that people read."""
-    return fitted(re.sub(r"[^A-Za-z0-9_.]+", "-", re.sub(r"(?i)\Aurn:", "", text)).strip("-.").lower() or "asyncapi")
-
-
-def id_of_address(address: str) -> str:
-    """Make an id of an address: no two addresses have the same; `/` becomes `:` and `{x}` becomes `@x`."""
-    plain = _PLACEHOLDER.sub(lambda result: "\x1f" + result[1], address)
-    return _OUTSIDE.sub(lambda result: {"/": ":", "\x1f": "@"}.get(result[0]) or _coded(result[0]), plain)
-
-
-def id_of_key(key: str) -> str:
-    """Make an id of a key of a map."""
-    coded = id_of_address(key)
-    return fitted(coded if coded[:1].isalnum() or coded[:1] == "_" else f"_{coded}")
-
-
-def fitted(identifier: str) -> str:
-    """Shorten an id that is too long; its hash keeps it apart from others."""
-    if len(identifier) <= _LONGEST_ID:
-        return identifier
-    return f"{identifier[:100]}~{hashlib.sha256(identifier.encode()).hexdigest()[:12]}"
-
-
-def with_symbols(address: str) -> str:
-    """Write the names of placeholders as symbols: letters, digits and `_`."""
-    return _PLACEHOLDER.sub(lambda result: "{" + re.sub(r"\W", "_", result[1], flags=re.ASCII) + "}", address)
-
-
-def placeholders(text: str) -> list[str]:
-    """Return the names of the placeholders in a text."""
-    return [re.sub(r"\A[+#./;?&]|[:*].*", "", name) for name in _PLACEHOLDER.findall(text)]
-
-
-def _coded(character: str) -> str:
-    return "".join(f"~{byte:02X}" for byte in character.encode())

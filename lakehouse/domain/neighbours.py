@@ -350,7 +350,7 @@ class _Endpoint:
                         says = {"value": flat.get(pointer), "key_base64": flat.get(_KEY)}
                         results.append(says | {"message_xid": message, "messages": 1})
         for pointer, text in endpoint_values.items():
-            yield from relations.check_option(pointer=pointer, endpoint_value=str(text), declared=declared[pointer])
+            yield from relations.check_endpoint_option(pointer=pointer, endpoint_value=str(text), declared=declared[pointer])
 
 
 def _finder(context: RegistryContext) -> FindAttributes:

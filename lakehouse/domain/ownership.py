@@ -230,7 +230,7 @@ def verdict(
         source = agreed[0]
     else:
         source = next((claim for claim in agreed if claim.document_uri == after[0]), None)
-    return _outcome(
+    return _decide_op(
         source, winner, stored, changes=changes, agreed=agreed, opposed=opposed, after=after, remaining=remaining,
         policy=policy, now=now, displaced=displaced, joined=joined, is_registry=is_registry,
         is_declared=is_declared, deleted_epoch=deleted_epoch,
@@ -293,7 +293,7 @@ def _joined(winner: Claim, disputes: Sequence[Dispute], opposed_uris: Collection
     return tuple(uri for uri in dict.fromkeys(same) if uri not in opposed_uris)
 
 
-def _outcome(
+def _decide_op(
     source: Claim | None,
     winner: Claim | None,
     stored: Published | None,

@@ -327,7 +327,7 @@ def _names_of_options() -> dict[str, str]:
     return {str(option.pointer): option.name for options in judged_options().values() for option in options}
 
 
-def check_option(*, pointer: str, endpoint_value: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
+def check_endpoint_option(*, pointer: str, endpoint_value: str, declared: Iterable[Mapping[str, Any]]) -> Violations:
     """Check that an endpoint's options agree with what the messages that it carries declare (MATCH-004).
 
     What either writes with placeholders, or as a filter of topics, is not judged: it means many values.
@@ -376,6 +376,6 @@ JUDGES: dict[str, Callable[..., Violations]] = {
     for check in (
         check_parent, check_absent_target, check_will, check_absent_schema, check_alias, check_cycle, check_flattened,
         check_variant, check_versions, check_same_type, check_change, check_promise, check_absent_group, check_listed,
-        check_messageids, check_option,
+        check_messageids, check_endpoint_option,
     )
 }  # fmt: skip

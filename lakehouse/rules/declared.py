@@ -205,8 +205,8 @@ _RELATIONS = "lakehouse/domain/relations.py"  # words the violations of rules be
 def places_of(rule_id: str) -> list[str]:
     """Return the lines of tables, code and SQL that name a rule: `lakehouse/rules/entity/engine.py:123`.
 
-    Comments and docstrings do not count. Where a constant means the rule, the lines that use it do. Of a rule between entities, so do
-    the lines that call its function in `domain/relations.py`: they find what breaks it.
+    Comments and docstrings do not count. Where a constant means the rule, the lines that use it do. Of a rule between entities,
+    the lines that call its function in `domain/relations.py` do, too: they find what breaks it.
     """
     return [f"{path}:{line}" for path, line in sorted(_places().get(rule_id, ()))]
 
@@ -235,9 +235,9 @@ def _places() -> dict[str, set[tuple[str, int]]]:
 
 
 def _callers(texts: dict[str, str], relations: ast.Module) -> dict[str, set[tuple[str, int]]]:
-    """Return the places that call a function of `domain/relations.py`, or name it in a text, by the rules that the function names.
+    """Return the places that call a function of `domain/relations.py`, or name it in a text, by rule.
 
-    A function names a rule itself, or by a table or tuple of the module.
+    A function names its rules itself, or by a table or tuple of the module.
     """
     tables = {
         node.targets[0].id: _ids(node.value)
@@ -245,7 +245,9 @@ def _callers(texts: dict[str, str], relations: ast.Module) -> dict[str, set[tupl
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
     rules = {
-        function.name: _ids(function).union(*(tables.get(node.id, ()) for node in ast.walk(function) if isinstance(node, ast.Name)))
+        function.name: _ids(function).union(
+            *(tables.get(name.id, ()) for name in ast.walk(function) if isinstance(name, ast.Name))
+        )
         for function in relations.body
         if isinstance(function, ast.FunctionDef) and function.name.startswith("check_")
     }

@@ -78,7 +78,7 @@ class CachedResponse(NamedTuple):
     packed: bytes | None
 
 
-def as_ready(answer: ApiAnswer, api_request: ApiRequest) -> CachedResponse:
+def with_etag(answer: ApiAnswer, api_request: ApiRequest) -> CachedResponse:
     """Write an answer's headers, and what caches need."""
     headers = dict(answer.headers)
     root = f"<{api_request.base}>;rel=xregistry-root"
@@ -254,7 +254,7 @@ class App:
                     raise self._not_allowed(target, method)
                 self.origins.check_writes(headers)
                 api_request = self._api_request(scope, origin)
-                return as_ready(*await self.writes.answer(method, api_request, headers, receive, client, user))
+                return with_etag(*await self.writes.answer(method, api_request, headers, receive, client, user))
             if raw_path == b"/" and not query and _is_browser(headers):
                 return _to_the_site(origin)
             return await self._ready_or_made(scope, origin, client)
@@ -313,7 +313,7 @@ class App:
     def _made(self, api_request: ApiRequest) -> CachedResponse:
         """Make an answer, in a worker thread."""
         try:
-            return as_ready(self.pages.answer(api_request), api_request)
+            return with_etag(self.pages.answer(api_request), api_request)
         except MessageNotFound as error:
             raise ProblemFound("not_found", api_request.target.path, error.detail) from error
         except DefinitionNotYet as error:

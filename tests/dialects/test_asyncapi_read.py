@@ -21,8 +21,9 @@ from lakehouse.asyncapi.headerschemas import (
     member_of,
     property_of,
 )
+from lakehouse.asyncapi.identifiers import id_of_address
 from lakehouse.asyncapi.inward import convert
-from lakehouse.asyncapi.protocoltables import WIRES, format_of, id_of_address, media_type_of, normal_protocol, wire_of
+from lakehouse.asyncapi.protocoltables import WIRES, format_of, media_type_of, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import LOST_KINDS, UNINTERPRETED_KINDS
 from lakehouse.dialects.detection import declared_dialect, not_a_registry
 from lakehouse.ingest.parse.document import ParseLimits, Rejected

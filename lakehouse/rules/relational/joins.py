@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from lakehouse.dialects.tables import dialects_with_rule
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING
 from lakehouse.rules.relational.candidaterows import Present, as_bases, broadcast_few, look_at, parents_of, schema_targets
-from lakehouse.rules.relational.options import Flattened, check_options
+from lakehouse.rules.relational.options import Flattened, check_endpoint_options
 from lakehouse.rules.relational.pairs import no_pairs, only_broken, pairs_of
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import count, is_known_empty, materialize
@@ -32,7 +32,7 @@ def check_entities(entities: DataFrame, duplicate_messageids: str | None = None,
     Args:
         entities: as from `candidate`; read several times.
         duplicate_messageids: severity of a messageid that comes twice, where it is not the rule's.
-        flattened: as for `options.check_options`.
+        flattened: as for `options.check_endpoint_options`.
 
     Returns:
         Pairs, as from `pairs.pairs_of`; one may come in several rows.
@@ -44,7 +44,7 @@ def check_entities(entities: DataFrame, duplicate_messageids: str | None = None,
         check_cycles: present.bases,
         check_versions: 1,
         partial(check_endpoints, duplicate_messageids=duplicate_messageids): present.lists,
-        lambda rows, existing: check_options(rows, members(rows, existing), existing, flattened): present.options,
+        lambda rows, existing: check_endpoint_options(rows, members(rows, existing), existing, flattened): present.options,
         check_variants: 1,
         check_changes: present.earlier,
         check_schema_uris: present.uris,

@@ -20,7 +20,7 @@ Flattened = Callable[[DataFrame], DataFrame]
 _LOOKED_AT = 8  # bases of a chain; messages with longer ones are flattened
 
 
-def check_options(entities: DataFrame, carried: DataFrame, present: Present, flattened: Flattened | None) -> DataFrame:
+def check_endpoint_options(entities: DataFrame, carried: DataFrame, present: Present, flattened: Flattened | None) -> DataFrame:
     """Find what messages declare of the options of the endpoints that carry them, where it is not what these say.
 
     Args:
@@ -55,7 +55,7 @@ def check_options(entities: DataFrame, carried: DataFrame, present: Present, fla
     )
     declared = F.collect_list(F.struct("value", "key_base64", "message_xid", "messages")).alias("declared")
     grouped = kinds.groupBy(*own, "pointer", "endpoint_value").agg(declared)
-    return pairs_of(grouped, "check_option", **{name: F.col(name) for name in ("pointer", "endpoint_value", "declared")})
+    return pairs_of(grouped, "check_endpoint_option", **{name: F.col(name) for name in ("pointer", "endpoint_value", "declared")})
 
 
 def _in_question(entities: DataFrame, declarations: DataFrame, listed: DataFrame, present: Present) -> DataFrame:
