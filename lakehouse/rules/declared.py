@@ -256,9 +256,13 @@ def _callers(texts: dict[str, str], relations: ast.Module) -> dict[str, set[tupl
         if path == _RELATIONS or not path.endswith(".py") or not any(name in text for name in rules):
             continue
         for node in ast.walk(ast.parse(text)):
-            called = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "relations"
-            name = node.attr if called else node.value if isinstance(node, ast.Constant) else None
-            for rule_id in rules.get(name, ()) if isinstance(name, str) else ():
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "relations":
+                name = node.attr
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                name = node.value
+            else:
+                continue
+            for rule_id in rules.get(name, ()):
                 result[rule_id].add((path, node.lineno))
     return result
 
