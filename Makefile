@@ -39,10 +39,10 @@ WORKERS ?= 2
 demo: java $(VENV)/installed
 	$(BIN)/lakehouse demo
 
-test: java $(VENV)/installed
+test: $(VENV)/prepared
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-all: java $(VENV)/installed
+test-all: $(VENV)/prepared
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 ci-all: lint docs-site test-all airflow-test-all http-test-all cluster-test connect-test kubernetes-test
@@ -141,7 +141,7 @@ lint: $(VENV)/installed
 	$(BIN)/sqlfluff lint ddl
 	$(BIN)/pymarkdown scan *.md docs docs/decisions
 
-bench: java $(VENV)/installed
+bench: $(VENV)/prepared
 	$(BIN)/python -m tests.bench --messages $(N) $(if $(REPEAT),--repeat $(REPEAT)) --json bench-$(N).json --chart bench-$(N).png
 
 http-bench: $(VENV)/installed
@@ -171,6 +171,11 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or newer is needed: install it, or name it with make PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 --constraint .ci/constraints.txt --editable '.[dev]'
+	touch $@
+
+# Spark starts in half the time from an archive of its classes; without one everything works.
+$(VENV)/prepared: java $(VENV)/installed
+	$(BIN)/lakehouse prepare --quiet || true
 	touch $@
 
 .venv-docs/installed: .ci/docs/requirements.txt

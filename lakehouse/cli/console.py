@@ -152,7 +152,7 @@ def session(
     folder = None if makes_catalog or "PYSPARK_GATEWAY_PORT" in os.environ else local_path(settings.warehouse)
     if folder is not None and not folder.exists():
         raise no_catalog(settings.warehouse, "changes")
-    with _progress(context) as shown:
+    with progress_of(context) as shown:
         watcher = run.watch(shown)
         with watcher.stage("session", "starting Spark"):
             spark = open_session(settings)
@@ -220,7 +220,8 @@ def open_spark(context: Context) -> tuple[Any, Settings]:
 
 
 @contextmanager
-def _progress(context: Context) -> Iterator[Any]:
+def progress_of(context: Context) -> Iterator[Any]:
+    """Provide the watcher that shows the stages of a run, on a terminal as bars."""
     console = Console(stderr=True)
     shown = console.is_terminal and not context.quiet
     with Progress(

@@ -27,7 +27,7 @@ _COMMANDS = {
     "history": ("blame", "changes", "diff", "label", "log", "snapshots"),
     "ingest": ("demo", "explain", "ingest", "rules", "validate"),
     "match": ("match", "propose"),
-    "operators": ("backup", "ddl", "doctor", "maintain", "migrate", "rebuild", "restore"),
+    "operators": ("backup", "ddl", "doctor", "maintain", "migrate", "prepare", "rebuild", "restore"),
     "query": ("export", "search", "serve_sql", "show", "sql", "sql_user"),
     "render": ("codegen", "render"),
     "replicate": ("replicate",),

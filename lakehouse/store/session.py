@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import as_file
@@ -30,11 +30,13 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import JavaNotFound, LakehouseError, SettingsError
 from lakehouse.settings import Settings, data_folder
+from lakehouse.store.classarchive import find_archive, new_archive, options_to_use, with_spark_jars
 from lakehouse.store.internals.guards import LOG_STORE, provide_log_store
-from lakehouse.store.internals.jvm import is_connect, launch_session, name_classes, submitted_conf, uses_internals
+from lakehouse.store.internals.jvm import end_session, is_connect, launch_session, name_classes, submitted_conf, uses_internals
 
 JAVA_VERSIONS = (17, 21)
 _LOOPBACK = "127.0.0.1"
+_CLASS_PATH = "spark.driver.extraClassPath"
 
 
 def open_session(settings: Settings, app_name: str = "lakehouse") -> SparkSession:
@@ -171,8 +173,34 @@ def _open_submitted(settings: Settings, app_name: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _open_local(settings: Settings, app_name: str) -> SparkSession:
-    find_java()
+def archive_classes(settings: Settings, work: Callable[[SparkSession], object]) -> Path:
+    """Write the archive of Java's classes from which later sessions start (`classarchive`).
+
+    Args:
+        settings: those of the later sessions; their class path counts.
+        work: what a session does that loads the classes. It is the only session of this process, and ends here.
+
+    Returns:
+        The archive, some 200 MB.
+
+    Raises:
+        LakehouseError: Java wrote none.
+        JavaNotFound: neither Java 17 nor 21 is there.
+        OSError: the folder of Delta Lake's jars cannot be written.
+    """
+    if not uses_internals():
+        raise LakehouseError("An archive of Java's classes needs internals of Spark: unset LAKEHOUSE_INTERNALS.")
+    conf = _local_conf(settings, "lakehouse")
+    class_path = with_spark_jars(conf[_CLASS_PATH])
+    with new_archive(find_java(), class_path) as (options, put_in_place):
+        session = _launch(conf | {_CLASS_PATH: class_path}, options)
+        name_classes(session)
+        work(session)
+        end_session(session)
+        return put_in_place()
+
+
+def _local_conf(settings: Settings, app_name: str) -> dict[str, str]:
     conf = {"spark.app.name": app_name, "spark.driver.memory": "4g", **_packaged_conf(), **settings.spark}
     conf = _warehouse_conf(settings, conf) | conf
     if conf.get("spark.master", "local").startswith("local"):
@@ -180,16 +208,23 @@ def _open_local(settings: Settings, app_name: str) -> SparkSession:
         os.environ["PYSPARK_PYTHON"] = sys.executable  # or executors start another Python, without our packages
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     jars = resolve_delta_jars(settings)
-    class_path = conf.get("spark.driver.extraClassPath")
-    conf["spark.driver.extraClassPath"] = os.pathsep.join([*jars, class_path] if class_path else jars)
+    class_path = conf.get(_CLASS_PATH)
+    conf[_CLASS_PATH] = os.pathsep.join([*jars, class_path] if class_path else jars)
     if not conf.get("spark.master", "local").startswith("local"):
         conf.setdefault("spark.jars", ",".join(jars))
-    return _launch(conf)
+    return conf
 
 
-def _launch(conf: dict[str, str]) -> SparkSession:
+def _open_local(settings: Settings, app_name: str) -> SparkSession:
+    conf = _local_conf(settings, app_name)
+    class_path = with_spark_jars(conf[_CLASS_PATH])
+    archive = find_archive(find_java(), class_path)
+    return _launch(conf) if archive is None else _launch(conf | {_CLASS_PATH: class_path}, options_to_use(archive))
+
+
+def _launch(conf: dict[str, str], options: str = "") -> SparkSession:
     with as_file(data_folder("conf").joinpath("log4j2.properties")) as log4j:
-        options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {conf.get('spark.driver.extraJavaOptions', '')}"
+        options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {options} {conf.get('spark.driver.extraJavaOptions', '')}"
         spark_conf = SparkConf(loadDefaults=False)
         spark_conf.setAll(list((conf | {"spark.driver.extraJavaOptions": options.strip()}).items()))
         log = tempfile.NamedTemporaryFile(prefix="lakehouse-", suffix=".log", delete=False)  # noqa: SIM115

@@ -120,3 +120,12 @@ def launch_session(conf: SparkConf, log: IO[bytes]) -> SparkSession:
         return SparkSession.builder.config(conf=conf).getOrCreate()
     gateway = launch_gateway(conf=conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
     return SparkSession(SparkContext(gateway=gateway, conf=conf))
+
+
+def end_session(spark: SparkSession) -> None:
+    """End Spark, and wait until Java has ended."""
+    gateway: Any = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
