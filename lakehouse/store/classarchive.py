@@ -26,8 +26,9 @@ _QUIET = "-Xlog:cds*=off"  # Java warns on standard output, which belongs to the
 
 
 def with_spark_jars(class_path: str) -> str:
-    """Return a class path that is in front of Spark's jars with these, sorted."""
-    return os.pathsep.join([class_path, *sorted(map(str, (Path(pyspark.__path__[0]) / "jars").glob("*.jar")))])
+    """Return a class path with the jars of the Spark that PySpark starts behind it, sorted."""
+    jars = Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0], "jars")
+    return os.pathsep.join([class_path, *sorted(map(str, jars.glob("*.jar")))])
 
 
 def find_archive(java: str, class_path: str) -> Path | None:

@@ -83,11 +83,19 @@ def test_a_java_that_writes_none_is_an_error(places):
     assert list(jars.glob("classes*")) == []
 
 
-def test_spark_s_jars_are_on_the_class_path_by_name():
+def test_spark_s_jars_are_on_the_class_path_by_name(monkeypatch):
+    monkeypatch.delenv("SPARK_HOME", raising=False)
     names = with_spark_jars("first.jar").split(os.pathsep)
     assert names[0] == "first.jar"
     assert len(names) > 200
     assert names[1:] == sorted(names[1:])
+
+
+def test_another_spark_has_its_jars_on_the_class_path(monkeypatch, tmp_path):
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert with_spark_jars("first.jar") == os.pathsep.join(["first.jar", str(tmp_path / "jars" / "spark-core.jar")])
 
 
 @pytest.mark.slow
