@@ -174,7 +174,7 @@ $(VENV)/installed: pyproject.toml .ci/constraints.txt
 	touch $@
 
 # Spark starts in half the time from an archive of its classes; without one everything works.
-$(VENV)/prepared: java $(VENV)/installed
+$(VENV)/prepared: $(VENV)/installed | java
 	$(BIN)/lakehouse prepare --quiet || true
 	touch $@
 
