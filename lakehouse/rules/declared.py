@@ -268,8 +268,7 @@ def _callers(texts: dict[str, str], relations: ast.Module) -> dict[str, set[tupl
 
 
 def _ids(tree: ast.AST) -> set[str]:
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return {rule_id for text in texts for rule_id in _RULE_ID.findall(text)}
+    return {rule_id for _, text in _texts(tree) for rule_id in _RULE_ID.findall(text)}
 
 
 def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
@@ -280,7 +279,7 @@ def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
             yield f"{path}/{file.name}", file
 
 
-def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the strings of code by line, without docstrings (strings that are statements) and examples of commands."""
     alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
