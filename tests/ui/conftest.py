@@ -13,13 +13,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 from screens import MODES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BIN = Path(os.environ.get("LAKEHOUSE_BIN", ROOT / ".venv" / "bin"))
 NPM = Path(os.environ.get("UI_NODE_MODULES", HERE / "node_modules"))
+_WAIT = 60_000  # ms, also for what is expected: a slow machine fails no test
+expect.set_options(timeout=_WAIT)
 AXE = (NPM / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
@@ -86,7 +88,7 @@ class Looked:
 
     def __init__(self, context) -> None:
         self.page = context.new_page()
-        self.page.set_default_timeout(60_000)
+        self.page.set_default_timeout(_WAIT)
         self.faults: list[str] = []
         self.asked: set[str] = set()
         self.page.on("console", lambda one: self.faults.append(one.text) if one.type in ("error", "warning") else None)

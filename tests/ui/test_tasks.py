@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from screens import SHOTS
+from searchbox import type_word
 
 
 class Visitor:
@@ -19,7 +20,7 @@ class Visitor:
 
     def type(self, word: str) -> None:
         self.words += 1
-        self.page.keyboard.type(word, delay=20)
+        type_word(self.page, word)
 
     def click(self, what: str | Locator) -> None:
         self.clicks += 1
@@ -28,7 +29,9 @@ class Visitor:
     def choose(self, word: str, group: str) -> None:
         """Search for a message by its id, and click the suggestion of a group."""
         self.type(word)
-        self.click(self.page.locator(".suggest .hits > li").filter(has_text=f"/messagegroups/{group}/").locator("a"))
+        suggestions = self.page.locator(".suggest")
+        expect(suggestions).to_contain_text(f"/messagegroups/{group}/")
+        self.click(suggestions.locator(".hits > li").filter(has_text=f"/messagegroups/{group}/").locator("a"))
         self.page.wait_for_url(re.compile(f"/{re.escape(group)}/"))
 
 

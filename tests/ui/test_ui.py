@@ -11,6 +11,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 from screens import MODES, SHOTS
+from searchbox import type_word
 
 KAFKA = "reg-default/messagegroups/shop.orders.kafka/shop.orders.OrderPlaced.html"
 AMQP = "reg-default/messagegroups/warehouse.stock.amqp/warehouse.StockChanged.html"
@@ -48,8 +49,7 @@ def test_searched_for_and_found(site, look):
     looked = look()
     page = looked.page
     page.goto(site)
-    assert page.evaluate("document.activeElement.id") == "find"
-    page.keyboard.type("orderplaced ka", delay=20)
+    type_word(page, "orderplaced ka")
     first = page.locator(".suggest .hits li").first
     expect(first).to_contain_text("shop.orders.OrderPlaced")
     page.locator("#find").press("ArrowDown")
@@ -57,7 +57,18 @@ def test_searched_for_and_found(site, look):
     page.wait_for_url(re.compile("OrderPlaced"))
     expect(page.locator("h1")).to_have_text("shop.orders.OrderPlaced")
     page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "find"
+    expect(page.locator("#find")).to_be_focused()
+
+
+def test_a_search_that_fails_says_why(server, look):
+    looked = look()
+    looked.page.route("**/search*", lambda route: route.fulfill(status=503, body="busy"))
+    looked.page.goto(f"{server}/ui/")
+    type_word(looked.page, "orderplaced")
+    expect(looked.page.locator(".suggest")).to_have_text("Search does not answer: 503 Service Unavailable")
+    assert looked.faults
+    assert all("503" in fault for fault in looked.faults)
+    looked.faults.clear()
 
 
 def test_the_search_page_filters(site, look):
@@ -143,7 +154,7 @@ def test_the_search_box_is_a_combobox(site, look):
     options = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
     expect(box).to_have_attribute("aria-expanded", "false")
     page.keyboard.press("/")
-    page.keyboard.type("stockchanged", delay=20)
+    type_word(page, "stockchanged")
     expect(options.first).to_be_visible()
     expect(box).to_have_attribute("aria-expanded", "true")
     assert page.locator(f"#{box.get_attribute('aria-controls')}").get_attribute("role") == "listbox"
@@ -315,7 +326,7 @@ def test_a_command_that_sends_an_example_is_two_clicks_away(site, look):
     looked = look(permissions=["clipboard-read", "clipboard-write"])
     page = looked.page
     page.goto(site)
-    page.keyboard.type("shop.orders.kafka OrderPlaced", delay=20)
+    type_word(page, "shop.orders.kafka OrderPlaced")
     expect(page.locator(".suggest .hits > li")).to_have_count(1)
     page.locator(".suggest .hits a").click()
     page.get_by_role("button", name="Copy kcat").click()

@@ -212,6 +212,7 @@
     if (!wanted.q.trim() && !isPage) return [];
     const response = await fetch(body.dataset.ask + "?" + new URLSearchParams(wanted), { headers: { accept: "text/html" } });
     const found = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("results");
+    if (!found) throw new Error(`${response.status} ${response.statusText}`.trim());
     for (const link of found.querySelectorAll("a[href]")) link.href = new URL(link.getAttribute("href"), response.url);
     return [...found.childNodes];
   }
