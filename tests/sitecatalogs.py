@@ -235,7 +235,7 @@ def write_strange(folder: Path) -> Shops:
 
 
 def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Tell a registry of many messages: groups that extend the first one over other protocols, and endpoints that carry them."""
+    """Return a registry of many messages: groups that extend the first one over other protocols, and endpoints that carry them."""
     protocols = ["KAFKA", "MQTT/5.0", "AMQP/1.0", "HTTP", "NATS"]
     per_group = max(1, messages // groups)
     reported: dict[str, Any] = {"specversion": "1.0-rc2", "messagegroups": {}, "endpoints": {}, "schemagroups": {}}

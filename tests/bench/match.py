@@ -153,7 +153,7 @@ def _bare_data(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def reported_rate(rate: float) -> str:
-    """Tell how many events a core matches."""
+    """Return how many events a core matches."""
     return f"Matching by metadata only: {rate:,.0f} events a second and core, goal 150,000."
 
 

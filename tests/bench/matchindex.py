@@ -74,7 +74,7 @@ def measure_index(definitions: int) -> dict[str, float]:
 
 
 def reported_index(found: dict[str, float]) -> str:
-    """Tell in a line what was measured."""
+    """Return in a line what was measured."""
     return (
         f"Index of {found['definitions']:,} definitions: {found['rows_seconds']:.1f} s of tasks to compile, "
         f"{found['index_seconds']:.1f} s on the driver to sort and write, {found['mib']:,.0f} MiB mapped; a worker opens it in "

@@ -40,7 +40,7 @@ class Memory:
 
 
 def _kind(pid: int) -> str | None:
-    """Tell what a process is by its command line; the name of its program is that of a thread when it was just forked."""
+    """Return what a process is by its command line; the name of its program is that of a thread when it was just forked."""
     if pid == os.getpid():
         return "python_driver"
     command = _read(_PROC / str(pid) / "cmdline").split("\0")

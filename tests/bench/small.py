@@ -61,7 +61,7 @@ class SmallBench:
         self.case.measure(self._counted, self._floor)
 
     def reported(self) -> str:
-        """Tell the counts in a sentence."""
+        """Return the counts in a sentence."""
         counts = f"{median(self.executions):.0f} SQL executions and {median(self.jobs):.0f} jobs"
         return f"{SMALL}: {counts} (goals 35 and 60)."
 

@@ -52,7 +52,7 @@ def seen(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_of(row: dict[str, Any], message: dict[str, Any], rule: str = "auto") -> tuple[bool, dict[str, str], set[str]]:
-    """Tell whether a message is one of a definition, what its placeholders hold, and the pointers that fail."""
+    """Return whether a message is one of a definition, what its placeholders hold, and the pointers that fail."""
     what, leaves = seen(message), row["attributes"]
     wanted = json.loads(leaves.get("/protocol", '""')).partition("/")[0].upper()
     if wanted not in ("", "NONE", what["family"]):

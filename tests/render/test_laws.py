@@ -59,7 +59,7 @@ def has_no_binary(way: Any) -> bool:
 
 
 def families_back(rendered: Any, row: dict[str, Any]) -> str | None:
-    """Tell the protocol of a CloudEvent for no protocol, as whoever lands it would: its definition's."""
+    """Return the protocol of a CloudEvent for no protocol, as whoever lands it would: its definition's."""
     return row["protocol"] if rendered.protocol is None and row["protocol"] not in (None, "None") else None
 
 

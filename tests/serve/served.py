@@ -76,12 +76,12 @@ def entities(document: dict[str, Any]) -> list[tuple[str, str, Any]]:
 
 
 def message(name: str, **more: Any) -> dict[str, Any]:
-    """Tell a message with one Version."""
+    """Return a message with one Version."""
     return {"defaultversionid": "1", "versions": {"1": EVENT | {"name": name} | more}}
 
 
 def made(versionid: str) -> dict[str, Any]:
-    """Tell a Version that the CNCF draft can say."""
+    """Return a Version that the CNCF draft can say."""
     reported = {"envelope": "CloudEvents/1.0", "isdefault": versionid == "2", "ancestor": "1", "description": f"No. {versionid}"}
     reported["envelopemetadata"] = {"type": {"value": "com.shop.made"}}
     return reported | {
@@ -90,7 +90,7 @@ def made(versionid: str) -> dict[str, Any]:
 
 
 def shop(version: str) -> dict[str, Any]:
-    """Tell a registry with entities of every kind."""
+    """Return a registry with entities of every kind."""
     return {
         "specversion": "1.0-rc2",
         "name": f"Shop {version}",
@@ -108,7 +108,7 @@ def shop(version: str) -> dict[str, Any]:
 
 
 def message_groups(version: str) -> dict[str, Any]:
-    """Tell groups of messages: with labels, odd ids, many Versions, aliases, of the CNCF draft, and none at all."""
+    """Return groups of messages: with labels, odd ids, many Versions, aliases, of the CNCF draft, and none at all."""
     many = {
         "1": {"ancestor": "1", "isdefault": False, "name": "first", "protocol": "KAFKA"},
         "2": {
@@ -164,7 +164,7 @@ def message_groups(version: str) -> dict[str, Any]:
 
 
 def schema_groups(version: str) -> dict[str, Any]:
-    """Tell a group of schemas: a document as JSON, as text and as bytes, one that is elsewhere, and none."""
+    """Return a group of schemas: a document as JSON, as text and as bytes, one that is elsewhere, and none."""
     return {
         "s": {
             "schemas": {

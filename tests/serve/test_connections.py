@@ -51,7 +51,7 @@ def is_served(address: tuple[str, int], trust: ssl.SSLContext | None = None) -> 
 
 
 def are_open(clients: list[socket.socket]) -> list[bool]:
-    """Tell which connections the server has not closed."""
+    """Return which connections the server has not closed."""
     return [is_open(client) for client in clients]
 
 

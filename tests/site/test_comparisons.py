@@ -18,7 +18,7 @@ SCHEMA = "reg-default/schemagroups/s/order"
 
 
 def schema(*names: str) -> dict:
-    """Tell a JSON Schema whose text is long before it comes to these properties."""
+    """Return a JSON Schema whose text is long before it comes to these properties."""
     return {
         "properties": {f"p{n:03}": {"type": "string", "description": "d" * 40} for n in range(40)} | {one: {} for one in names}
     }

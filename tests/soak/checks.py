@@ -38,7 +38,7 @@ class Step(NamedTuple):
         return read(self.ingest.documents[path], is_named=path in self.ingest.named)
 
     def status(self, path: str) -> str:
-        """Tell what is to come of a document."""
+        """Return what is to come of a document."""
         reading = self.reading(path)
         if reading.skipped:
             return "skipped"

@@ -56,7 +56,7 @@ class Reading:
 
 
 def read(document: Document, *, is_named: bool = False) -> Reading:
-    """Tell what a document says by itself; what is none is passed over in a folder, and rejected where it is named."""
+    """Return what a document says by itself; what is none is passed over in a folder, and rejected where it is named."""
     registry = document.registry or DEFAULT_REGISTRY
     if document.damage in NO_DOCUMENTS:
         return Reading(registry, rejected=is_named, skipped=not is_named)
@@ -187,7 +187,7 @@ class Catalog:
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def isdefault(self, key: Key) -> bool:
-        """Tell whether a Version is the default one: the published message names it (9)."""
+        """Return whether a Version is the default one: the published message names it (9)."""
         versionid = key.xid.split("/versions/")[1]
         named = self.published.get(_resource(key))
         return named is not None and dict(named.said)["default"] == versionid
@@ -269,7 +269,7 @@ class _Step:
         return tuple(sorted(path for path, every in self.said.items() if every.get(key) == said))
 
     def _still_said(self, key: Key, owners: tuple[str, ...]) -> bool:
-        """Tell whether an owner so far has not let go of an entity (3, 6)."""
+        """Return whether an owner so far has not let go of an entity (3, 6)."""
         return any(key in self.said.get(path, {}) for path in owners)
 
     def _entity(self, key: Key) -> Published | None:
@@ -301,7 +301,7 @@ class _Step:
                 self.taken[path].add(key)
 
     def _is_same(self, path: str) -> bool:
-        """Tell whether a document's text did not change; what is left out of it may be said otherwise."""
+        """Return whether a document's text did not change; what is left out of it may be said otherwise."""
         return path not in self.written or self.before.texts.get(path) == self.written[path]
 
     def _counted(self, key: Key, said: Definition, owners: tuple[str, ...]) -> Published:
@@ -465,7 +465,7 @@ def unfounded(before: Catalog, ingest: Ingest, after: Catalog) -> dict[str, set[
 
 
 def _is_new(before: Catalog, own: Mapping[Key, Definition], key: Key) -> bool:
-    """Tell whether something new would be written of an entity, or of the message whose default Version it may become."""
+    """Return whether something new would be written of an entity, or of the message whose default Version it may become."""
     earlier = {one: before.published[one].said for one in (key, _resource(key)) if one in before.published}
     return any(own.get(one) not in (None, earlier.get(one)) for one in (key, _resource(key)))
 

@@ -43,7 +43,7 @@ class Run(NamedTuple):
     way: str = "few rows in the driver"
 
     def lists(self, path: str) -> bool:
-        """Tell whether SOURCE would list a document of this path."""
+        """Return whether SOURCE would list a document of this path."""
         if any(one in self.source for one in "*?["):
             return self.source.count("/") == path.count("/") and fnmatchcase(path, self.source)
         if self.source.endswith(SUFFIXES):

@@ -146,7 +146,7 @@ class Warehouse:
 
 
 def kind_of(xid: str) -> str:
-    """Tell the kind of an entity by its XID."""
+    """Return the kind of an entity by its XID."""
     tokens = xid.strip("/").split("/")
     if xid == "/":
         return "registry"

@@ -192,7 +192,7 @@ class World:
 
 
 def _prunes_too_much(before: Catalog, asked: Ingest) -> bool:
-    """Tell whether pruning is refused once rules between entities have refused what they may."""
+    """Return whether pruning is refused once rules between entities have refused what they may."""
     try:
         settle(before, asked._replace(refused={}, rejected=frozenset()))
     except TooMuchPruned:
