@@ -67,8 +67,9 @@ class Endpoint:
 
     @property
     def node(self) -> str | None:
-        """Return the node of AMQP that it names, else the path of its address (END-052); None: neither."""
-        node = self.options.get("node")
+        """Return what the path of its address names, such as the node of AMQP: its option, else that path (END-052)."""
+        protocol = PROTOCOLS.get(self.family)
+        node = self.options.get((protocol and protocol.path) or "node")
         return node if isinstance(node, str) and node else urlsplit(self.uri or "").path.lstrip("/") or None
 
     def carries(self, registryid: RegistryId, group_xid: Xid) -> bool:

@@ -8,7 +8,10 @@ import pytest
 from sitecatalogs import Catalog, opened
 from sitechecks import Page, faults_of
 
+from lakehouse.render.protocolbinding import Endpoint
 from lakehouse.site import Site
+from lakehouse.site.pages.messageroute import address_of
+from lakehouse.text.names import RegistryId, Xid
 
 
 def endpoint(protocol: str, **more: Any) -> dict[str, Any]:
@@ -143,6 +146,21 @@ def test_a_queue_is_the_node_of_the_endpoint(site):
     assert "AMQP to outbox" in text
     assert "Producers send it to queue" in text
     assert "Consumers receive it from No endpoint is in the catalog." in text
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "address"),
+    [
+        ("AMQP/1.0", {"node": "orders"}, "orders"),
+        ("AMQP/1.0", {"node": "orders", "endpoints": [{"uri": "amqps://mq.example.com/outbox"}]}, "orders"),
+        ("AMQP/1.0", {"endpoints": [{"uri": "amqps://mq.example.com/outbox"}]}, "outbox"),
+        ("AMQP/1.0", {"endpoints": [{"uri": "amqps://mq.example.com"}]}, None),
+        ("KAFKA", {"node": "orders", "endpoints": [{"uri": "ssl://one.example.com:9093/outbox"}]}, None),
+    ],
+)
+def test_the_node_of_amqp_is_named_or_in_the_address(protocol, options, address):
+    """END-052."""
+    assert address_of(Endpoint(RegistryId("r"), Xid("/endpoints/e"), protocol=protocol, options=options)) == address
 
 
 def test_a_message_that_nothing_carries_says_its_own_address(site):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -142,7 +141,7 @@ def address_of(endpoint: Endpoint, family: str | None = None) -> str | None:
     text = endpoint.flat_attributes().get(_pointer(endpoint.family))
     if text is not None:
         return as_column_text(orjson.loads(text))
-    return (urlsplit(endpoint.uri or "").path.lstrip("/") or None) if protocol.path else None
+    return endpoint.node if protocol.path else None
 
 
 def _option(family: str) -> str:
