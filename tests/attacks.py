@@ -36,7 +36,7 @@ def _chunk(size: bytes, after: bytes = b"\r\n") -> bytes:
     return _CHUNKED + size + b"\r\n" + b"{}" + after + _END + HIDDEN
 
 
-# Requests in which another one hides: nobody may read two out of them, whatever stands in front of the server.
+# Requests that hide a second one: no server may read two requests in them, whatever proxy is in front of it.
 SMUGGLED = {
     "both lengths": _both(b"Transfer-Encoding: chunked"),
     "both, in capitals": _both(b"TRANSFER-ENCODING: CHUNKED"),

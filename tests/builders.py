@@ -158,7 +158,7 @@ def stored(reading: Reading) -> list[Stored]:
 def stage(
     text: bytes, *, stream: int = 1 << 20, uri: str = "file:/none/a.json", named: bool = False, **limits: Any
 ) -> dict[str, list[dict[str, Any]]]:
-    """Parse a document; rows of the stage by their kind, in an order of their own."""
+    """Parse a document, and return the rows of the stage by kind, sorted as text."""
     limit = ParseLimits(bytes=1 << 20, unpacked=1 << 20, depth=64, entities=1000, stream=stream, strict=False)._replace(**limits)
     source = Source(uri, len(text), "0" * 64, "r", False, False, text, None, False, named)
     columns = [pa.array([value]) for value in source]

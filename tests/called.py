@@ -36,7 +36,7 @@ class Called(NamedTuple):
 
 
 def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Caller:
-    """Return a function that runs the command on the warehouse of a folder, and keeps its read model beside it."""
+    """Return a function that runs the command on the warehouse of a folder, and keeps its read model in that folder, too."""
 
     def call(place: Path, *arguments: str) -> Called:
         capsys.readouterr()

@@ -39,7 +39,7 @@ collect_ignore = [
     "s3",
     "trino",
     "ui",
-]  # in environments of their own: see the Makefile
+]  # in separate environments: see the Makefile
 
 
 # Half a minute or more each: what is short is left for the end, where the workers wait for each other.
@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def readmodels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Read models of tests stand in a folder of their own, also those of commands that tests run."""
+    """Put the read models of tests into a separate folder, also those of commands that tests run."""
     folder = tmp_path_factory.mktemp("readmodels")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LAKEHOUSE_READMODEL_DIR", str(folder))
@@ -98,7 +98,7 @@ def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 
 class Catalog:
-    """A catalog in a warehouse of its own, and a folder of documents to load into it."""
+    """A catalog in its own warehouse, and a folder of documents to load into it."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark

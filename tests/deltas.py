@@ -1,4 +1,4 @@
-"""Warehouses for tests without Spark: the golden one, set back and let go on commit by commit."""
+"""Warehouses for tests without Spark: the golden one, set back and then brought forward commit by commit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rewound:
             )
 
     def commit(self, table: str, version: int) -> None:
-        """Return a table all commits up to a version."""
+        """Restore all commits of a table up to a version."""
         for number in range(version + 1):
             source = self.whole / table / "_delta_log" / f"{number:020}.json"
             target = self.warehouse / table / "_delta_log" / source.name
@@ -48,7 +48,7 @@ class Rewound:
                 aside.rename(target)
 
     def snapshot(self, number: int) -> None:
-        """Return all tables what they had after a snapshot."""
+        """Restore the commits that all tables had after a snapshot."""
         for table, version in zip(TABLES, VERSIONS[number], strict=True):
             self.commit(table, version)
 

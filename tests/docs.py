@@ -333,7 +333,7 @@ def dialects_page() -> str:
 
 
 def _with_rule(row: Mapping[str, str]) -> dict[str, str]:
-    """Tell of a rule that one dialect alone has what it asks and how bad it is."""
+    """Return a row of `dialect_checks` with the severity and the text of its rule."""
     rule = RULES[row["rule"]]
     return {**row, "severity": row["severity"] or f"{rule.severity}, here only", "what it asks": _cell(rule.text)}
 

@@ -1,4 +1,4 @@
-"""Small documents, each a registry of its own, that show what rules between entities find and what not; examples of all rules."""
+"""Small documents, each its own registry, that show what rules between entities find and what not; examples of all rules."""
 
 from __future__ import annotations
 

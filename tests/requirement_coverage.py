@@ -1,7 +1,7 @@
 """Lists the requirements on dialects that no test names: `python tests/requirement_coverage.py`. A test keeps the list empty.
 
 All WIP rows (0.5-wip), and the CAT rows (CNCF catalog draft) that ask for an ingest, an expectation, an export, a flattening,
-replication or the HTTP API. The table of requirements is `docs/requirements.csv`, or stands beside the checkout.
+replication or the HTTP API. The table of requirements is `docs/requirements.csv`, or is next to the checkout.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def write_strange(folder: Path) -> Shops:
 
 
 def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return a registry of many messages: groups that extend the first one over other protocols, and endpoints that carry them."""
+    """Return a registry of many messages: groups that extend the first over other protocols, and endpoints that carry them."""
     protocols = ["KAFKA", "MQTT/5.0", "AMQP/1.0", "HTTP", "NATS"]
     per_group = max(1, messages // groups)
     reported: dict[str, Any] = {"specversion": "1.0-rc2", "messagegroups": {}, "endpoints": {}, "schemagroups": {}}
@@ -275,5 +275,5 @@ def numbered(messages: int, groups: int, endpoints: int, change: Callable[[int],
 
 
 def opened(warehouse: Path, folder: Path) -> ReadModel:
-    """Open the read model of a warehouse, in a folder of its own."""
+    """Open the read model of a warehouse, in another folder."""
     return open_model(read_settings(warehouse=str(warehouse), readmodel_dir=str(folder)))

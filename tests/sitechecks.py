@@ -1,4 +1,4 @@
-"""What is asked of pages: links that lead somewhere, no script but the site's own, a size; read with Python's own parser."""
+"""What pages have to meet: links that lead somewhere, no script but the site's own, a size; read with Python's own parser."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def broken_links(folder: Path, pages: dict[str, Page]) -> list[str]:
 
 
 def faults_of(pages: dict[str, Page]) -> list[str]:
-    """List what no page may hold: scripts of its own, handlers, styles, tags that are not closed, ids twice."""
+    """List what no page may hold: other scripts than the site's own, handlers, styles, tags that are not closed, ids twice."""
     found = [f"{path}: {fault}" for path, page in pages.items() for fault in page.faults]
     found += [f"{path}: {one}" for path, page in pages.items() for one in page.scripts if not one.endswith("assets/site.js")]
     return found + [f"{path}: an id twice" for path, page in pages.items() if len(set(page.ids)) != len(page.ids)]

@@ -1,4 +1,4 @@
-"""The packages stand in one row, and each imports only from those to its left."""
+"""The packages are in one row, and each imports only from those to its left."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def name_of(path: Path) -> str:
 
 
 def room_of(path: Path) -> str:
-    """Return the package that a module belongs to, or its own name where it stands beside them."""
+    """Return the package that a module belongs to, or its own name where it is in none."""
     return name_of(path).split(".", maxsplit=1)[0]
 
 
@@ -80,7 +80,7 @@ def imports_of(path: Path, with_types: bool = False) -> set[str]:
 
 
 def _run(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk through code without what is there for types alone."""
+    """Walk through code without what is only for types."""
     for node in ast.iter_child_nodes(tree):
         if not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"):
             yield node
@@ -250,7 +250,7 @@ def held_names() -> dict[str, set[str]]:
             if isinstance(node, ast.ClassDef):
                 held[node.name] |= names_in(node)
                 bases |= {(node.name, base.id) for base in node.bases if isinstance(base, ast.Name)}
-    for _ in bases:  # as often as a class may stand below another
+    for _ in bases:  # often enough for the longest chain of base classes
         for name, base in bases:
             held[name] |= held[base]
     return held

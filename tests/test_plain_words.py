@@ -1,4 +1,7 @@
-"""What users read is in plain words: commands, rules, findings, pages, columns, settings and docs."""
+"""What users and contributors read is in plain words.
+
+Checked are commands, rules, findings, pages, columns, settings and docs, and docstrings and comments, also those of tests.
+"""
 
 from __future__ import annotations
 
@@ -138,15 +141,26 @@ def programs() -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
-def explanations() -> Iterator[Line]:
-    """Yield the docstrings and comments of programs, without code and names of arguments."""
-    for path in programs():
+def explained() -> Iterator[Path]:
+    """Yield the modules whose docstrings and comments are checked: those of `programs`, and the tests."""
+    yield from programs()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if "node_modules" not in path.relative_to(ROOT).parts:
+            yield path
+
+
+@cache
+def explanations() -> list[Line]:
+    """Return the docstrings and comments of the product and of its tests, without code and names of arguments."""
+    found = []
+    for path in explained():
         with path.open("rb") as file:
             for token in tokenize.tokenize(file.readline):
                 is_doc = token.type == tokenize.STRING and token.string.startswith('"""') and "CREATE TABLE" not in token.string
                 if is_doc or token.type == tokenize.COMMENT:
                     for number, line in enumerate(token.string.splitlines(), token.start[0]):
-                        yield Line(named(path), number, re.sub(r"`[^`]*`|^ +\w+:", "`code`", line))
+                        found.append(Line(named(path), number, re.sub(r"`[^`]*`|^ +\w+:", "`code`", line)))
+    return found
 
 
 def test_a_docstring_begins_with_a_usual_verb():

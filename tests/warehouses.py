@@ -111,7 +111,7 @@ class Written:
         self.projected = self.head
 
     def rebuild(self) -> None:
-        """Write `effective_messages` anew, as `lakehouse rebuild` does."""
+        """Rewrite `effective_messages`, as `lakehouse rebuild` does."""
         rows = [self._definition(xid) for xid in sorted(self.present)]
         reported = CommitProperties(custom_metadata={"userMetadata": json.dumps({"snapshot_id": self.head, "job": "rebuild"})})
         write_deltalake(

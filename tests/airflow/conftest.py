@@ -1,4 +1,4 @@
-"""An Airflow home of its own, set up before Airflow is imported; the jobs run in the environment that `LAKEHOUSE_BIN` names."""
+"""Airflow with its own home, set up before Airflow is imported; the jobs run in the environment that `LAKEHOUSE_BIN` names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Benchmarks: how long the product takes, beside what Spark takes to do the least that could be done."""
+"""Benchmarks: how long the product takes, compared with the least that Spark has to do for the same result."""

@@ -1,6 +1,6 @@
 """All benchmarks in one process and one warm session: `python -m tests.bench --messages 10000 [--json FILE] [--chart FILE.png]`.
 
-Each case is measured beside its floor in alternating pairs, so that the ratio is of use on a busy machine too. Results are
+Each case is measured with its floor in alternating pairs, so that the ratio is of use on a busy machine too. Results are
 checked, times are not.
 """
 
@@ -43,7 +43,7 @@ console = Console(width=150)
 
 
 def small_share_of_new(cases: dict[str, Case]) -> Case:
-    """Set an ingest with 1% changed beside one of everything, both as they were measured."""
+    """Compare an ingest with 1% changed with one of everything, both as they were measured."""
     changed, new = cases[ingest.CHANGED], cases[ingest.NEW]
     return Case(SMALL_SHARE, "ingest of a new catalog", None, changed.seconds, new.seconds)
 
@@ -138,7 +138,7 @@ def _title(measured: dict[str, Any]) -> str:
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="PNG file to draw the ratios into.")
 def main(messages: int, documents: int, repeats: int | None, target: Path | None, chart: Path | None) -> None:
-    """Measure the product beside what Spark takes to do the least that could be done."""
+    """Measure the product, compared with the least that Spark has to do for the same result."""
     if documents > messages:
         raise click.UsageError("--documents is more than --messages: each document holds at least one.")
     with tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:

@@ -1,4 +1,4 @@
-"""Run a query with PySpark and Delta Lake alone, as a process of its own, and print its first value: the floor of a command."""
+"""Run a query with PySpark and Delta Lake alone, in its own process, and print its first value: the floor of a command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Cases of a loaded catalog: rules, flattening, its refresh, exports, lookups; each beside its floor.
+"""Cases of a loaded catalog: rules, flattening, its refresh, exports, lookups; each with its floor.
 
 What each case gives is counted: a benchmark of a wrong result is worth nothing.
 """

@@ -1,4 +1,4 @@
-"""How long an export takes beside Spark writing `raw` of the same messages as text, in one run.
+"""How long an export takes, compared with Spark writing `raw` of the same messages as text, in one run.
 
 python -m tests.bench.export --messages 100000
 """
@@ -77,7 +77,7 @@ def write_raw(spark: SparkSession, out: Path) -> None:
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions of each case.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
 def main(messages: int, documents: int, repeats: int, target: Path | None) -> None:
-    """Measure export beside what Spark takes to write the same texts."""
+    """Measure export, compared with the time that Spark takes to write the same texts."""
     with tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:
         work = Path(folder)
         write_documents(work / "documents", Shape(messages, documents))
@@ -115,7 +115,7 @@ def main(messages: int, documents: int, repeats: int, target: Path | None) -> No
 
 
 def _driver_memory(spark: SparkSession) -> float:
-    """Return the JVM's used heap in MB after a collection; in local mode executors stand in it too."""
+    """Return the JVM's used heap in MB after a collection; in local mode this includes the executors."""
     jvm = spark._jvm
     assert jvm is not None
     jvm.System.gc()

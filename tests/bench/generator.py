@@ -1,6 +1,6 @@
 """Registry documents for the benchmarks: made up, deterministic by seed, as large as one asks for.
 
-Messages stand in groups of at most `group_size`, all of one protocol; the protocols take turns. Each group has one endpoint.
+Messages are in groups of at most `group_size`, all of one protocol; the protocols take turns. Each group has one endpoint.
 A share of the messages extends an earlier message of the same protocol, in chains of at most three; such a message leaves out
 envelope attributes that it inherits. Ids are unique over all documents, so that they are one registry without conflicts.
 """

@@ -1,4 +1,4 @@
-"""How quick `lakehouse serve` is: requests a second, beside a floor: the same server answering fixed bytes of the same size.
+"""Requests a second of `lakehouse serve`, compared with a floor: the same server answering fixed bytes of the same size.
 
     python -m tests.bench.http --messages 10000 --seconds 5
 

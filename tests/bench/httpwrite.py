@@ -1,4 +1,4 @@
-"""How quick `lakehouse serve --writable` is: single writes, many clients at once, an import, and readers beside them.
+"""How fast `lakehouse serve --writable` is: single writes, many clients at once, an import, and readers while clients write.
 
     python -m tests.bench.httpwrite --messages 10000
 
@@ -62,7 +62,7 @@ def puts(group: str, count: int) -> Iterator[tuple[str, str, bytes]]:
 
 
 def read_beside(address: str, pid: int, path: str, into: Any) -> None:
-    """Read for some seconds, in a process of its own, and leave the 99th percentile in milliseconds."""
+    """Read for some seconds, and set `into` to the 99th percentile in milliseconds; it runs in its own process."""
     into.value = asyncio.run(load(address, pid, [path], _READERS, _SECONDS_OF_READERS))["p99_ms"]
 
 
@@ -89,7 +89,7 @@ def measure(messages: int, clients: int, imported: int) -> dict[str, Any]:
 
 
 def _readers(served: Writable, clients: int) -> dict[str, float]:
-    """Measure the 99th percentile of readers alone, and beside clients that write all the time."""
+    """Measure the 99th percentile of readers alone, and of readers while clients write all the time."""
     found: dict[str, float] = {}
     for name, writers in (("alone", 0), ("beside_writers", clients)):
         p99 = multiprocessing.Value("d", 0.0)

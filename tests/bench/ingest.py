@@ -1,11 +1,11 @@
 """Benchmark of ingest: `python -m tests.bench.ingest --messages 10000 [--documents 100] [--repeat 3] [--json FILE]`.
 
-Each case is measured beside its floor, the least that Spark itself has to do for the same end, in one process and one warm
+Each case is measured with its floor, the least that Spark itself has to do for the same end, in one process and one warm
 session, in alternating order. Every repetition starts with an empty catalog in a fresh folder, so that repetitions compare:
 
     case                      floor
     new, empty catalog        read.json → one row a message, all columns → one Delta append to a fresh path
-    new, beside another       the same; the catalog holds the same documents under another registry id already
+    new, next to another      the same; the catalog holds the same documents under another registry id already
     unchanged                 list and hash the files
     1% of messages changed    list and hash the files, then as for `new`, but of the changed files only
     the same, in 1% of        the ingest of a new catalog just before
@@ -316,7 +316,7 @@ def as_json(bench: Bench) -> dict[str, Any]:
 @click.option("--seed", default=1, show_default=True, help="Seed of the documents.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
 def main(messages: int, documents: int, repeats: int, seed: int, target: Path | None) -> None:
-    """Measure ingest beside what Spark takes to do the least that could be done."""
+    """Measure ingest, compared with the least that Spark has to do for the same result."""
     if documents > messages:
         raise click.UsageError("--documents is more than --messages: each document holds at least one.")
     with tempfile.TemporaryDirectory(prefix="lakehouse-bench-") as folder:

@@ -1,7 +1,7 @@
-"""Matching beside its floors: CloudEvents as Kafka lands them, results to `noop`.
+"""Matching, compared with its floors: CloudEvents as Kafka lands them, results to `noop`.
 
 `python -m tests.bench.match --events 1000000 [--types 12] [--definitions 1000]` measures it alone, with the memory of a Python
-worker; `make bench` beside the rest. The floor of metadata is the same columns through a `mapInArrow` that does nothing; that of
+worker; `make bench` with the rest. The floor of metadata is the same columns through a `mapInArrow` that does nothing; that of
 payloads is the bare loop of the libraries, which reads each payload and validates it.
 """
 

@@ -1,4 +1,4 @@
-"""What a Python worker does with events (`match_batch`), without Spark, beside the bare loop of the libraries.
+"""What a Python worker does with events (`match_batch`), without Spark, compared with the bare loop of the libraries.
 
 `python -m tests.bench.matchbatch [--types 12] [--types 492] [--mode binary] [--rounds 5]` prints events a second of CPU time: by
 metadata only, with JSON payloads, and the bare loop, measured in turn so that all three meet the same machine.
@@ -23,7 +23,7 @@ from lakehouse.match.vectorized.batch import match_batch
 from tests.bench.match import SCHEMA
 from tests.bench.matchindex import SCHEMA_XID, definitions_of
 
-_DEFINITIONS = 1_000  # each stands twice: for any protocol, and for Kafka
+_DEFINITIONS = 1_000  # each is made twice: for any protocol, and for Kafka
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 _PLACE = pa.struct([("file", pa.string()), ("block", pa.int64()), ("position", pa.int64())])
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

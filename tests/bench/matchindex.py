@@ -1,6 +1,6 @@
 """The index of matching with many definitions: how long it takes to make, and what a Python worker that maps it holds itself.
 
-`python -m tests.bench.matchindex --definitions 1000000` measures it alone; `make bench` beside the rest. It needs no Spark.
+`python -m tests.bench.matchindex --definitions 1000000` measures it alone; `make bench` with the rest. It needs no Spark.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def definitions_of(number: int) -> Iterator[dict[str, Any]]:
 
 
 def measure_index(definitions: int) -> dict[str, float]:
-    """Make an index, and open it in a process of its own.
+    """Make an index, and open it in a new process.
 
     Returns:
         `definitions`; `rows_seconds`: compiling the rows, which Spark's tasks share; `index_seconds`: sorting and writing, on the
-        driver; `mib`: of its files; `open_seconds`; `own_mib`: what the process holds beside the mapped files after it has asked;
+        driver; `mib`: of its files; `open_seconds`; `own_mib`: memory of the process after its lookups, mapped files apart;
         `ask_us`: for the candidates of one event.
     """
     begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What is measured: a case beside its floor, in alternating pairs; the least that Spark does for the same end is the floor."""
+"""What is measured: a case and its floor, in alternating pairs; the least that Spark does for the same end is the floor."""
 
 from __future__ import annotations
 

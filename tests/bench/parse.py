@@ -129,7 +129,7 @@ def main(
     lines: int,
     into: TextIO | None,
 ) -> None:
-    """Measure the parse of documents, or write what comes out of it."""
+    """Measure the parse of documents, or write the rows that it returns."""
     for name, texts in _documents(files, shapes, messages, 1 if into else repeat + 1):
         (uri, text), *others = texts
         if into is not None:

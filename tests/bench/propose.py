@@ -1,4 +1,4 @@
-"""Counting of `lakehouse propose` beside `from_json` with a known schema: the same records of Kafka, payloads of 30 fields.
+"""Counting of `lakehouse propose`, compared with `from_json` and a known schema: the same records of Kafka, 30 fields each.
 
 `python -m tests.bench.propose --events 200000 --large 2000000` measures both in one run, and then counts more events as they are
 made: the memory of a Python worker, and how many rows the pass gives to the shuffle, with a tenth of the events and with all.

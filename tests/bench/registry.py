@@ -1,4 +1,4 @@
-"""How long it takes to load a schema registry, beside `spark.read.json` of the same bytes: `python -m tests.bench.registry`.
+"""How long loading a schema registry takes, compared with `spark.read.json` of the same bytes: `python -m tests.bench.registry`.
 
 A stand-in server in its own process answers as a registry does, each request after `--latency` milliseconds; the same content is
 loaded as the topic landed. All is measured in one warm session, each into its own registry, and the floor before and after.

@@ -7,7 +7,7 @@ documents that are known, a name of a snapshot, one message at an old snapshot, 
 which one changes, `maintain`. Digests of rows are not those of the rows: `doctor` would say so.
 
 With `--warehouse DIR` the warehouse is kept, so that it can be made (`--steps log,make`) and looked at (`--steps measure`,
-`--steps maintain,again`) in runs of their own.
+`--steps maintain,again`) in separate runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ console = Console(width=140)
 class Scale(NamedTuple):
     """How much there is.
 
-    rows: of the log; snapshots: that they stand in; registries: that the documents are shared over.
+    rows: of the log; snapshots: that wrote them; registries: that the documents are spread over.
     """
 
     rows: int
@@ -306,7 +306,7 @@ class Measured:
 
 
 def _heap(spark: SparkSession) -> int:
-    """Return what the JVM holds after a collection, in MB; in local mode executors stand in it too."""
+    """Return what the JVM holds after a collection, in MB; in local mode this includes the executors."""
     jvm: Any = spark._jvm
     jvm.System.gc()
     runtime = jvm.Runtime.getRuntime()

@@ -1,6 +1,6 @@
-"""How long judging a pair of schemas takes, beside parsing them: `python -m tests.bench.schemapairs [--fields 50]`; no Java.
+"""Time to judge a pair of schemas, compared with parsing them: `python -m tests.bench.schemapairs [--fields 50]`; no Java.
 
-The goal is 100 µs a pair of 50 fields in the median, for what is compared anew; a pair that was judged before is looked up.
+The goal is 100 µs a pair of 50 fields in the median, for new pairs; a pair that was judged before is looked up.
 """
 
 from __future__ import annotations

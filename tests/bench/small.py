@@ -1,7 +1,7 @@
-"""A small change beside its floor: one description edited in one document of a loaded catalog, in a warm session.
+"""A small change and its floor: one description edited in one document of a loaded catalog, in a warm session.
 
 The floor is the least that Spark does for the same end: it reads the rows of the message in all tables at once, appends one row
-to a copy of the log, and writes that row anew in copies of three tables at once. Also counted: SQL executions and jobs, which do
+to a copy of the log, and rewrites that row in copies of three tables at once. Also counted: SQL executions and jobs, which do
 not depend on the machine.
 """
 

@@ -1,4 +1,4 @@
-"""Commands in a process of their own, start included, beside a bare PySpark script with Delta Lake."""
+"""Commands in new processes, start included, compared with a bare PySpark script with Delta Lake."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure_starts(settings: Settings, messages: int, repeats: int) -> Case:
 
 
 def measure_first_ingests(settings: Settings, files: Sequence[Path], work: Path, messages: int, repeats: int) -> Case:
-    """Load documents into a warehouse that is not there yet, as a command, beside a bare script that runs `SELECT 1`."""
+    """Load documents into a warehouse that does not exist yet, as a command, compared with a bare script that runs `SELECT 1`."""
     case = Case(FIRST, "bare PySpark with Delta Lake that runs SELECT 1", 3.0)
     (folder,) = {file.parent for file in files}
     for number in range(repeats):

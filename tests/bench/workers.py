@@ -2,7 +2,7 @@
 
 A new catalog is loaded on standalone clusters of one and of two workers with one core each, in a fresh driver each time. The
 machine may have fewer cores than there are processes: `--share` gives the driver, and each worker with all that it starts, that
-part of a core and no more, as if each stood on a machine of its own with a slower core. Linux keeps such shares in its control
+part of a core and no more, as if each ran on its own machine with a slower core. Linux keeps such shares in its control
 groups, which only root may make; `--share 0` goes without.
 """
 
@@ -89,7 +89,7 @@ def main(
 
 
 def _measure(scratch: Path, name: str, workers: int, share: float, conf: tuple[str, ...]) -> dict[str, float]:
-    """Load into a warehouse of its own, and give the seconds by stage."""
+    """Load into a new warehouse, and return the seconds by stage."""
     with ExitStack() as stack:
         shares = [stack.enter_context(Share(part, share)) for part in ("driver", "1", "2")[: workers + 1] if share]
         cluster = stack.enter_context(Cluster(scratch / f"cluster-{name}", memory="4g", workers=workers))

@@ -1,4 +1,4 @@
-"""Superset for the tests: with a database of its own and, where the environment says so, open to whoever reaches it."""
+"""Superset for the tests: with its own database and, where the environment says so, open to everyone who reaches it."""
 
 from __future__ import annotations
 

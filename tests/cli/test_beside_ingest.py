@@ -1,4 +1,4 @@
-"""`show` in a loop while ingests are killed beside it: no answer fails, and each is of one snapshot."""
+"""`show` in a loop while ingests run and are killed: no answer fails, and each is of one snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command: options, exit codes, what it prints. Each call is a process of its own, as a user's is."""
+"""The command: options, exit codes, what it prints. Each call runs in a new process, as a user's does."""
 
 from __future__ import annotations
 

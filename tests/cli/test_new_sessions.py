@@ -1,4 +1,4 @@
-"""Commands over a catalog of which nothing is attached: each begins as a process of its own does, without its Java."""
+"""Commands over a catalog of which no table is attached: each begins as a new process does, but starts no Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that answer out of the read model: as processes of their own, with and without Java on the PATH."""
+"""Commands that answer from the read model: each in a new process, with and without Java on the PATH."""
 
 from __future__ import annotations
 

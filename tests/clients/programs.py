@@ -1,6 +1,6 @@
 """The documents of these tests, and the programs that work on them, run in the environment that `LAKEHOUSE_BIN` names.
 
-`CLIENTS_ALL=1` takes the published documents beside this checkout too.
+`CLIENTS_ALL=1` takes the published documents next to this checkout too.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def files(place: Path) -> Iterator[str]:
     """Hand files out as they are.
 
-    xrcg holds what it reads of a path, but not what it reads of a URL, to a schema of its own, which refuses `versions` beside
-    `versionsurl`.
+    xrcg validates what it reads from a path, but not what it reads from a URL, by its own schema, which refuses `versions`
+    together with `versionsurl`.
     """
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(place)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

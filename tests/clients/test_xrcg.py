@@ -53,7 +53,7 @@ def xrcg(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def generate(definitions: str, language: str, folder: Path, *more: str) -> Generated:
-    """Let the tool write code, always into the same folder, for its name may stand in what is written."""
+    """Let the tool write code, always into the same folder, because that code may contain its name."""
     shutil.rmtree(folder, ignore_errors=True)
     named = ["--projectname", "Shop", "--language", language, "--style", STYLES[language], "--output", str(folder)]
     ran = xrcg("generate", *named, "--definitions", definitions, *more)

@@ -35,7 +35,7 @@ OF_SERVER = {"capabilities", "model", "modelsource"}
 
 @contextmanager
 def server_of(kind: str, place: Path, registry: str) -> Iterator[Xr]:
-    """Run a server of a warehouse of its own that may be written to."""
+    """Run a server that accepts writes, with its own warehouse."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests")))}
     subprocess.run([BIN / "python", "-c", _WRITERS, kind, place / "w"], env=environment, check=True)
     with serving(place / "w", place / "model", "--registry", registry, "--writable", **NO_JAVA) as url:

@@ -90,7 +90,7 @@ class Xr:
         return self.request("GET", xid).json
 
     def is_there(self, xid: str) -> bool:
-        """Look whether an entity is there."""
+        """Return whether an entity exists."""
         try:
             self.request("GET", xid)
         except Failed as failed:

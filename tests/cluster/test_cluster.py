@@ -18,7 +18,7 @@ from lakehouse.settings import read_settings
 from lakehouse.store.session import resolve_delta_jars
 
 ROOT = Path(__file__).parents[2]
-# As docs/operations.md has it: what the package needs beside Spark, which is on the nodes, and what only a driver needs.
+# As in docs/operations.md: what the package needs in addition to Spark, which is on the nodes, and what only a driver needs.
 PACK = """
 set -eu
 cp {wheel} xregistry_lakehouse.zip

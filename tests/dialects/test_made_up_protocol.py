@@ -1,4 +1,4 @@
-"""A protocol is rows of the tables: a made-up one goes through the whole house."""
+"""A protocol is rows of the tables: a made-up one works in every part of the product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands of the protocols outside of the tables: each such place names all of them, and says the same."""
+"""What is written of the protocols outside of the tables: each such place names all of them, and says the same."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_all_that_becomes_a_column_is_read_as_text():
 
 
 def test_the_views_say_what_the_tables_of_protocols_and_options_say():
-    """Views are plain SQL, to be pasted anywhere: shorthands and defaults stand in them once more."""
+    """Views are plain SQL, to be pasted anywhere: they repeat shorthands and defaults."""
     views = data_folder("ddl") / "views"
     flat = (views / "computed_messages.sql").read_text(encoding="utf-8")
     said = re.search(r"map\(([^)]*)\)\[protocol_family\]\n  \) AS protocol_version", flat)

@@ -1,6 +1,6 @@
 """The same content, whatever its wrapping: JSON, YAML, packed, cut into parts or whole, a document says the same.
 
-What may differ is about the text itself: `raw`, the URI, the size, keys that stand twice, a byte order mark.
+What may differ is about the text itself: `raw`, the URI, the size, repeated keys, a byte order mark.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_without_versions_there_is_no_default():
 
 
 def bodies(count: int) -> list[tuple[JsonText, bool]]:
-    """Make up normal forms of Versions with their `isdefault`: the word stands in names, texts and values, too."""
+    """Make up normal forms of Versions with their `isdefault`: the word occurs in names, texts and values, too."""
     choose = random.Random(7)
     found = []
     for _ in range(count):

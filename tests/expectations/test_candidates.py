@@ -1,4 +1,4 @@
-"""What an ingest would publish, validated before the commit: the gate's holes, house rules, and that nothing changes."""
+"""What an ingest would publish, validated before the commit: the gate's holes, your own rules, and that nothing changes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_house_rule_stops_the_commit_and_nothing_changes(catalog):
     assert state(catalog) == before
     assert catalog.spark.catalog.getTable("xregistry.versions").isTemporary is False
 
-    # what stands in the table counts with what comes: the owner of /m goes in one update, a deletion heals
+    # rows of the table count together with new ones: the owner of /m goes in one update, a deletion fixes it
     catalog.write("b.json", {})
     group["m"] = message()
     catalog.write("a.json", {"messagegroups": {"g": {"messages": group}}})

@@ -77,7 +77,7 @@ def test_the_catalog_is_validated(catalog, capsys):
     assert validation.has_findings
     there = {name for name, suite in read_suites(settings).items() if not suite.optional}
     assert {result.suite.name for result in validation.results} == there | {"specification"}
-    # the shipped suites hold, so that only the rule and the house rule are reported
+    # the shipped suites hold, so that only the rule and your own rule are reported
     assert [(one["suite"], one["name"], one["severity"], one["unexpected"]) for one in reported["failed"]] == [
         ("specification", "MSG-002", "warning", 5), ("versions", "message_has_owner", "warning", 6)]  # fmt: skip
     assert reported["suites"]["specification"] == {"expectations": 3, "failed": {"error": 0, "warning": 1, "info": 0}}
@@ -117,7 +117,7 @@ def test_what_an_ingest_reported_is_not_recorded_again(catalog):
     validation = validate(
         catalog.spark, catalog.settings, partial(check_all, settings=catalog.settings), ALL_RULES, suites=["specification"]
     )
-    # Then it is found, and stands there once
+    # Then it is found, but not recorded again
     assert [one.found.rule_id for one in validation.broken] == ["MSG-208"]
     assert validation.recorded == 0
     assert catalog.rows(reported) == before

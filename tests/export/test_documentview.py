@@ -286,7 +286,7 @@ _attributes = st.fixed_dictionaries(
 
 
 def _with_protocols(message: dict[str, Any]) -> dict[str, Any]:
-    """Drop options that stand beside another protocol, or none, than the one they are read under once they are exported."""
+    """Drop options that an export writes with another protocol than the one they are read under, or with none."""
     versions = {
         versionid: {key: value for key, value in one.items() if key != "protocoloptions" or "protocol" in one}
         for versionid, one in message.get("versions", {}).items()

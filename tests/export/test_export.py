@@ -305,7 +305,7 @@ def test_the_summary_counts_what_was_written(trip):
     assert reported["bytes"] == (trip.folder / "one.json").stat().st_size
 
 
-# What stands in it
+# What the document contains
 
 
 def test_the_root_is_in_normal_form(trip):
@@ -343,7 +343,7 @@ def test_flat_shows_effective_definitions(trip):
     for name in ("placed", "alias"):
         assert messages[name]["envelopemetadata"] == {"type": {"value": "event"}}
         assert messages[name]["labels"] == {"team": "other"}
-        assert messages[name]["protocoloptions"] == {"qos": {"value": 1}}  # no protocol of its own, so it stays a declaration
+        assert messages[name]["protocoloptions"] == {"qos": {"value": 1}}  # without its own protocol it stays a declaration
         assert "xref" not in messages[name]["meta"]
         assert list(messages[name]["versions"]) == ["1"]
     assert list(messages["many"]["versions"]) == ["2"]

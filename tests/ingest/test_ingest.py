@@ -280,7 +280,7 @@ def test_a_table_that_lags_behind_is_rolled_forward_by_the_next_command(days):
     )
 
 
-# Each in a catalog of its own
+# Each in its own catalog
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ def test_a_named_file_counts_more_than_its_folder(catalog):
     assert named.documents == {"read": 2, "unchanged": 0, "skipped": 0, "rejected": 2}
     assert named.refused
     assert catalog.rows("SELECT DISTINCT rule_id FROM violations") == [NO_DOCUMENT]
-    # Beside its folder, one of them is named still
+    # When its folder is named, too, one of them is still named
     assert catalog.ingest(catalog.documents, empty).documents == {"read": 3, "unchanged": 1, "skipped": 1, "rejected": 1}
 
 

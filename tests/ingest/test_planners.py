@@ -56,7 +56,7 @@ def record(*names: str, ancestor: str = "1") -> dict[str, Any]:
     return {"ancestor": ancestor, "format": "Avro/1.11", "schema": {"type": "record", "name": "R", "fields": fields}}
 
 
-# What stands in the document that is edited, before and after; what stands in another one; the rules that then report something.
+# The edited document, before and after; another document; the rules that then report something.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]] = {
     "a group of others' messages": (
         {"messagegroups": {"g": {}}},
@@ -182,7 +182,7 @@ TYPED = {"format": "CloudEvents/1.0", "metadata": {"attributes": {"type": {"valu
 
 
 def written(catalog: Any, *, edited: bool) -> None:
-    """Write two documents of each case, in a registry of its own, and two of which each defines a `type` (CAT-007)."""
+    """Write two documents of each case, in one registry for each case, and two that both define a `type` (CAT-007)."""
     for number, (before, after, other, _) in enumerate(CASES.values()):
         registry = {"specversion": "1.0-rc2", "registryid": f"r{number}"}
         catalog.write(f"{number}a.json", registry | (after if edited else before))

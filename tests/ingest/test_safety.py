@@ -37,7 +37,7 @@ def contents(catalog):
     return {table.name: sorted(catalog.rows(f"SELECT {columns} FROM {table.name}")) for table in ENTITY_TABLES}
 
 
-# What does not meet: each a registry of one catalog, in a folder of its own
+# Cases that do not affect each other: each has its own registry and folder in one catalog
 
 
 class Steps:

@@ -37,7 +37,7 @@ def by_one_task(source: Source, limits: ParseLimits) -> list[dict[str, Any]]:
 
 
 def by_many_tasks(source: Source, limits: ParseLimits) -> list[dict[str, Any]] | None:
-    """Read each part by a task of its own, the last one first; None: one task must read the document."""
+    """Read each part in its own task, the last one first; return None if one task must read the whole document."""
     ((outline,),) = [made.to_pylist() for made in outliner(limits)([batch_of([source._asdict()])])]
     if outline["outline"] is None:
         return None

@@ -29,7 +29,7 @@ def test_what_only_the_catalog_knows_of_a_draft_refuses_it_whole(catalog):
 
     catalog.write("a.json", group("CloudEvents", "m"))
     assert catalog.ingest(request=STRICT).entities["messages"]["inserted"] == 1
-    # When a group that holds definitions changes its format (CAT-024), beside a document that is right
+    # When a group that holds definitions changes its format (CAT-024), and another document is right
     catalog.write("a.json", group("AMQP", "m", "n"))
     catalog.write("b.json", {"id": "h", "format": "CloudEvents", "messagedefinitions": []})
     summary = catalog.ingest(request=STRICT)

@@ -1,4 +1,4 @@
-"""An ingest beside two servers that write into the same warehouse all the time."""
+"""An ingest while two servers write into the same warehouse all the time."""
 
 from __future__ import annotations
 

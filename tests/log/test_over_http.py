@@ -128,7 +128,7 @@ def test_an_ingest_prunes_nothing_that_came_over_http(catalog, tmp_path):
     catalog.write("a.json", DOCUMENT)
     catalog.ingest()
     batches_of(catalog, tmp_path).commit([WRITES[0]], ignore)
-    # When the document lets go of the group that holds it
+    # When the document drops the group that holds the message
     catalog.write("a.json", {"specversion": "1.0-rc2", "messagegroups": {"other": {}}})
     catalog.ingest(request=IngestRequest(policy=Policy(prune=True, force=True)))
     # Then the message and its group are there, and the document's are not

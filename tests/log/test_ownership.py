@@ -1,4 +1,4 @@
-"""Who owns what: histories of documents that say the same, say otherwise, take over, let go (decision 4)."""
+"""Who owns what: histories of documents that say the same, say otherwise, take entities over, or drop them (decision 4)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_file_vanishes_only_by_itself_and_a_folder_only_what_it_lists(history)
     history.write(a=says(a="A"), b=says(b="B"))
     history.catalog.ingest(documents, documents / "c.txt")
     assert history.ingest("a", request=PRUNE).entities["messages"]["deleted"] == 0
-    assert history.ingest(request=PRUNE).entities["messages"]["deleted"] == 0  # c.txt stands there, and no folder lists it
+    assert history.ingest(request=PRUNE).entities["messages"]["deleted"] == 0  # c.txt exists, but no folder lists it
     history.remove("b")
     assert history.catalog.ingest(documents / "a*.json", request=PRUNE).entities["messages"]["deleted"] == 0
     assert history.catalog.ingest(documents / "[a-c].{json,txt}", request=PRUNE).entities["messages"]["deleted"] == 1
@@ -220,7 +220,7 @@ def test_a_document_that_is_refused_whole_stays_in_the_registry_that_it_no_longe
     assert history.query(reported) == [("one", "rejected")]
     found = "SELECT DISTINCT registryid, rule_id FROM xregistry.current_violations"
     assert history.query(found) == [("one", "DOC-004")]
-    # And once it is mended it goes
+    # And once it is fixed, it moves
     history.write(a=says(m="M2") | {"registryid": "two"})
     assert not history.ingest(request=IngestRequest(Policy(prune=True), strict=True)).refused
     assert history.query(reported) == [("two", "loaded")]
@@ -252,7 +252,7 @@ def test_force_lets_no_document_win_again_that_lost(history):
         summary = history.ingest(request=request)
         assert (summary.snapshot_id, summary.refused) == (None, False)
         assert history.published() == {"m": ("2", "b")}
-    # but what it says anew counts, and only that
+    # but what it changes counts, and only that
     history.write(a=says(m="1", n="N"))
     history.ingest()
     assert history.published() == {"m": ("2", "b"), "n": ("N", "a")}
@@ -275,7 +275,7 @@ def test_who_still_says_it_gets_it_back_when_the_owner_lets_go(history, taken_ov
     history.ingest()
     assert history.published()["m"] == ("2", "b")
     history.write(b=says(other="O"))
-    # read alone, the owner lets go; what a says is known, so nothing is deleted
+    # the owner, read alone, drops it; what a says is known, so nothing is deleted
     assert history.ingest("b", request=PRUNE).entities["messages"]["deleted"] == 0
     assert history.published()["m"] == ("2", "")
     summary = history.ingest(request=PRUNE)
@@ -332,7 +332,7 @@ def endpoint(**more):
 
 @pytest.mark.slow
 def test_what_is_published_is_reported_of_the_same_documents_whichever_were_read(history):
-    # Given two endpoints, one of them refused in a document beside, and their will message
+    # Given two endpoints, one of them refused in another document, and their will message
     event = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "m"}}}
     others = dict.fromkeys("nopqrs", "N")
     history.write(a={"endpoints": {"e": endpoint()}}, x={"endpoints": {"f": endpoint()}}, z=says(m=event, **others))

@@ -53,7 +53,7 @@ def test_what_is_older_than_declared_before_is_stale_wherever_it_is_declared(cat
 
 @pytest.mark.slow
 def test_what_was_counted_or_dated_by_a_commit_makes_nothing_stale(catalog):
-    """A message whose Version declares an epoch has a counted one of its own."""
+    """A message whose Version declares an epoch has its own, counted epoch."""
     catalog.write("a.json", document({"g": group({"m": {"epoch": 7, "versions": {"1": {}}}, "n": {"name": "one"}})}))
     catalog.ingest()
     for authority in ("https://a.example", "https://b.example"):

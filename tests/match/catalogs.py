@@ -49,7 +49,7 @@ def load_readings(readings: dict[str, Reading]) -> tuple[list[dict[str, Any]], l
 
 
 def samples(folder: str = "feeds", *names: str) -> tuple[list[dict[str, Any]], list[SchemaVersion]]:
-    """Read published documents, each a registry of its own, named as the file."""
+    """Read published documents, each as its own registry, named as the file."""
     files = sorted((SAMPLES / folder).glob("*.json"))
     return load({file.name: file.read_bytes() for file in files if not names or file.name in names})
 

@@ -64,7 +64,7 @@ def stored(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_of(warehouse: str) -> ReadModel:
-    """Open the read model of a warehouse, which stands beside it."""
+    """Open the read model of a warehouse, and bring it up to date."""
     model = ReadModel(read_settings(warehouse=warehouse))
     model.refresh()
     return model

@@ -1,4 +1,4 @@
-"""Two ways in for what has landed, columns by Spark and JSON by Python: the same events come out of both."""
+"""Two ways to read what has landed, columns by Spark and JSON by Python: both return the same events."""
 
 from __future__ import annotations
 

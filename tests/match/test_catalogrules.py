@@ -60,7 +60,7 @@ def carried_over_chains(seed: int) -> dict:
 
 
 def templates() -> dict:
-    """Return definitions with `type`s of their own and the same flaws, and others without; two are alike but for a value."""
+    """Return definitions with different `type`s and the same flaws, and others without flaws; two are alike but for a value."""
     flawed = {"attempt": {"type": "integer", "value": "x{n}"}, "when": {"type": "binary", "value": "{when}"}}
     sound = {"subject": {"type": "uritemplate", "value": "{s}"}, "region": {"value": "north"}}
     messages = {
@@ -76,7 +76,7 @@ def templates() -> dict:
 
 
 def test_the_driver_finds_what_spark_finds(catalog):
-    """Each example of a rule is a registry of its own; what ingests would refuse of relations is published."""
+    """Each example of a rule is its own registry; what ingests would refuse of relations is published."""
     lacking = {"lacking": document({"g": group({"b": {}, "m": LACKING})})}
     for number, (registry, written) in enumerate((WRITTEN | lacking).items()):
         if isinstance(written, dict):

@@ -145,7 +145,7 @@ GOOD = {"specversion": "1.0", "id": "1", "type": "T", "source": "/s/eu", "subjec
 
 
 def options_of(number: int, protocol: str, options: dict[str, str | None], captured: list[str], **more: Any) -> Any:
-    """Return a row whose options stand in pairs, as the adapters of MQTT bridges and of Event Hubs make it."""
+    """Return a row whose options are pairs, as the adapters of MQTT bridges and of Event Hubs make it."""
     known = [f"/protocoloptions/{name}" for name in captured]
     return (
         row(number, {})

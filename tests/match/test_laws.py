@@ -117,7 +117,7 @@ def xids(found: list[dict[str, str]]) -> set[str]:
 
 
 def is_plain(made: dict[str, Any]) -> bool:
-    """Tell that more than a payload reports a definition, so that it is matched by what it declares."""
+    """Return whether a definition declares more than its payload, so that it is matched by what it declares."""
     rest = [
         one
         for option in made.get("protocoloptions", {}).values()

@@ -153,7 +153,7 @@ def test_mqtt_user_properties():
 
 
 def test_amqp_values_with_types():
-    """AMQP has types of its own: a timestamp is milliseconds (AMQP binding of CloudEvents, section 2.2)."""
+    """AMQP has its own types: a timestamp is milliseconds (AMQP binding of CloudEvents, section 2.2)."""
     options = {
         "properties": {"message-id": {"value": "{id}"}, "creation-time": {"type": "timestamp"}},
         "application-properties": {"urgent": {"type": "boolean", "value": True}, "weight": {"type": "number"},
@@ -261,7 +261,7 @@ def test_content_types(declared, written, is_same):
     ],
 )  # fmt: skip
 def test_payloads(body, kind, status):
-    """Confluent's five bytes stand before JSON of its serializer, too; of members that repeat the last counts (RFC 8259, 4)."""
+    """Confluent's five bytes precede JSON of its serializer, too; of repeated members the last counts (RFC 8259, 4)."""
     row = sent(
         matcher_of(event()), "KAFKA", {"topic": "t", "headers": pairs("ce_", **CE) + pairs(**{"content-type": kind})}, body
     )
@@ -352,7 +352,7 @@ def test_names_as_clients_write_them():
                                 "applicationProperties": {"myKey": "1", "my_key": "2"}}  # fmt: skip
     row = sent(matcher_of(over("AMQP/1.0", amqp)), "AMQP/1.0", captured)
     assert (reported(row), row["variables"]) == (MATCHED, {"id": "7"})
-    captured["applicationProperties"] = {"my_key": "1"}  # names of its own are exact
+    captured["applicationProperties"] = {"my_key": "1"}  # a user's names are compared as they are
     assert reported(sent(matcher_of(over("AMQP/1.0", amqp)), "AMQP/1.0", captured))[1] == [
         "/protocoloptions/application-properties/myKey"
     ]

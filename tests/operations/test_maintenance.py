@@ -57,7 +57,7 @@ def test_files_become_fewer_and_the_rows_stay(history, loaded_history):
     assert contents(history, open_snapshot(spark, history.settings, 1)) == loaded_history[1][1]
     detail = spark.sql("DESCRIBE DETAIL versions").collect()[0]
     assert (detail["minReaderVersion"], detail["clusteringColumns"]) == (1, ["registryid", "xid"])
-    # And the table still says which snapshot it stands at, so nobody projects it again
+    # And the table still says which snapshot it is of, so nobody projects it again
     head = Head(3, tables={"versions": 3, "messages": 3})
     assert projections.roll_forward(spark, head, settings=history.settings) == []
 

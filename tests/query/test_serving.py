@@ -97,7 +97,7 @@ def test_each_view_of_the_star_is_headed_as_the_others_are(name):
 
 @pytest.mark.slow
 def test_the_star_is_there_at_any_snapshot(past):
-    """Keys of facts are those of dimensions, and sums over time end where the catalog stands."""
+    """Keys of facts are those of dimensions, and sums over time give the state of the catalog."""
     live = open_catalog(past.spark, past.settings, None)
     then = open_catalog(past.spark, past.settings, "1")
     assert (live, then) == ("xregistry", "xregistry_at_1")
@@ -122,7 +122,7 @@ def test_the_star_is_there_at_any_snapshot(past):
 
 
 class Server:
-    """`lakehouse serve-sql` as a process of its own."""
+    """`lakehouse serve-sql` in its own process."""
 
     def __init__(self, folder, *options, **environment):
         self.port = free_port()

@@ -1,4 +1,4 @@
-"""Delta tables that stay open: brought forward, and opened anew where another table stands at their place."""
+"""Delta tables that stay open: brought forward, and opened again where another table has replaced them."""
 
 from __future__ import annotations
 

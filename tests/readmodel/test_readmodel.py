@@ -31,7 +31,7 @@ def opened(warehouse: Path, folder: Path) -> ReadModel:
 
 @pytest.fixture
 def builds(monkeypatch) -> list[Path]:
-    """Count the files that are built anew."""
+    """Return a list of the files that are built from scratch."""
     made: list[Path] = []
     build = model.build
 

@@ -1,4 +1,4 @@
-"""Laws of the read model: followed is rebuilt, damage is mended, processes share a file, whoever dies harms nobody."""
+"""Laws of the read model: following equals rebuilding, damage is repaired, processes share a file, a dead one does no harm."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def golden(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def builds(monkeypatch) -> list[Path]:
-    """The files that this process builds anew."""
+    """Return a list of the files that this process builds from scratch."""
     made: list[Path] = []
     build = model.build
 
@@ -64,7 +64,7 @@ def settings_of(warehouse: Path, folder: Path) -> Settings:
 
 
 def anew(warehouse: Path, folder: Path) -> dict[str, list[str]]:
-    """Build a file anew in an empty folder, and give what it holds."""
+    """Build a file in an empty folder, and return what it holds."""
     shutil.rmtree(folder, ignore_errors=True)
     with open_model(settings_of(warehouse, folder)) as built:
         return content(built)

@@ -90,7 +90,7 @@ class RegistryStandIn:
     def _found(self, path: list[str], query: dict[str, str]) -> Any:
         if path[0] in self._settings:
             value = self._settings[path[0]].get("/".join(path[1:]))
-            if path == ["config", "orders-key"]:  # a subject with another setting, and no level of its own
+            if path == ["config", "orders-key"]:  # a subject with another setting, but without its own level
                 return {"normalize": True}
             return None if value is None else {"compatibilityLevel" if path[0] == "config" else "mode": value}
         shown = [

@@ -1,6 +1,6 @@
 """Laws of rendering: what is rendered is matched by its definition; rendering what was matched gives the same.
 
-All published samples where they are beside this checkout, and always the demo's documents.
+All published samples if they are next to this checkout, and always the demo's documents.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CATALOGS = [
 
 
 def has_no_binary(way: Any) -> bool:
-    """Tell that a CloudEvent cannot go in binary mode there."""
+    """Return whether a CloudEvent cannot be in binary mode there."""
     return way.definition.is_cloudevent and (way.only_structured or is_enveloped(way.definition))
 
 

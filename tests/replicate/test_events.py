@@ -101,7 +101,7 @@ def test_a_source_is_subscribed_to_and_reports(tmp_path):
         until(lambda: served.get("/subscriptions")[0]["status"]["state"] == "active")
         catalog.load(renamed(SHOP, 1))
         assert listener.wait(20, threading.Event())
-        again = subscriber(client, tmp_path / "state", listener)  # as after a kill -9: the same subscription, written anew
+        again = subscriber(client, tmp_path / "state", listener)  # as after a kill -9: the same subscription, written again
         assert again.keep() is True
         assert len(served.get("/subscriptions")) == 1
         assert client.send("DELETE", f"{served.url}/subscriptions/{served.get('/subscriptions')[0]['id']}", None).status == 204

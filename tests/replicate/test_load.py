@@ -31,7 +31,7 @@ class Copy:
         self.settings = catalog.settings.model_copy(update=more)
 
     def pull(self, url: str, *groups: str, **asked: Any) -> tuple[Fetched, Any]:
-        """Run a round as a process of its own would."""
+        """Run a round as a new process would."""
         pull = Pull(read_address(url, "SOURCE", {}), read_scope(groups), limits=QUICK, **asked)
         with open_state(self.settings, pull.source.url, pull.scope, pull.protocol) as state:
             puller = Puller(self.settings, pull, state)
@@ -76,7 +76,7 @@ def change(catalog: Catalog, served: Any, document: Any) -> None:
 @pytest.mark.slow
 def test_a_copy_follows_its_source(catalog, tmp_path):
     """CAT-176, CAT-188: the same entities, of the source's own URL; what changed, what vanished; nothing twice."""
-    copied = Copy(catalog, stream_bytes=4096)  # so that the executors open the document where it stands
+    copied = Copy(catalog, stream_bytes=4096)  # so that the executors open the document in its place
     with source(tmp_path, SHOP) as (first, served):
         fetched, summary = copied.pull(served.url)
         assert (summary.snapshot_id, summary.refused) == (1, False)

@@ -90,7 +90,7 @@ def settings_of(catalog: Catalog, **given: Any) -> Settings:
 
 
 def push(settings: Settings, url: str, *groups: str, limits: RequestLimits = QUICK, report: Any = None, **more: Any) -> Pushed:
-    """Run a round as a process of its own would."""
+    """Run a round as a new process would."""
     asked = Push(read_address(url, "TARGET", {}), read_scope(groups), limits=limits, **more)
     with open_state(settings, asked.target.url, asked.scope, "push") as state:
         pusher = Pusher(settings, asked, state, report or (lambda xid, left: None))

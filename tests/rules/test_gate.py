@@ -106,7 +106,7 @@ def test_errors_between_entities_take_out_the_entity_and_what_cannot_live_withou
     catalog.write("shop.json", document({"g": group(worse, envelope="CloudEvents/1.0")}))
     strict = catalog.ingest(request=IngestRequest(strict=True, dry_run=True))
     summary = catalog.ingest()
-    # Then the group stays, what was published stays, and each thing that fell has a finding of its own
+    # Then the group stays, what was published stays, and each refused entity has its own finding
     nothing = {"inserted": 0, "updated": 0, "deleted": 0}
     assert summary.entities["messages"] == nothing | {"unchanged": 2, "quarantined": 4}
     assert catalog.rows("SELECT messageid FROM xregistry.messages ORDER BY 1") == ["good", "later", "leans", "two"]

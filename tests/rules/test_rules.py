@@ -182,7 +182,7 @@ def test_a_rule_shows_what_a_person_needs(rule):
 
 
 def named_in_the_package() -> dict[str, set[str]]:
-    """Return each id that stands in the program, its tables or its views, and where: in `code` the ids that it reports itself."""
+    """Return each id that modules, tables or views of the package name, and where: `code` for modules, else the file."""
     found: dict[str, set[str]] = {}
     for path in [*(ROOT / "lakehouse").rglob("*"), *(ROOT / "ddl").rglob("*.sql")]:
         if path.suffix not in (".py", ".csv", ".sql") or path.name in ("rules.csv", "examples.csv", "__init__.py"):

@@ -110,7 +110,7 @@ def test_of_many_who_write_with_one_epoch_one_wins(writable):
 
 
 def marked(text: str) -> Mapping[str, object]:
-    """Return a Version in which a text stands wherever text may."""
+    """Return a Version with a text wherever a text is allowed."""
     link = f"https://x.example/{quote(text, safe='')}"
     return EVENT | {
         "name": text,

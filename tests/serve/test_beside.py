@@ -1,4 +1,4 @@
-"""What `lakehouse serve` has beside the xRegistry API, and how it behaves: over real sockets, and by signals."""
+"""What `lakehouse serve` has in addition to the xRegistry API, and how it behaves: over real sockets, and by signals."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_openapi_names_paths_that_are_there(served):
         if path == "/messagedefinition" or path.startswith("/effective"):  # no definitions were projected here
             continue
         answer = served.ask(wanted)
-        # Of no such subject or id the API of schema registries has codes of its own: 404 is a path that there is not.
+        # For an unknown subject or id the API of schema registries has its own codes: 404 is a path that does not exist.
         assert answer.status == 200 or (path.startswith("/ccompat/") and answer.json["error_code"] != 404), wanted
     page = served.ask("/openapi").body.decode()
     assert "http://" not in page

@@ -62,7 +62,7 @@ class Disk:
             self.bytes[reported.st_ino] = path.read_bytes()
 
     def survivors(self, target: Path) -> Path:
-        """Write what is there after a power cut now."""
+        """Write the files that are left if the power is cut now."""
 
         def write(inode: int, folder: Path) -> None:
             folder.mkdir(parents=True)

@@ -35,7 +35,7 @@ def test_the_id_of_what_a_request_is_directed_at_can_be_ignored(served):
     version = served.get("/messagegroups/ids/messages/m/versions/1")
     assert served.done("PUT", path + "/versions/7?ignore=id,epoch", version)["versionid"] == "7"
     assert served.done("PATCH", path + "/meta?ignore=id,epoch", {"messageid": "m", "labels": {"a": "b"}})["messageid"] == "copy"
-    # What stands below it keeps its ids, and so do the members of a collection
+    # Entities below it keep their ids, and so do the members of a collection
     nested = {"messages": {"m": {"messageid": "n"}}}
     assert served.refused("PATCH", "/messagegroups/ids?ignore=id", nested) == (400, "mismatched_id")
     assert served.refused("PATCH", "/messagegroups/ids/messages?ignore=id", {"m": {"messageid": "n"}}) == (400, "mismatched_id")

@@ -1,4 +1,4 @@
-"""The process that writes, beside its server: who may write, batches, and what becomes of requests when it dies."""
+"""The process that writes for a server: who may write, batches, and what becomes of requests when it dies."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Faulty:
     [
         (False, None),  # it says that all is well, and nothing is there
         (False, CommitLost(1)),
-        (True, CommitLost(1)),  # it is there: planned anew, it would be there twice
+        (True, CommitLost(1)),  # it is there: planned again, it would be there twice
         (True, OSError("the checkpoint was not written")),
     ],
 )

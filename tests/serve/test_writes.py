@@ -303,7 +303,7 @@ OLD, NEW = "2020-01-01T00:00:00Z", "2030-01-01T00:00:00Z"
     ],
 )
 def test_the_default_version_of_a_document_and_of_a_request(rc2, body, of_document, of_request):
-    """The API has rules of its own for it: what a server computes is passed over, and the newest follows the ancestors."""
+    """The API has its own rules for it: what a server computes is ignored, and the newest follows the ancestors."""
     written = {"versions": {versionid: EVENT | one for versionid, one in body["versions"].items()}}
     reading = read(document({"g": {"messages": {"m": body | written}}}))
     [message] = rows(reading, "message").values()
@@ -311,7 +311,7 @@ def test_the_default_version_of_a_document_and_of_a_request(rc2, body, of_docume
     rc2.done("PUT", path, body | written)
     meta = rc2.get(path + "/meta")
     assert (message.defaultversionid, meta["defaultversionid"]) == (of_document, of_request)
-    # And which one it is stands in the answer
+    # And the answer says which one it is
     assert rc2.get(path)["versionid"] == of_request
 
 
@@ -332,7 +332,7 @@ def test_an_alias_shows_what_it_stands_for(served, group):
     assert served.refused("PUT", path, {"meta": {"xref": "/nowhere"}})[0] == 400
     served.done("PUT", path, {"meta": {"xref": target}})
     assert (served.get(path)["name"], served.get(path + "/meta")["xref"]) == ("shown", target)
-    # Back: it begins anew, with an epoch that none of both had
+    # Back: it begins again, with an epoch that neither had
     served.done("PATCH", path, {"meta": {"xref": None}, "name": "again"} | EVENT)
     assert (served.get(path)["name"], served.get(path)["versionscount"]) == ("again", 1)
 
@@ -759,7 +759,7 @@ def test_the_catalog_draft_is_written(served, group):
 
 
 def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
-    """CAT-027, CAT-040, CAT-064 to CAT-066, CAT-069: what contradicts what is there is 409; what is invalid is 400."""
+    """CAT-027, CAT-040, CAT-064 to CAT-066, CAT-069: what contradicts a stored definition is 409; what is invalid is 400."""
     path = "/messagecatalog/kept" + served.address.rsplit(":", 1)[1]
     served.done("PUT", path, {"format": "CloudEvents"})
     definition = {"id": "a.b", "definition": {"attributes": {"type": {"value": "a.b"}}}}

@@ -1,4 +1,4 @@
-"""The site as files: links, escaping, sizes, what stands on the pages, and what a second run writes."""
+"""The site as files: links, escaping, sizes, what is on the pages, and what a second run writes."""
 
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ def test_a_second_run_writes_nothing_and_a_change_only_what_it_touches(tmp_path)
     assert not (site.folder / "reg-default/messagegroups/g1/g1.event4.html").exists()
     untouched = [f"reg-default/messagegroups/g{g}/g{g}.event{n}.html" for g in (0, 1) for n in (7, 8)]
     assert not touched & set(untouched)
-    assert after.deleted == 5  # the page, the one beside its base, the Markdown of both, its JSON
+    assert after.deleted == 5  # the page, the one that shows it next to its base, the Markdown of both, its JSON
     pages = pages_of(site.folder)
     assert broken_links(site.folder, pages) == []
 

@@ -1,4 +1,4 @@
-"""What happens to documents between two ingests, drawn at random: they come, change, break, are mended, split, renamed and go.
+"""What happens to documents between two ingests, drawn at random: they come, change, break, are fixed, split, renamed and go.
 
 All of it works on the model's terms; the few ids and texts make documents agree and disagree often.
 """
@@ -23,7 +23,7 @@ MESSAGES = {"g": ("m", "n"), "h": ("p", "q")}
 BASES = ("g/m", "g/n", "h/p", "h/q")
 PINNED = ("g/m/1", "g/n/2", "h/p/1")
 MAX_DOCUMENTS = 4
-NEEDLE = "PLANTED"  # stands in each credential
+NEEDLE = "PLANTED"  # a part of each credential
 
 
 def first_documents(random: Random) -> Documents:
@@ -195,7 +195,7 @@ def change_messages(random: Random, documents: Documents) -> bool:
 
 
 def change_groups(random: Random, documents: Documents) -> bool:
-    """Add a group, drop it, rename it, break it, or let it stand in both spellings."""
+    """Add a group, drop it, rename it, break it, or write it in both spellings."""
 
     def changed(document: Document) -> Document:
         key = random.choice(list(MESSAGES))

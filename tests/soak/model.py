@@ -66,7 +66,7 @@ def read(document: Document, *, is_named: bool = False) -> Reading:
     # Groups in two spellings are an error of the root, which holds both.
     entities.add("registry", "/", definition(name=document.name), refused=bool(document.doubled))
     for groupid, group in document.groups.items():
-        # A group that stands twice is refused: nobody can know which is meant.
+        # A group that occurs twice is refused: nobody can know which is meant.
         entities.add_group("messagegroups", groupid, group, refused=group.bad or groupid in document.doubled)
     for groupid, group in document.doubled.items():
         entities.add_group("messagegroups", groupid, group, refused=group.bad or groupid in document.groups)
@@ -172,8 +172,8 @@ class Catalog:
         said: what each known document says, by path; what is refused in it now is what it said before.
         published: the entities.
         deleted: epoch that an entity had when it was deleted last.
-        lost: entities of which a document lost a conflict (DOC-001 stands), by path.
-        taken: entities that a document took over (DOC-002 stands), by path.
+        lost: entities of which a document lost a conflict (DOC-001 is reported), by path.
+        taken: entities that a document took over (DOC-002 is reported), by path.
         refused: entities that were refused in a document when it was read last, by path.
         texts: each document as it was read last, by path.
     """
@@ -250,7 +250,7 @@ class _Step:
         return self.readings[path].refused | self.out.get(path, frozenset())
 
     def _standing(self, path: str) -> dict[Key, Definition]:
-        """Return what a document said before of what is refused in it now, and of what stands below that (1)."""
+        """Return what a document said before of what is refused in it now, and of what is below that (1)."""
         out = self._refused(path)
 
         def stands(key: Key) -> bool:
@@ -269,7 +269,7 @@ class _Step:
         return tuple(sorted(path for path, every in self.said.items() if every.get(key) == said))
 
     def _still_said(self, key: Key, owners: tuple[str, ...]) -> bool:
-        """Return whether an owner so far has not let go of an entity (3, 6)."""
+        """Return whether an owner so far still holds an entity (3, 6)."""
         return any(key in self.said.get(path, {}) for path in owners)
 
     def _entity(self, key: Key) -> Published | None:

@@ -28,8 +28,8 @@ class Run(NamedTuple):
     """An ingest.
 
     source: path below the folder of documents: a file, a glob, a folder, or empty for all; first_dry: a dry run of the same
-    before; again: the same once more afterwards; crash: a point to die at, after which the same is run again; by_kill: in a
-    process of its own, by kill -9; way: who plans it, one of `WAYS`.
+    before; again: the same once more afterwards; crash: a point to die at, after which the same is run again; by_kill: in its
+    own process, by kill -9; way: who plans it, one of `WAYS`.
     """
 
     source: str = ""

@@ -26,7 +26,7 @@ _SMALL = WITHOUT_CODEGEN | {"spark.sql.leafNodeDefaultParallelism": "1", "spark.
 
 
 def open_quick(folder: Path, *, once: bool = True, **settings: str) -> SparkSession:
-    """Open a session for small catalogs, with these Spark settings beside.
+    """Open a session for small catalogs, with these Spark settings in addition.
 
     Args:
         folder: its warehouse.

@@ -19,7 +19,7 @@ class Text:
         schema: schema of its payload, as group/schema.
         odd: its name is not text, and is left out.
         bad: it has another attribute of a wrong type, so that it is refused.
-        secret: a credential that stands in it, for which it is refused too.
+        secret: a credential in it, for which it is refused too.
     """
 
     name: str
@@ -92,10 +92,10 @@ class Document:
         registry: its `registryid`.
         name: `name` of the root.
         groups, schemagroups, endpoints: what it holds, by id.
-        doubled: message groups that stand in it once more, in the other spelling (`definitionGroups`).
+        doubled: message groups that it holds once more, in the other spelling (`definitionGroups`).
         dialect: in which it is written.
         damage: why nothing of it can be read (`documents.DAMAGES`), or why it is not a registry document (`NO_DOCUMENTS`).
-        secret: a credential that stands in a damaged text.
+        secret: a credential in a damaged text.
     """
 
     registry: str | None = None

@@ -185,7 +185,7 @@ class Search:
         self.seen: dict[Path, tuple[int, int]] = {}
 
     def found(self, *, again: bool = False) -> list[str]:
-        """Return the files in which the text stands.
+        """Return the files that contain the text.
 
         Args:
             again: look at files that did not change, too.

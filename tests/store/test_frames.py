@@ -1,4 +1,4 @@
-"""Frames that are kept: few rows stand in the driver, and what is known of them takes no query."""
+"""Frames that are kept: few rows are in the driver, and what is known of them takes no query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are brought into a table of entities: a small one is written anew, by one query, in a transaction."""
+"""Rows that are merged into a table of entities: a small table is rewritten, by one query, in a transaction."""
 
 from __future__ import annotations
 

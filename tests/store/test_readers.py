@@ -13,7 +13,7 @@ from lakehouse.store.deltatables import TABLES, attach_tables
 
 @pytest.fixture(scope="module")
 def spark_rows(past):
-    """The rows of each table as Spark reads them, in an order of their own."""
+    """Return the rows of each table as Spark reads them, sorted."""
     attach_tables(past.spark, past.settings)
     return {name: sort([row.asDict(recursive=True) for row in past.spark.table(name).collect()]) for name in TABLES}
 

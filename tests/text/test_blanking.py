@@ -65,7 +65,7 @@ HIDDEN = "hunter2"
         ('x: "Bearer\\\n  \\ hunter2"\na: b', 'x: "Bearer\\ REDACTED"\na: b'),
         ('"pass\\\n  word": "hunter2"\na: b', '"password": "REDACTED"\na: b'),
         ("x: Bearer\n  hunter2\na: b", "x: Bearer\n  REDACTED\na: b"),
-        # An indent that is wrong, so that the value stands beside its key
+        # A wrong indent, so that the value is at the level of its key
         ("password: |\nhunter2\na: b", "password: REDACTED\na: b"),
         ("password: >\n hunter2\nhunter2\na: b", "password: REDACTED\na: b"),
         # Cut off

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from lakehouse.text.problems import CREDENTIAL
 
-# Letters that no rule, name or hash has side by side; what stands between is what a quote or a format may stumble over.
+# Letters that no rule, name or hash has side by side; between them is what a quote or a format may stumble over.
 _letters = st.text(alphabet="QXZJKVW", min_size=7, max_size=9)
 secrets = st.tuples(_letters, st.sampled_from(["", "7", "=7", "'7", ",7", ":7", "#7", "&7", "+7", "\\7", "!7", "%7"]), _letters)
 
 
 def leaks(secret: str, rows: Any) -> list[str]:
-    """Return the pieces of a secret that stand in the rows; four characters are one."""
+    """Return the pieces of a secret that the rows contain; a piece is four characters."""
     reported = str(rows)
     pieces = {secret[at : at + 4] for at in range(len(secret) - 3)}
     return sorted(piece for piece in pieces if piece.isalpha() and piece in reported)
