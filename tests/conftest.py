@@ -140,7 +140,7 @@ def catalog(bare_catalog: Catalog, empty_warehouse: Path) -> Catalog:
 def samples() -> Path:
     folder = Path(__file__).parents[2] / "shared" / "samples"
     if not folder.is_dir():
-        pytest.skip("the published samples are not beside this checkout")
+        pytest.skip("the published samples are not next to this checkout")
     return folder
 
 

@@ -37,7 +37,7 @@ from tests.bench.starts import measure_first_ingests, measure_starts
 LARGE = 1_000_000  # from here on each case is measured once
 ENOUGH = 3  # pairs: the median leaves out the first, which pays for what a session does only once; with fewer all is run before
 DEFINITIONS_A_MESSAGE = 10  # of the index of matching, which `python -m tests.bench.matchindex` makes with 1,000,000
-SMALL_SHARE = "1% changed, beside a new ingest"
+SMALL_SHARE = "1% changed, of a new ingest"
 
 console = Console(width=150)
 

@@ -47,7 +47,7 @@ from lakehouse.store.session import open_session
 from tests.bench.generator import Shape, write_documents
 from tests.bench.pairs import Case, spread, to_nowhere
 
-NEW, BESIDE, UNCHANGED, CHANGED, PARSE = "new, empty catalog", "new, beside another", "unchanged", "1% changed", "parse alone"
+NEW, BESIDE, UNCHANGED, CHANGED, PARSE = "new, empty catalog", "new, next to another", "unchanged", "1% changed", "parse alone"
 NEAR = "1% changed, in 1% of the documents"
 NEAR_AGAIN = f"{NEAR}, again"
 SHARE_CHANGED = 0.01

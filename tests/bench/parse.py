@@ -116,7 +116,7 @@ def _profile(uri: str, text: bytes, lines: int) -> str:
 @click.option("--shape", "shapes", multiple=True, default=("json", "yaml", "wip", "draft"), show_default=True)
 @click.option("--repeat", default=3, show_default=True)
 @click.option("--stream-bytes", default=_STREAM, show_default=True, help="Size above which a document is read part by part.")
-@click.option("--profile", "profiled", is_flag=True, help="Tell the functions that take most time.")
+@click.option("--profile", "profiled", is_flag=True, help="List the functions that take most time.")
 @click.option("--lines", default=45, show_default=True, help="Functions of the profile.")
 @click.option("--dump", "into", type=click.File("w"), help="Write the rows instead of measuring.")
 def main(

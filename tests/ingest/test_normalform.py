@@ -433,9 +433,9 @@ def test_an_id_that_begins_like_another_is_another():
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(b'{"k":1,"k":1,"messagegroups":{"g":{"name":"\\ud800"}}}', id="a lone surrogate beside a duplicate key"),
+        pytest.param(b'{"k":1,"k":1,"messagegroups":{"g":{"name":"\\ud800"}}}', id="a lone surrogate and a duplicate key"),
         pytest.param(
-            b'{"messagegroups":{"g":{"a":18446744073709551616,"b":1e400}}}', id="a number out of range beside a big integer"
+            b'{"messagegroups":{"g":{"a":18446744073709551616,"b":1e400}}}', id="a number out of range and a big integer"
         ),
         pytest.param(b'{"messagegroups":{"g":{"a":1e400,"a":1}}}', id="a number out of range that stands twice"),
         pytest.param(b'{"k":1,"k":1,"messagegroups":{"g":{"a":' + b"9" * 5000 + b"}}}", id="an integer of thousands of digits"),

@@ -21,7 +21,7 @@ from lakehouse.readmodel.detail import show_messages
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout"),
+    pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not next to this checkout"),
 ]
 
 

@@ -189,7 +189,7 @@ def test_generated_rows(spark):
             assert events(one) == events(landed_of_object(_json(row, shape), None, platform)), (shape, row)
 
 
-@pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not beside this checkout")
+@pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not next to this checkout")
 def test_published_messages(spark):
     captured = captured_rows()
     for_shape = {shape: [one for one in captured if one[0] == shape] for shape in ("kafka", "mqtt", "amqp")}

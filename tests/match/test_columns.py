@@ -65,7 +65,7 @@ def both(matcher: Matcher, rows: list[Any]) -> tuple[int, list[Any], list[Any]]:
     return batch.num_rows - left.num_rows, sorted(by_columns, key=order), sorted(by_loop(matcher, batch), key=order)
 
 
-@pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not beside this checkout")
+@pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not next to this checkout")
 @pytest.mark.parametrize("share", [0, 1])
 def test_published_messages(share):
     rows, schemas = samples("feeds")

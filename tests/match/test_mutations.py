@@ -16,7 +16,7 @@ from lakehouse.match.event.captured import landed_of_text
 from match.catalogs import SAMPLES, samples
 
 EVENTS = SAMPLES / "events" / "captured.jsonl"
-pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not beside this checkout")
+pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not next to this checkout")
 PREFIX = {"KAFKA": "ce_", "AMQP/1.0": "cloudEvents:", "MQTT/5.0": ""}
 Message = dict[str, Any]
 

@@ -117,7 +117,7 @@ def test_few_definitions_are_read(model):
         assert [one.xid.split("/")[4] for one in wanted.schemas] == ["one", "two"]
 
 
-@pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not beside this checkout")
+@pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not next to this checkout")
 def test_published_messages_one_by_one(tmp_path):
     files = sorted((SAMPLES / "feeds").glob("*.json"))
     lines = (SAMPLES / "events" / "captured.jsonl").read_bytes().splitlines()[::25]

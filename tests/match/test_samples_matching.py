@@ -13,7 +13,7 @@ from lakehouse.match.event.captured import landed_of_columns, landed_of_text
 from match.catalogs import SAMPLES, pairs_of, samples
 
 EVENTS = SAMPLES / "events" / "captured.jsonl"
-pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not beside this checkout")
+pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not next to this checkout")
 
 
 @pytest.fixture(scope="module")

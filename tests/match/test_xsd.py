@@ -129,7 +129,7 @@ def test_no_pattern_backtracks():
     assert time.process_time() - begun < 20
 
 
-@pytest.mark.skipif(not (SAMPLES / "spec").is_dir(), reason="the published samples are not beside this checkout")
+@pytest.mark.skipif(not (SAMPLES / "spec").is_dir(), reason="the published samples are not next to this checkout")
 def test_published_schemas():
     document = json.loads((SAMPLES / "spec" / "smartoven-xsd.xreg.json").read_bytes())
     [group] = document["schemagroups"].values()

@@ -6,7 +6,7 @@ import pytest
 
 from propose.heldout import EVENTS, measure, messages, totals
 
-pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not beside this checkout")
+pytestmark = pytest.mark.skipif(not EVENTS.is_file(), reason="the published samples are not next to this checkout")
 
 
 @pytest.fixture(scope="module")

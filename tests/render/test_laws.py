@@ -30,7 +30,7 @@ from render.definitions import NOW, cloudevent, row
 
 DEMO = Path(lakehouse.__file__).parent / "cli" / "demo"
 MODES = ("binary", "structured")
-has_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not beside this checkout")
+has_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the published samples are not next to this checkout")
 # Its source is declared as an empty text, which no CloudEvent may have.
 CONTRADICTIONS = {("minimal-proto.xreg.json", "/messagegroups/com.example.grp1/messages/com.example.grp1.ev1")}
 

@@ -112,7 +112,7 @@ def test_a_message_with_an_xml_payload_comes_back(mode):
     assert (found["status"], found["payload_status"]) == ("matched", "valid")
 
 
-@pytest.mark.skipif(not (SAMPLES / "spec").is_dir(), reason="the published samples are not beside this checkout")
+@pytest.mark.skipif(not (SAMPLES / "spec").is_dir(), reason="the published samples are not next to this checkout")
 def test_published_definitions_with_xml_payloads():
     rows, schemas = load({"s": (SAMPLES / "spec" / "smartoven-xsd.xreg.json").read_bytes()})
     renderer = Renderer(Schemas(schemas), RenderStyle(example=True, seed=1, now=NOW))
