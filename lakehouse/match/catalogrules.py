@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -57,7 +58,9 @@ def check_all(spark: SparkSession, snapshot_id: int, settings: Settings) -> Data
     rows = None if settings.planner == "spark" or not is_small(spark, settings) else _check_in_driver(settings, snapshot_id)
     if rows is None:
         effective = effective_definitions(spark, settings)
-        return check_catalog(spark, settings, effective).unionByName(check_definitions(effective))
+        with ThreadPoolExecutor(1) as pool:
+            definitions = pool.submit(lambda: materialize(check_definitions(effective)))
+            return check_catalog(spark, settings, effective).unionByName(definitions.result())
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow_schema())) if rows else no_findings(spark)
 
 
