@@ -480,34 +480,46 @@ def with_verdict(entities: DataFrame, *, policy: Policy, now: int, declared: Dat
     if declared is not None:
         looked_up = F.broadcast(declared.select(*KEY, "has_epoch", "has_modifiedat"))
         return _dated(entities.join(looked_up, on=KEY).mapInArrow(partial(_decide, policy, now), VERDICT))
-    # What is new, and said by one document alone, needs no decision: a first load is little else.
-    is_plain = F.coalesce(
-        F.col("stored").isNull() & (F.size("claims") == 1) & F.col("disputes_before").isNull() & F.col("deleted_epoch").isNull(),
-        F.lit(False),
-    )
-    decided = entities.filter(~is_plain).mapInArrow(partial(_decide, policy, now), VERDICT)
-    return _dated(_inserted(entities.filter(is_plain), now).unionByName(decided))
+    # What one document alone says needs no decision where it is new, or is what is published of that document alone: a first load
+    # is little else than the one, a document that was edited little else than the other.
+    stored, claim = F.col("stored"), F.get("claims", F.lit(0))
+    is_undisputed = F.coalesce((F.size("claims") == 1) & F.col("disputes_before").isNull(), F.lit(False))
+    is_new = F.coalesce(is_undisputed & stored.isNull() & F.col("deleted_epoch").isNull(), F.lit(False))
+    is_same = is_undisputed & F.col("dropped").isNull() & (F.col("kind") != "registry")
+    is_same &= (stored["content_hash"] == claim["content_hash"]) & (stored["document_uris"] == F.array(claim["document_uri"]))
+    for name in LIFECYCLE:
+        is_same &= claim[name].isNull() | (claim[name] == stored[name])
+    is_same = F.coalesce(is_same, F.lit(False))
+    decided = entities.filter(~is_new & ~is_same).mapInArrow(partial(_decide, policy, now), VERDICT)
+    return _dated(_undecided(entities.filter(is_new | is_same), is_new, now).unionByName(decided))
 
 
 def _dated(decided: DataFrame) -> DataFrame:
     return decided.withColumns({name: F.timestamp_micros(name) for name in (*_DATES, "stored_modifiedat")})
 
 
-def _inserted(entities: DataFrame, now: int) -> DataFrame:
-    claim = F.get("claims", F.lit(0))
-    values = {name: claim[name] for name in (*CLAIM_COLUMNS, *LIFECYCLE) if name in VERDICT.names} | {
-        **{name: F.col(name) for name in KEY},
+def _undecided(entities: DataFrame, is_new: Column, now: int) -> DataFrame:
+    """Return entities that one document alone says, and that are new or published so, as rows of `VERDICT`."""
+    stored, claim = F.col("stored"), F.get("claims", F.lit(0))
+    new = {name: claim[name] for name in (*CLAIM_COLUMNS, *LIFECYCLE) if name in VERDICT.names} | {
         "op": F.lit("insert"),
-        **{f"declared_{name}": claim[name] for name in ("epoch", "modifiedat")},
         "epoch": F.coalesce(claim["epoch"], F.lit(1)),
         **{name: F.coalesce(claim[name], F.lit(now)) for name in _DATES},
         "document_uris": F.array(claim["document_uri"]),
+    }
+    same = {name: stored[name] for name in VERDICT.names if name in Published._fields}
+    same |= {name: stored[name.removeprefix("stored_")] for name in _STORED if name != "stored_in"}
+    same["stored_in"] = stored["snapshot_id"]
+    none = F.lit(None)
+    values = {name: F.when(is_new, new.get(name, none)).otherwise(same.get(name, none)) for name in VERDICT.names} | {
+        **{name: F.col(name) for name in KEY},
+        **{f"declared_{name}": claim[name] for name in ("epoch", "modifiedat")},
         "agreed": F.array(F.struct(claim["document_uri"].alias("document_uri"))),
         **{name: F.array() for name in ("displaced", "reports", "disputes")},
-        "is_single_insert": F.lit(True),
+        "is_single_insert": is_new,
         **{name: F.lit(False) for name in ("is_suspect", "is_reported")},
     }
-    return entities.select(*(values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in VERDICT))
+    return entities.select(*(values[field.name].cast(field.dataType).alias(field.name) for field in VERDICT))
 
 
 def _decide(policy: Policy, now: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
