@@ -158,6 +158,14 @@ class Verdict:
         return self.op == "insert" and len(self.agreed) == 1 and not self.opposed and not self.joined
 
     @property
+    def is_repeated(self) -> bool:
+        """Return whether its only document says again what is published, `isdefault` and all."""
+        if self.op is not None or self.stored is None or self.opposed or len(self.agreed) != 1:
+            return False
+        claim = self.agreed[0]
+        return self.document_uris == (claim.document_uri,) and claim.content_hash == self.stored.content_hash
+
+    @property
     def has_text(self) -> bool:
         """Return whether the document whose text is published was read, and says the same."""
         return self.refused is None and any(claim.document_uri == self.document_uris[0] for claim in self.agreed)

@@ -55,7 +55,7 @@ _OF_DISPUTE = [name for name in DISPUTE.names if name not in KEY]
 _URIS = ArrayType(StringType())
 _SAME = (
     "op", "refused", "document_uri", "content_hash", *LIFECYCLE, "isdefault", "defaultversionid", "twin_hash", "document_uris",
-    "displaced", "is_single_insert", "is_suspect", "declared_epoch", "declared_modifiedat",
+    "displaced", "is_single_insert", "is_repeated", "is_suspect", "declared_epoch", "declared_modifiedat",
 )  # fmt: skip
 _STORED: dict[str, Callable[[Published], Any]] = {
     "stored_in": lambda stored: stored.snapshot_id,
@@ -329,7 +329,7 @@ def as_unchanged(stored: DataFrame) -> DataFrame:
     names = ("content_hash", "modifiedat", "document_uris", "isdefault", "defaultversionid")
     same = {f"stored_{name}": F.col(name) for name in names}
     same |= {name: F.array() for name in ("agreed", "displaced", "reports", "disputes")}
-    same |= {name: F.lit(False) for name in ("is_single_insert", "is_suspect", "is_reported")}
+    same |= {name: F.lit(False) for name in ("is_single_insert", "is_repeated", "is_suspect", "is_reported")}
     return stored.withColumns(same | {"stored_in": F.col("snapshot_id"), "was_compared": F.lit(False)}).drop("snapshot_id")
 
 
@@ -404,7 +404,7 @@ VERDICT = StructType(
         StructField("displaced", _URIS),
         StructField("reports", ArrayType(_REPORT)),
         StructField("disputes", ArrayType(_DISPUTE_AFTER)),
-        *_flags("is_single_insert", "is_suspect", "is_reported"),
+        *_flags("is_single_insert", "is_repeated", "is_suspect", "is_reported"),
         *_longs("declared_epoch", "declared_modifiedat"),
         *_texts("stored_content_hash"),
         *_longs("stored_modifiedat"),
@@ -517,6 +517,7 @@ def _undecided(entities: DataFrame, is_new: Column, now: int) -> DataFrame:
         "agreed": F.array(F.struct(claim["document_uri"].alias("document_uri"))),
         **{name: F.array() for name in ("displaced", "reports", "disputes")},
         "is_single_insert": is_new,
+        "is_repeated": ~is_new,
         **{name: F.lit(False) for name in ("is_suspect", "is_reported")},
     }
     return entities.select(*(values[field.name].cast(field.dataType).alias(field.name) for field in VERDICT))

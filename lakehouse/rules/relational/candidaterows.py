@@ -97,7 +97,7 @@ def _owned(entities: DataFrame, reconciled: DataFrame) -> tuple[DataFrame, DataF
         One row per entity and document that findings are about, columns of `entities` with `staged` and `_isdefault`; and the
         staged rows that would be written, one per entity.
     """
-    verdict = reconciled.select(
+    verdict = reconciled.filter(~_is_repeated()).select(
         *KEY,
         "document_uris",
         F.col("document_uri").alias("_source"),
@@ -130,16 +130,22 @@ def _left_alone(published: DataFrame, concerned: DataFrame, staged: DataFrame, r
         is_agreed = F.arrays_overlap("document_uris", F.transform("agreed", lambda claim: claim["document_uri"]))
         after = reconciled.select(
             *KEY,
-            F.coalesce(is_deleted | is_agreed, F.lit(False)).alias("_is_elsewhere"),
+            F.coalesce((is_deleted | is_agreed) & ~_is_repeated(), F.lit(False)).alias("_is_elsewhere"),
+            F.when(_is_repeated(), F.col("isdefault")).alias("_own_default"),
             F.coalesce(F.get("document_uris", F.lit(0)), F.lit("")).alias("_owner"),
             F.col("isdefault").alias("_isdefault"),
         )
         concerned = concerned.unionByName(reconciled.filter(is_deleted).select("registryid"))
         alone = published.join(after, on=KEY, how="left").filter(~F.coalesce("_is_elsewhere", F.lit(False)))
         owner, isdefault = F.coalesce("_owner", "document_uri"), F.coalesce("_isdefault", "isdefault")
-        alone = alone.withColumns({"document_uri": owner, "isdefault": isdefault})
+        alone = alone.withColumns({"document_uri": owner, "isdefault": isdefault, "own_default": F.col("_own_default")})
     alone = alone.join(F.broadcast(concerned.distinct()), on="registryid", how="left_semi")
     return alone.withColumn("staged", F.lit(False))
+
+
+def _is_repeated() -> Column:
+    """Return whether what is published of an entity is what would be: it has columns, where a staged text has to be parsed."""
+    return F.col("is_repeated") & F.col("op").isNull()
 
 
 def _with_single(read: DataFrame, entities: DataFrame, *, compare: bool) -> DataFrame:
