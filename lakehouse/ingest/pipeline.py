@@ -78,6 +78,7 @@ from lakehouse.store.session import without_codegen
 from lakehouse.store.tablelog import retries, sync_table
 
 _FEW_BYTES = 256 * 1024  # of documents whose rows need no files: as rows they take some times as much
+_FEW_CHANGES = 20_000  # entities that tables take from memory, all at once
 _MOST_BYTES_IN_DRIVER = 64 * 1024 * 1024  # of the texts of staged rows that the driver plans
 
 
@@ -595,7 +596,7 @@ def _commit(call: _Call, plan: Plan, stage: DataFrame | None, run: CommitInfo) -
     with call.clock("commit", f"{sum(plan.changed.values())} changed entities as snapshot {plan.head.snapshot_id + 1}"):
         entities = None if plan.decided is not None else plan.log_rows
         is_few = is_local(plan.reconciled)
-        if is_few or plan.decided is not None:
+        if is_few or plan.decided is not None or (entities is None and sum(plan.changed.values()) <= _FEW_CHANGES):
             with without_codegen(spark, is_few):
                 entities = materialize(log_rows(spark, plan, stage))
         head = commit(spark, plan, stage, run, entities)

@@ -68,6 +68,8 @@ def refresh(
     changes: DataFrame,
     snapshot_id: int,
     fresh: Mapping[str, DataFrame] | None = None,
+    *,
+    all_stored: bool = False,
 ) -> None:
     """Compute the affected rows again, and delete those of deleted messages; it may be repeated.
 
@@ -77,6 +79,7 @@ def refresh(
         changes: rows of the log that the table has not seen, of messages and Versions.
         snapshot_id: the snapshot that the table reaches.
         fresh: rows of `messages` and `versions` that stand for those of the tables, with the op that brought them.
+        all_stored: no message is new.
     """
     # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
     tables = _laid_over(session, fresh or {})
@@ -100,10 +103,12 @@ def refresh(
     if is_without_codegen(session):  # a merge computes its source twice
         rows = materialize(rows)
     ends = ends_of(session, NAME, affected)
-    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
+    merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends, all_stored=all_stored)
 
 
-def take(session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are_new: bool = False) -> None:
+def take(
+    session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are_new: bool = False, all_stored: bool = False
+) -> None:
     """Take rows that were computed by `domain.effective`: those of messages that are no more are left out.
 
     Args:
@@ -111,6 +116,7 @@ def take(session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are
         rows: columns of the table, and is_there (NULL: the message is no more).
         is_new: the table holds nothing yet.
         registries_are_new: it holds nothing of the registries of these messages.
+        all_stored: no message is new.
     """
     if is_new or registries_are_new:
         present = rows.filter("is_there").drop("is_there")
@@ -118,7 +124,7 @@ def take(session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are
         write(session, NAME, by_key(present, present.select(*_KEY)))
     else:
         ends = ends_of(session, NAME, rows.select(*_KEY))
-        merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends)
+        merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends, all_stored=all_stored)
 
 
 def _laid_over(session: SparkSession, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:

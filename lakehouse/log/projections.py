@@ -20,7 +20,7 @@ from lakehouse.log import effectivetable
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import table_name
-from lakehouse.store.materialize import hand_over, materialize
+from lakehouse.store.materialize import hand_over, is_known_empty, materialize
 from lakehouse.store.merges import append_rows, by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
@@ -227,7 +227,8 @@ def _roll_forward(
             if ends is not None:  # the ends are of these rows, whatever is committed meanwhile
                 unseen = unseen.filter(F.col("snapshot_id") <= F.lit(ends.newest))
             rows = project(last_rows(unseen) if at_hand is None else unseen, table, "op")
-            merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'", ends=ends)
+            all_stored = at_hand is not None and is_known_empty(unseen.filter("op = 'insert'"))
+            merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'", ends=ends, all_stored=all_stored)
 
     is_unfilled = verified is not None and table.name not in verified.tables
     return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_unfilled, bring)
@@ -263,17 +264,22 @@ def _try_effective_forward(
     as_transaction(session, effectivetable.NAME, head.snapshot_id)
     is_new = not any(table in verified.tables for table in _DEFINING)
     try:
-        if update.definitions is not None:
-            rows = hand_over(update.definitions, session)
-            effectivetable.take(session, rows, is_new=is_new, registries_are_new=update.registries_are_new)
-            return _reached(session, head, is_new=is_new)
         rows = hand_over(update.entities, session)
+        all_stored = not is_new and is_known_empty(rows.filter((F.col("kind") == "message") & (F.col("op") == "insert")))
+        if update.definitions is not None:
+            effectivetable.take(
+                session,
+                hand_over(update.definitions, session),
+                is_new=is_new,
+                registries_are_new=update.registries_are_new,
+                all_stored=all_stored,
+            )
+            return _reached(session, head, is_new=is_new)
         defining = {table: rows.filter(F.col("kind") == table.kind) for table in (MESSAGES, VERSIONS)}
         fresh = {table.name: materialize(project(changed, table, "op")) for table, changed in defining.items()}
         if not is_new:
-            effectivetable.refresh(
-                session, settings, rows.filter(F.col("kind").isin("message", "version")), head.snapshot_id, fresh
-            )
+            changes = rows.filter(F.col("kind").isin("message", "version"))
+            effectivetable.refresh(session, settings, changes, head.snapshot_id, fresh, all_stored=all_stored)
         else:
             effectivetable.append_all(session, settings, head.snapshot_id, fresh)
         return _reached(session, head, is_new=is_new)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.store.deltatables import read_files, table_name
 from lakehouse.store.internals.deltalog import Files, rewrite
-from lakehouse.store.materialize import is_local
+from lakehouse.store.materialize import count, is_local, materialize
 from lakehouse.store.session import is_without_codegen
 from lakehouse.store.tablelog import current_files, first_transaction, table_bytes, transaction_of, write_options
 
@@ -90,7 +90,14 @@ def append_rows(session: SparkSession, name: str, rows: DataFrame) -> None:
 
 
 def merge_rows(
-    session: SparkSession, name: str, columns: Collection[str], rows: DataFrame, *, gone: str, ends: Ends | None = None
+    session: SparkSession,
+    name: str,
+    columns: Collection[str],
+    rows: DataFrame,
+    *,
+    gone: str,
+    ends: Ends | None = None,
+    all_stored: bool = False,
 ) -> None:
     """Merge rows into a table of entities in one commit that can be repeated; rows that are newer in the table stay.
 
@@ -106,12 +113,14 @@ def merge_rows(
         rows: those columns, and what `gone` looks at; snapshot_id of what is gone: the one that knows of it.
         gone: SQL condition on `rows` for what is to be deleted.
         ends: of the keys of all `rows`, as from `ends_of`: files of the table that lie outside are not looked at.
+        all_stored: the table has all of their keys, but for what was deleted since: few rows are then sent to its files, which
+            need not be sorted.
     """
     source = rows.withColumn("_gone", F.expr(gone))
     transaction = transaction_of(session)
     files = current_files(session, name) if transaction and is_without_codegen(session) and is_local(source) else None
     if transaction is None or files is None or not _may_be_rewritten(files, columns):
-        _merge(session, name, columns, source, ends)
+        _merge(session, name, columns, source, ends, all_stored=all_stored)
     else:
         rewrite(session, files, _replaced(session, files, source), *transaction)
 
@@ -132,23 +141,30 @@ def _replaced(session: SparkSession, files: Files, source: DataFrame) -> DataFra
     return remaining.select(*files.columns.names).unionByName(new).coalesce(1)
 
 
-def _merge(session: SparkSession, name: str, columns: Collection[str], source: DataFrame, ends: Ends | None) -> None:
+def _merge(
+    session: SparkSession, name: str, columns: Collection[str], source: DataFrame, ends: Ends | None, *, all_stored: bool
+) -> None:
     same = (F.col("target.registryid") == F.col("source.registryid")) & (F.col("target.xid") == F.col("source.xid"))
     if ends is not None:
         same &= F.col("target.registryid").between(*map(F.lit, ends.registryid))
         same &= F.col("target.xid").between(*map(F.lit, ends.xid))
     values: dict[str, str | Column] = {column: f"source.{column}" for column in columns}
     # Rows of the driver cannot change between the passes of a merge, and are sent to where they are joined with.
-    session.conf.set(_MATERIALIZE, "none" if is_local(source) else "auto")
-    (
+    is_fixed = is_local(source)
+    if all_stored and not is_fixed:
+        source, is_fixed = materialize(source), True
+        source = F.broadcast(source) if count(source) <= _FEW_ROWS else source
+    session.conf.set(_MATERIALIZE, "none" if is_fixed else "auto")
+    merge = (
         DeltaTable.forName(session, table_name(name))
         .alias("target")
         .merge(source.alias("source"), same)
         .whenMatchedDelete("source._gone AND target.snapshot_id < source.snapshot_id")
         .whenMatchedUpdate("target.snapshot_id < source.snapshot_id", set=values)
-        .whenNotMatchedInsert("NOT source._gone", values=values)
-        .execute()
     )
+    if not all_stored:
+        merge = merge.whenNotMatchedInsert("NOT source._gone", values=values)
+    merge.execute()
 
 
 def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
@@ -164,13 +180,13 @@ def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
     session = rows.sparkSession
     if is_without_codegen(session) or table_bytes(session, "changes") <= _SMALL_LOG:
         return rows
-    count = keys.count()
-    if count <= _FEW_ROWS:
+    number = keys.count()
+    if number <= _FEW_ROWS:
         return rows
-    files = min(count // _ROWS_OF_A_FILE, max(_MANY_FILES, count // _MOST_ROWS_OF_A_FILE), _MOST_FILES)
-    sample = keys.sample(min(1.0, files * _SAMPLED / count), seed=1).select(_key().alias("key")).collect()
+    files = min(number // _ROWS_OF_A_FILE, max(_MANY_FILES, number // _MOST_ROWS_OF_A_FILE), _MOST_FILES)
+    sample = keys.sample(min(1.0, files * _SAMPLED / number), seed=1).select(_key().alias("key")).collect()
     seen = sorted(row["key"] for row in sample)
-    ends = sorted({seen[len(seen) * number // files] for number in range(1, files)})
+    ends = sorted({seen[len(seen) * part // files] for part in range(1, files)})
     return rows.repartitionById(len(ends) + 1, _place(ends)).sortWithinPartitions("registryid", "xid")
 
 

@@ -26,7 +26,7 @@ def merging(catalog):
     """Return a function that merges groups as a snapshot, with those that are gone; and one that reads the table."""
     attach_tables(catalog.spark, catalog.settings)
 
-    def merge(snapshot_id, *groups, gone=(), transaction=True):
+    def merge(snapshot_id, *groups, gone=(), transaction=True, **more):
         with without_codegen(catalog.spark, True):
             session = open_sibling(catalog.spark)
         set_commit_metadata(session, {"snapshot_id": snapshot_id, "job": "project"})
@@ -35,7 +35,7 @@ def merging(catalog):
         found = on_driver(session.createDataFrame(rows, "registryid string, xid string, snapshot_id long, gone boolean"))
         whole = found.selectExpr("*", *OTHERS)
         before = executions(session)
-        merge_rows(session, "groups", GROUPS.columns.names, whole, gone="gone")
+        merge_rows(session, "groups", GROUPS.columns.names, whole, gone="gone", **more)
         return executions(session) - before
 
     return merge
@@ -84,6 +84,14 @@ def test_both_ways_give_the_same(catalog, merging):
         merging(snapshot_id, "same", f"new{snapshot_id}", gone=[f"new{snapshot_id - 1}"], transaction=transaction)
         assert groups(catalog) == [(f"new{snapshot_id}", snapshot_id), ("same", snapshot_id)]
     assert operations(catalog) == ["CREATE TABLE", "WRITE", "MERGE", "WRITE", "MERGE"]
+
+
+def test_rows_that_are_all_stored_change_what_there_is_and_add_nothing(catalog, merging):
+    merging(1, "a", "b", "c")
+    merging(3, "c")
+    merging(2, "a", "c", "deleted.since", gone=["b"], transaction=False, all_stored=True)
+    assert groups(catalog) == [("a", 2), ("c", 3)]
+    assert operations(catalog)[-1] == "MERGE"
 
 
 @pytest.mark.parametrize("late", [1, 2])
