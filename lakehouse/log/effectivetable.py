@@ -79,7 +79,7 @@ def refresh(
         changes: rows of the log that the table has not seen, of messages and Versions.
         snapshot_id: the snapshot that the table reaches.
         fresh: rows of `messages` and `versions` that stand for those of the tables, with the op that brought them.
-        all_stored: no message is new.
+        all_stored: no message or Version is new, so that each message has a row.
     """
     # Each step is computed once and its plan cut off: analysing the views over long plans takes longer than all the rest.
     tables = _laid_over(session, fresh or {})
@@ -116,7 +116,7 @@ def take(
         rows: columns of the table, and is_there (NULL: the message is no more).
         is_new: the table holds nothing yet.
         registries_are_new: it holds nothing of the registries of these messages.
-        all_stored: no message is new.
+        all_stored: no message or Version is new, so that each message has a row.
     """
     if is_new or registries_are_new:
         present = rows.filter("is_there").drop("is_there")

@@ -265,7 +265,8 @@ def _try_effective_forward(
     is_new = not any(table in verified.tables for table in _DEFINING)
     try:
         rows = hand_over(update.entities, session)
-        all_stored = not is_new and is_known_empty(rows.filter((F.col("kind") == "message") & (F.col("op") == "insert")))
+        is_defining = F.col("kind").isin("message", "version")
+        all_stored = not is_new and is_known_empty(rows.filter(is_defining & (F.col("op") == "insert")))
         if update.definitions is not None:
             effectivetable.take(
                 session,
@@ -278,8 +279,7 @@ def _try_effective_forward(
         defining = {table: rows.filter(F.col("kind") == table.kind) for table in (MESSAGES, VERSIONS)}
         fresh = {table.name: materialize(project(changed, table, "op")) for table, changed in defining.items()}
         if not is_new:
-            changes = rows.filter(F.col("kind").isin("message", "version"))
-            effectivetable.refresh(session, settings, changes, head.snapshot_id, fresh, all_stored=all_stored)
+            effectivetable.refresh(session, settings, rows.filter(is_defining), head.snapshot_id, fresh, all_stored=all_stored)
         else:
             effectivetable.append_all(session, settings, head.snapshot_id, fresh)
         return _reached(session, head, is_new=is_new)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.store.deltatables import read_files, table_name
 from lakehouse.store.internals.deltalog import Files, rewrite
-from lakehouse.store.materialize import count, is_local, materialize
+from lakehouse.store.materialize import is_local, materialize
 from lakehouse.store.session import is_without_codegen
 from lakehouse.store.tablelog import current_files, first_transaction, table_bytes, transaction_of, write_options
 
@@ -24,6 +24,7 @@ _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 FILE_BYTES = 4 << 20  # of a table that OPTIMIZE lays out
 _SMALL_LOG = 4 << 20  # bytes: no table is worth an order then
 _FEW_ROWS = 20_000  # that are not worth an order
+_FEW_BYTES = 32 << 20  # of rows that are sent to all tasks
 _ROWS_OF_A_FILE = 10_000  # which a MERGE rewrites whole; more where there would be many files
 _MOST_ROWS_OF_A_FILE = 40_000  # rewritten in about a second
 _MANY_FILES = 25
@@ -153,7 +154,9 @@ def _merge(
     is_fixed = is_local(source)
     if all_stored and not is_fixed:
         source, is_fixed = materialize(source), True
-        source = F.broadcast(source) if count(source) <= _FEW_ROWS else source
+        text_bytes = F.sum(F.octet_length(F.to_json(F.struct("*"))))
+        n, size = source.agg(F.count("*"), F.coalesce(text_bytes, F.lit(0))).collect()[0]
+        source = F.broadcast(source) if n <= _FEW_ROWS and size <= _FEW_BYTES else source
     session.conf.set(_MATERIALIZE, "none" if is_fixed else "auto")
     merge = (
         DeltaTable.forName(session, table_name(name))
@@ -180,13 +183,13 @@ def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
     session = rows.sparkSession
     if is_without_codegen(session) or table_bytes(session, "changes") <= _SMALL_LOG:
         return rows
-    number = keys.count()
-    if number <= _FEW_ROWS:
+    count = keys.count()
+    if count <= _FEW_ROWS:
         return rows
-    files = min(number // _ROWS_OF_A_FILE, max(_MANY_FILES, number // _MOST_ROWS_OF_A_FILE), _MOST_FILES)
-    sample = keys.sample(min(1.0, files * _SAMPLED / number), seed=1).select(_key().alias("key")).collect()
+    files = min(count // _ROWS_OF_A_FILE, max(_MANY_FILES, count // _MOST_ROWS_OF_A_FILE), _MOST_FILES)
+    sample = keys.sample(min(1.0, files * _SAMPLED / count), seed=1).select(_key().alias("key")).collect()
     seen = sorted(row["key"] for row in sample)
-    ends = sorted({seen[len(seen) * part // files] for part in range(1, files)})
+    ends = sorted({seen[len(seen) * number // files] for number in range(1, files)})
     return rows.repartitionById(len(ends) + 1, _place(ends)).sortWithinPartitions("registryid", "xid")
 
 
