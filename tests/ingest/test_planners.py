@@ -171,6 +171,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]
         ),
         {"COMP-001"},
     ),
+    "what the document says again, and was reported": (
+        groups(g={"m": message(), "a": extending("nowhere"), "v": {"versions": {"1": extending("nowhere"), "2": message()}}}),
+        groups(g={"m": AMQP, "a": extending("nowhere"), "v": {"versions": {"1": extending("nowhere"), "2": message()}}}),
+        groups(g={"n": message()}) | endpoint("g", protocol="MQTT/5.0"),
+        {"END-096"},
+    ),
     "nothing": (
         groups(g={"m": extending("b")}),
         groups(g={"m": extending("b", description="new")}),
