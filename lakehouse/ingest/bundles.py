@@ -34,9 +34,10 @@ from lakehouse.export.selection import references_of
 from lakehouse.ingest.parse.batches import cut_batches, map_column, record_batch
 from lakehouse.ingest.parse.parse import without_collector
 from lakehouse.ingest.planner import Planner, decide
-from lakehouse.ingest.planwriter import DOCUMENTS, EFFECTIVE, LOG_ROWS, RECONCILED, TEXTS, PlanWriter, WrittenPlan, frame_of
+from lakehouse.ingest.planwriter import DOCUMENTS, LOG_ROWS, RECONCILED, TEXTS, PlanWriter, WrittenPlan
 from lakehouse.ingest.stagerows import Finding, StageRow, collect_stage, is_root, stage_columns
 from lakehouse.log.baseline import concerned_registries, find_moved
+from lakehouse.log.effectivetable import EFFECTIVE
 from lakehouse.log.plan import Plan
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.readmodel.lookups import Lookups
@@ -44,7 +45,7 @@ from lakehouse.readmodel.snapshotview import Entity
 from lakehouse.rules.findings import FINDING_COLUMNS
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY
-from lakehouse.store.materialize import is_empty
+from lakehouse.store.materialize import frame_of, is_empty
 from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE, arrow_schema_of
 from lakehouse.store.xids import group_of, message_of
 from lakehouse.text.names import JsonText, RegistryId, Xid

@@ -60,7 +60,7 @@ from lakehouse.log.baseline import current_documents, find_gone
 from lakehouse.log.commits import CommitInfo, commit, log_rows, read_head
 from lakehouse.log.dryruns import stand_in_lagging, stand_in_missing, without_stand_ins_after
 from lakehouse.log.plan import Plan
-from lakehouse.log.projections import find_lagging, roll_forward
+from lakehouse.log.projections import Update, find_lagging, roll_forward
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import check_label_is_free
 from lakehouse.log.writerlock import in_turn
@@ -602,14 +602,10 @@ def _commit(call: _Call, plan: Plan, stage: DataFrame | None, run: CommitInfo) -
         head = commit(spark, plan, stage, run, entities)
         sync_table(spark, settings, "changes")
     with call.clock("project", "tables: " + ", ".join(name for name, n in plan.changed.items() if n)):
-        of_snapshot = entities and entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
-        roll_forward(
-            spark,
-            head,
-            plan.head,
-            settings,
-            entities=of_snapshot,
-            definitions=plan.effective,
-            registries_are_new=plan.registries_are_new,
-        )
+        update = None
+        if entities is not None:
+            of_snapshot = entities.withColumn("snapshot_id", F.lit(head.snapshot_id).cast("bigint"))
+            inserted = {name: ops.get("insert", 0) for name, ops in plan.counts.items()}
+            update = Update(of_snapshot, plan.effective, plan.registries_are_new, inserted)
+        roll_forward(spark, head, plan.head, settings, update=update)
     return head

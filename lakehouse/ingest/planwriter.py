@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
@@ -39,13 +38,14 @@ from lakehouse.errors import PruneRefused
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.stagerows import Finding, is_root
 from lakehouse.log.digests import folded
+from lakehouse.log.effectivetable import EFFECTIVE, effective_row
 from lakehouse.log.plan import Decided, Plan
 from lakehouse.log.snapshotfacts import LOGGED
 from lakehouse.readmodel.lookups import VERSION_KINDS
 from lakehouse.rules.findings import FINDINGS
 from lakehouse.store.keys import KEY, LIFECYCLE
-from lakehouse.store.materialize import materialize
-from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, EFFECTIVE_MESSAGES, ENTITY_TABLES, TABLE_OF_KIND, arrow_schema_of
+from lakehouse.store.materialize import frame_of
+from lakehouse.store.schema import CHANGES, DOCUMENT_BODY, ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.text.names import ROOT, JsonText, RegistryId, Xid
 from lakehouse.text.problems import violation_id
 from lakehouse.text.xid import xid_of_resource
@@ -69,9 +69,7 @@ RECONCILED = StructType(
 TEXTS = StructType([CHANGES[name] for name in ("body", "raw", "attributes")])
 DOCUMENTS = StructType([*(CHANGES[name] for name in (*LOGGED, "body"))])
 LOG_ROWS = StructType([*(CHANGES[name] for name in LOGGED), *TEXTS])
-EFFECTIVE = StructType([*EFFECTIVE_MESSAGES, StructField("is_there", BooleanType())])
 _MOST_DEFINITIONS = 20_000  # that are computed here
-_MOST_IN_A_PLAN = 5000  # rows of a frame: of more, which are part of a plan, Spark's optimizer evaluates each in turn
 
 
 class WrittenPlan(NamedTuple):
@@ -320,13 +318,7 @@ class _Definitions:
         rows = []
         for registryid, xid in sorted(affected):
             owners = self._owners_after(Key(registryid, "message", xid))
-            if owners is None:
-                rows.append({"registryid": registryid, "xid": xid, "snapshot_id": self.planner.head.snapshot_id + 1})
-                continue
-            row = bodies.effective(registryid, xid)
-            maps = {name: None if row[name] is None else list(row[name].items()) for name in ("labels", "attributes", "inferred")}
-            own = {"document_uris": owners, "snapshot_id": self.planner.head.snapshot_id + 1, "is_there": True}
-            rows.append(row | maps | own)
+            rows.append(effective_row(bodies, registryid, xid, owners, self.planner.head.snapshot_id + 1))
         return rows
 
     def _body(self, registryid: RegistryId, xid: Xid) -> JsonText | None:
@@ -397,12 +389,6 @@ def _documents_frame(spark: SparkSession, documents: list[tuple[Uri, str, str | 
         for uri, op, body in documents
     ]
     return frame_of(spark, rows, DOCUMENTS)
-
-
-def frame_of(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
-    """Return rows as a frame; many are cut off from the plan, which Spark's optimizer would evaluate with all of them."""
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema_of(schema)))
-    return frame if len(rows) <= _MOST_IN_A_PLAN else materialize(frame, eager=False)
 
 
 def _counts(verdicts: Mapping[Key, Verdict]) -> dict[str, dict[str, int]]:

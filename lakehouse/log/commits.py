@@ -274,6 +274,7 @@ def log_rows(spark: SparkSession, plan: Plan, stage: DataFrame | None) -> DataFr
     staged = texts.select(*KEY, "document_uri", "body", "raw", "attributes")
     owned = plan.entities.filter(F.col("document_uri").isNull())
     text = [*_flipped_texts(), "attributes"]
+    written = F.broadcast(written) if sum(plan.changed.values()) < _FEW_ROWS else written  # the texts stay where they are
     rows = staged.join(written, on=[*KEY, "document_uri"], how="inner")
     rows = rows.select(*LOGGED, *text)
     if is_known_empty(owned):

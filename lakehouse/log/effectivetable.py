@@ -1,27 +1,35 @@
 """The stored result of flattening, `effective_messages`: refreshed for exactly the messages whose chains a change touches.
 
-The view `computed_messages` computes it: `scope` is the affected messages, and `messages` and `versions` are
-those rows of the tables that their chains pass through. Each row shows in `depends_on` where its definition was sought, found or
-not, so a message is affected when it changed itself, or when it depends on one that did.
+Of many messages the view `computed_messages` computes it: `scope` is the affected messages, and `messages` and `versions` are
+those rows of the tables that their chains pass through. Of few `domain.effective` does, out of the same rows. Each row shows in
+`depends_on` where its definition was sought, found or not, so a message is affected when it changed itself, or when it depends
+on one that did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StructField, StructType
 
+from lakehouse.domain.bases import FlatAttributes
+from lakehouse.domain.effective import EntityBodies
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import open_table
-from lakehouse.store.materialize import count, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
+from lakehouse.store.materialize import count, frame_of, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
 from lakehouse.store.merges import append_rows, by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
-from lakehouse.store.session import is_without_codegen
-from lakehouse.store.views import most_based, read_view
+from lakehouse.store.views import MOST_BASES, most_based, read_view
+from lakehouse.text.jsontext import canonical_text
+from lakehouse.text.names import JsonText, RegistryId, Xid
 
 NAME = "effective_messages"
+EFFECTIVE = StructType([*EFFECTIVE_MESSAGES, StructField("is_there", BooleanType())])  # NULL: the message is no more
+_FEW = 20_000  # messages, or Versions on their chains, that the driver flattens
 _ROWS_OF_A_PARTITION = 20_000  # some seconds; with 2,000 a refresh of 100,000 takes 1.6 times the CPU time
 _KEY = ["registryid", "xid"]
 _DEFINITION = "struct<depth: int, version_xid: string, basemessage: string, base_xid: string, attributes: map<string, string>>"
@@ -32,14 +40,18 @@ _MERGED = (
 
 
 def append_all(
-    session: SparkSession, settings: Settings | None, snapshot_id: int, fresh: Mapping[str, DataFrame] | None = None
+    session: SparkSession,
+    settings: Settings | None,
+    snapshot_id: int,
+    fresh: Mapping[str, DataFrame] | None = None,
+    count: int | None = None,
 ) -> None:
     """Fill the empty table, as its own transaction, so that two processes cannot both do it.
 
-    Args: as for `compute_all`.
+    Args: as for `compute_all`; count: the messages, as for `by_key`.
     """
     messages = open_table(session, "messages") if fresh is None else fresh["messages"]
-    fill_table(session, NAME, by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY)))
+    fill_table(session, NAME, by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY), count))
 
 
 def compute_all(
@@ -87,27 +99,75 @@ def refresh(
     near = materialize(find_near(session, changed, _led_to(fresh or _rows_of(session, tables, changed)), tables["messages"]))
     affected = near.filter("is_affected").select(*_KEY)
     parts = _along_chains(session, tables, near)
-    if is_known_empty(near.filter(~F.col("is_affected") | (F.size("depends_on") > 1))):  # no chain leads anywhere else
-        parts["scope"] = parts["messages"]
+    n = count(affected)
+    if n <= _FEW and count(parts["versions"]) <= _FEW:
+        rows = _compute_few(session, settings, affected, parts, snapshot_id)
     else:
-        parts["scope"] = _only(parts["messages"], affected, F.col("xid"))
-    based = _count_based(parts["versions"])
-    parts = parts if based != 0 else parts | _nothing_merged(session)
-    _plan_once(session)
-    session.conf.set("spark.sql.shuffle.partitions", 1 + count(affected) // _ROWS_OF_A_PARTITION)
-    flat = read_view(session, settings, SCHEMA, parts, "computed_messages", based=based)
-    flat = hand_over(materialize(flat) if is_without_codegen(session) else flat, session).withColumn("is_there", F.lit(True))
-    if not is_local(flat) or count(flat) < count(affected):  # some may be no more
-        flat = affected.join(flat, on=_KEY, how="left")
-    rows = _stamped(flat, snapshot_id, "is_there")
-    if is_without_codegen(session):  # a merge computes its source twice
-        rows = materialize(rows)
+        rows = _stamped(_compute_part(session, settings, affected, near, parts, n), snapshot_id, "is_there")
     ends = ends_of(session, NAME, affected)
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends, all_stored=all_stored)
 
 
+def _compute_few(
+    session: SparkSession, settings: Settings | None, affected: DataFrame, parts: Mapping[str, DataFrame], snapshot_id: int
+) -> DataFrame:
+    """Compute rows, columns `EFFECTIVE`, in the driver: to plan the query takes longer. Arguments as for `refresh`."""
+    bodies: dict[tuple[RegistryId, Xid], JsonText] = {}
+    owners: dict[tuple[RegistryId, Xid], list[str]] = {}
+    flat: dict[tuple[RegistryId, Xid], FlatAttributes] = {}
+    for row in parts["messages"].select(*_KEY, "document_uris", "defaultversionid", "xref").collect():
+        key = (row["registryid"], row["xid"])
+        bodies[key], owners[key] = _body_of(row, "defaultversionid", "xref"), row["document_uris"]
+    for row in parts["versions"].select(*_KEY, "basemessage", "attributes").collect():
+        key = (row["registryid"], row["xid"])
+        bodies[key], flat[key] = _body_of(row, "basemessage"), row["attributes"]
+    depth = MOST_BASES if settings is None else settings.max_chain_depth
+    found = EntityBodies(lambda *key: bodies.get(key), depth, lambda *key: flat.get(key))
+    keys = [(row["registryid"], row["xid"]) for row in affected.collect()]
+    return frame_of(session, [effective_row(found, *key, owners.get(key), snapshot_id) for key in keys], EFFECTIVE)
+
+
+def _body_of(row: Row, *names: str) -> JsonText:
+    return canonical_text({name: row[name] for name in names if row[name] is not None})
+
+
+def effective_row(
+    bodies: EntityBodies, registryid: RegistryId, message: Xid, document_uris: Sequence[str] | None, snapshot_id: int
+) -> dict[str, Any]:
+    """Return a row, columns `EFFECTIVE`, as Arrow takes it.
+
+    Args:
+        bodies: what is published.
+        registryid: of the message.
+        message: its XID.
+        document_uris: that hold it; None: it is no more.
+        snapshot_id: that the row is of.
+    """
+    if document_uris is None:
+        return {"registryid": registryid, "xid": message, "snapshot_id": snapshot_id}
+    row = bodies.effective(registryid, message)
+    maps = {name: None if row[name] is None else list(row[name].items()) for name in ("labels", "attributes", "inferred")}
+    return row | maps | {"document_uris": document_uris, "snapshot_id": snapshot_id, "is_there": True}
+
+
+def _compute_part(
+    session: SparkSession, settings: Settings | None, affected: DataFrame, near: DataFrame, parts: dict[str, DataFrame], n: int
+) -> DataFrame:
+    """Compute rows by the view; columns of the table but snapshot_id, and is_there. Arguments as for `refresh`; n: messages."""
+    if is_known_empty(near.filter(~F.col("is_affected") | (F.size("depends_on") > 1))):  # no chain leads anywhere else
+        scope = parts["messages"]
+    else:
+        scope = _only(parts["messages"], affected, F.col("xid"))
+    based = _count_based(parts["versions"])
+    parts = parts | {"scope": scope} | ({} if based != 0 else _nothing_merged(session))
+    _plan_once(session)
+    session.conf.set("spark.sql.shuffle.partitions", 1 + n // _ROWS_OF_A_PARTITION)
+    flat = read_view(session, settings, SCHEMA, parts, "computed_messages", based=based)
+    return affected.join(hand_over(flat, session).withColumn("is_there", F.lit(True)), on=_KEY, how="left")
+
+
 def take(
-    session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are_new: bool = False, all_stored: bool = False
+    session: SparkSession, rows: DataFrame, *, is_new: bool, registries_are_new: bool, inserted: int, all_stored: bool
 ) -> None:
     """Take rows that were computed by `domain.effective`: those of messages that are no more are left out.
 
@@ -116,12 +176,13 @@ def take(
         rows: columns of the table, and is_there (NULL: the message is no more).
         is_new: the table holds nothing yet.
         registries_are_new: it holds nothing of the registries of these messages.
+        inserted: how many of these messages are new.
         all_stored: no message or Version is new, so that each message has a row.
     """
     if is_new or registries_are_new:
         present = rows.filter("is_there").drop("is_there")
         write = fill_table if is_new else append_rows
-        write(session, NAME, by_key(present, present.select(*_KEY)))
+        write(session, NAME, by_key(present, present.select(*_KEY), inserted))
     else:
         ends = ends_of(session, NAME, rows.select(*_KEY))
         merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends, all_stored=all_stored)

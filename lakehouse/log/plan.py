@@ -41,18 +41,21 @@ from lakehouse.store.materialize import count, count_if, is_empty, is_known_empt
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.text.timestamps import micros_of
 
+_FEW_ROWS = 20_000  # of a comparison that are sent to where others are joined with them
+
 
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
     rows: as from `owners.with_verdict` and `owners.with_defaults`; is_all_new: every entity is new, is
     in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
-    been there before.
+    been there before; is_sparse: what documents do not just say again is few rows.
     """
 
     rows: DataFrame
     is_all_new: bool
     moved: tuple[str, ...]
+    is_sparse: bool
 
 
 def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison:
@@ -80,7 +83,8 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
     deleted = log.filter((F.col("op") == "delete") & (F.col("kind") != "document")) if head.deletions else log.limit(0)
     now = micros_of(baseline.committed_at)
     disputes = None if baseline.disputes is None or remaining is None else with_remaining(baseline.disputes, remaining)
-    entities = gather_facts(claims_of(stage), dropped, state, deleted, disputes, protected)
+    # Computed once, though what needs no decision goes another way than the rest.
+    entities = materialize(gather_facts(claims_of(stage), dropped, state, deleted, disputes, protected), eager=False)
     reconciled = materialize(with_verdict(entities, policy=policy, now=now))
     seen = _look_at(reconciled)
     moved = seen.moved if head.tables else ()
@@ -89,8 +93,9 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
         again = with_verdict(entities, policy=policy, now=now, declared=declared)
         reconciled = materialize(reconciled.filter("NOT is_suspect").unionByName(again))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
-        return Comparison(reconciled.withColumn("isdefault_differs", F.lit(False)), seen.all_single_inserts, moved)
-    return Comparison(materialize(with_defaults(reconciled, state, log)), False, moved)
+        reconciled = reconciled.withColumn("isdefault_differs", F.lit(False))
+        return Comparison(reconciled, seen.all_single_inserts, moved, seen.is_sparse)
+    return Comparison(materialize(with_defaults(reconciled, state, log)), False, moved, seen.is_sparse)
 
 
 def all_findings(stage: DataFrame, rows: DataFrame) -> DataFrame:
@@ -132,13 +137,14 @@ class _Seen(NamedTuple):
     """What a comparison shows at a glance.
 
     suspects: updates that may be stale; all_single_inserts: all is new, each entity in one document; may_move_defaults: rows for
-    which `owners.may_move_default` holds; moved: as of `Comparison`.
+    which `owners.may_move_default` holds; moved, is_sparse: as of `Comparison`.
     """
 
     suspects: int
     all_single_inserts: bool
     may_move_defaults: int
     moved: tuple[str, ...]
+    is_sparse: bool
 
 
 def _look_at(reconciled: DataFrame) -> _Seen:
@@ -154,12 +160,13 @@ def _look_at(reconciled: DataFrame) -> _Seen:
         "versions": came_or_went & is_version,
         "members": came_or_went & ~is_version,
         "parents": may_grow | (op == "delete"),
+        "differing": ~F.col("is_repeated"),
     }
     seen = count_if(reconciled, conditions)
     moved = tuple(kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values() and kind != "registry")
     moved = moved if seen["members"] else ()
     moved += tuple(VERSION_KIND.values()) if seen["versions"] and seen["parents"] else ()
-    return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved)
+    return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved, seen["differing"] <= _FEW_ROWS)
 
 
 @dataclass(frozen=True)

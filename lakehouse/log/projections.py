@@ -6,7 +6,7 @@ restore, a server) rolls the tables forward first. Until then the tables are beh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from lakehouse.log import effectivetable
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import table_name
-from lakehouse.store.materialize import hand_over, is_known_empty, materialize
+from lakehouse.store.materialize import hand_over, materialize
 from lakehouse.store.merges import append_rows, by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import (
     ENDPOINTS,
@@ -50,15 +50,30 @@ _THREADS = 4
 _DEFINING = ("messages", "versions")  # what effective_messages follows
 
 
+class Update(NamedTuple):
+    """What a snapshot brings to the tables.
+
+    Attributes:
+        entities: its rows of the log, columns `schema.CHANGES`, where the driver or files of the stage hold them: all tables then
+            take them at once, and none waits for another.
+        definitions: rows of `effective_messages` that these change, as of `Plan.effective`; None: they are computed.
+        registries_are_new: the tables have nothing of the registries of `entities`: these are appended.
+        inserted: how many new entities come to each table; where none do, it has a row for each of `entities`.
+    """
+
+    entities: DataFrame
+    definitions: DataFrame | None
+    registries_are_new: bool
+    inserted: Mapping[str, int]
+
+
 def roll_forward(
     spark: SparkSession,
     head: Head,
     verified: Head | None = None,
     settings: Settings | None = None,
     *,
-    entities: DataFrame | None = None,
-    definitions: DataFrame | None = None,
-    registries_are_new: bool = False,
+    update: Update | None = None,
 ) -> list[str]:
     """Roll all entity tables forward to the head.
 
@@ -67,10 +82,7 @@ def roll_forward(
         head: the newest snapshot.
         verified: a snapshot that all tables are known to have reached, so that only those changed since are looked at.
         settings: how far chains of bases are followed; None: as far as can be.
-        entities: the rows of the log between `verified` and the head (columns `schema.CHANGES`), where the driver or files of the
-            stage hold them: all tables then take them at once, and none waits for another.
-        definitions: rows of `effective_messages` that these change, as of `Plan.effective`; None: they are computed.
-        registries_are_new: `entities` are of registries of which the tables have nothing: they are appended.
+        update: what came between `verified` and the head; None: it is read from the log.
 
     Returns:
         Names of the tables that lagged behind.
@@ -80,23 +92,14 @@ def roll_forward(
     with ThreadPoolExecutor(_THREADS) as pool:
         tables = [table for table in ENTITY_TABLES if table.name in needed]
         flattened = None
-        if verified is not None and entities is not None and effectivetable.NAME in needed:
-            update = _Update(entities, definitions, registries_are_new)
+        if verified is not None and update is not None and effectivetable.NAME in needed:
             flattened = pool.submit(_try_effective_forward, spark, head, verified, settings, update)
-        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, entities, registries_are_new), tables)]
+        behind = [*pool.map(lambda table: _roll_forward(spark, table, head, verified, update), tables)]
         if flattened is not None:
             early = flattened.result()
     if effectivetable.NAME in needed:
         behind.append(early or _roll_effective_forward(spark, head, None if flattened else verified, settings))
     return [name for name in behind if name is not None]
-
-
-class _Update(NamedTuple):
-    """What a snapshot brings to the tables: as of `roll_forward`."""
-
-    entities: DataFrame
-    definitions: DataFrame | None
-    registries_are_new: bool
 
 
 def find_lagging(
@@ -207,27 +210,28 @@ def _roll_forward(
     table: Table,
     head: Head,
     verified: Head | None,
-    entities: DataFrame | None = None,
-    registries_are_new: bool = False,
+    update: Update | None = None,
 ) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
-        at_hand = entities if verified is not None and position == verified.snapshot_id else None
-        log = session.table(table_name("changes")) if at_hand is None else hand_over(at_hand, session)
+        at_hand = update if verified is not None and position == verified.snapshot_id else None
+        log = session.table(table_name("changes")) if at_hand is None else hand_over(at_hand.entities, session)
         unseen = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position))
         if is_new:
             rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
             rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
             rows = rows.filter(F.col("op") != "delete")
-            fill_table(session, table.name, by_key(project(rows, table), rows.select("registryid", "xid")))
-        elif at_hand is not None and registries_are_new:
-            append_rows(session, table.name, by_key(project(unseen, table), unseen.select("registryid", "xid")))
+            count = None if at_hand is None else at_hand.inserted.get(table.name, 0)
+            fill_table(session, table.name, by_key(project(rows, table), rows.select("registryid", "xid"), count))
+        elif at_hand is not None and at_hand.registries_are_new:
+            count = at_hand.inserted.get(table.name, 0)
+            append_rows(session, table.name, by_key(project(unseen, table), unseen.select("registryid", "xid"), count))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
             ends = ends_of(session, table.name, unseen)
             if ends is not None:  # the ends are of these rows, whatever is committed meanwhile
                 unseen = unseen.filter(F.col("snapshot_id") <= F.lit(ends.newest))
             rows = project(last_rows(unseen) if at_hand is None else unseen, table, "op")
-            all_stored = at_hand is not None and is_known_empty(unseen.filter("op = 'insert'"))
+            all_stored = at_hand is not None and not at_hand.inserted.get(table.name)
             merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'", ends=ends, all_stored=all_stored)
 
     is_unfilled = verified is not None and table.name not in verified.tables
@@ -253,7 +257,7 @@ def _try_effective_forward(
     head: Head,
     verified: Head,
     settings: Settings | None,
-    update: _Update,
+    update: Update,
 ) -> str | None:
     """Roll `effective_messages` forward together with the tables that it reads, by their new rows in memory.
 
@@ -266,13 +270,14 @@ def _try_effective_forward(
     try:
         rows = hand_over(update.entities, session)
         is_defining = F.col("kind").isin("message", "version")
-        all_stored = not is_new and is_known_empty(rows.filter(is_defining & (F.col("op") == "insert")))
+        all_stored = not is_new and not any(update.inserted.get(name) for name in _DEFINING)
         if update.definitions is not None:
             effectivetable.take(
                 session,
                 hand_over(update.definitions, session),
                 is_new=is_new,
                 registries_are_new=update.registries_are_new,
+                inserted=update.inserted.get(MESSAGES.name, 0),
                 all_stored=all_stored,
             )
             return _reached(session, head, is_new=is_new)
@@ -281,7 +286,7 @@ def _try_effective_forward(
         if not is_new:
             effectivetable.refresh(session, settings, rows.filter(is_defining), head.snapshot_id, fresh, all_stored=all_stored)
         else:
-            effectivetable.append_all(session, settings, head.snapshot_id, fresh)
+            effectivetable.append_all(session, settings, head.snapshot_id, fresh, update.inserted.get(MESSAGES.name, 0))
         return _reached(session, head, is_new=is_new)
     except Exception as error:
         if is_conflict(error):

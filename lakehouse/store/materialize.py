@@ -6,16 +6,21 @@ are: it sends them to where they are joined with, leaves out what joins with non
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from lakehouse.store.internals.plans import driver_rows, hand_over, map_few, on_driver
+from lakehouse.store.schema import arrow_schema_of
 from lakehouse.store.session import is_without_codegen
 
 __all__ = [
     "count",
     "count_if",
+    "frame_of",
     "hand_over",
     "is_empty",
     "is_known_empty",
@@ -25,6 +30,7 @@ __all__ = [
     "no_rows",
     "on_driver",
 ]
+_MOST_IN_A_PLAN = 5000  # rows of a frame: of more, which are part of a plan, Spark's optimizer evaluates each in turn
 
 
 def materialize(frame: DataFrame, *, eager: bool = True) -> DataFrame:
@@ -40,6 +46,12 @@ def materialize(frame: DataFrame, *, eager: bool = True) -> DataFrame:
 def no_rows(session: SparkSession, schema: StructType | str) -> DataFrame:
     """Return a DataFrame without rows, which Spark's optimizer removes from joins and unions."""
     return session.createDataFrame([], schema).filter(F.lit(False))
+
+
+def frame_of(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType) -> DataFrame:
+    """Return rows as a frame; many are cut off from the plan, which Spark's optimizer would evaluate with all of them."""
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema_of(schema)))
+    return frame if len(rows) <= _MOST_IN_A_PLAN else materialize(frame, eager=False)
 
 
 def is_local(frame: DataFrame) -> bool:

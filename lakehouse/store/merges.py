@@ -170,12 +170,13 @@ def _merge(
     merge.execute()
 
 
-def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
+def by_key(rows: DataFrame, keys: DataFrame, count: int | None = None) -> DataFrame:
     """Repartition rows by ranges of their key, sorted, if they are many.
 
     Args:
         rows: columns registryid and xid among others.
         keys: the same keys, or those of what the rows lie in; read twice, so it should cost little. Columns registryid, xid.
+        count: how many there are; None: they are counted.
 
     Returns:
         The rows in as many partitions as there should be files.
@@ -183,7 +184,7 @@ def by_key(rows: DataFrame, keys: DataFrame) -> DataFrame:
     session = rows.sparkSession
     if is_without_codegen(session) or table_bytes(session, "changes") <= _SMALL_LOG:
         return rows
-    count = keys.count()
+    count = keys.count() if count is None else count
     if count <= _FEW_ROWS:
         return rows
     files = min(count // _ROWS_OF_A_FILE, max(_MANY_FILES, count // _MOST_ROWS_OF_A_FILE), _MOST_FILES)

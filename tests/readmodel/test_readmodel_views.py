@@ -36,7 +36,14 @@ from lakehouse.readmodel.violationlist import find_violations, violations_by_rul
 from lakehouse.settings import Settings
 from lakehouse.store.views import with_read
 
-VIEWS = ["message_chains", "flat_attributes", "endpoint_messages", "entity_references", "comparable_definitions"]
+VIEWS = [
+    "computed_messages",
+    "message_chains",
+    "flat_attributes",
+    "endpoint_messages",
+    "entity_references",
+    "comparable_definitions",
+]
 
 PROTOCOLS: list[dict[str, Any]] = [
     {},
@@ -194,6 +201,13 @@ def test_effective_definitions_that_spark_stored_are_computed_alike(loaded):
         for stored in view.definitions():
             rest = {name: stored[name] for name in ("document_uris", "snapshot_id")}
             assert view.bodies.effective(stored["registryid"], stored["xid"]) | rest == stored
+
+
+def test_what_is_stored_is_what_the_view_computes(loaded):
+    """Ingests of few rows compute it in Python."""
+    in_order = {"depends_on": F.array_sort("depends_on"), "snapshot_id": F.lit(None)}
+    computed = loaded.rows("computed_messages", **in_order)
+    assert loaded.rows("effective_messages", **in_order) == computed != []
 
 
 @pytest.mark.slow
