@@ -28,14 +28,13 @@ from lakehouse.settings import Settings, data_folder
 from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, attach_tables, table_name
 from lakehouse.store.files import list_folder, stages_location
 from lakehouse.store.schema import (
-    CHANGES,
+    DECLARATIONS,
     EFFECTIVE_MESSAGES,
     ENTITY_TABLES,
     MESSAGES,
     SCHEMAS,
     SCHEMAVERSIONS,
     VERSIONS,
-    VIOLATIONS,
     Table,
 )
 from lakehouse.store.session import open_sibling
@@ -288,7 +287,6 @@ def _check_violations(spark: SparkSession) -> Diagnosis:
 
 def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
     """Compare columns, comments and properties with `ddl/tables`."""
-    declared = {"changes": CHANGES, "violations": VIOLATIONS} | {table.name: table.columns for table in ENTITY_TABLES}
     text = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     wanted = {key: value.replace("\\'", "'") for key, value in _PROPERTY.findall(text[text.index("TBLPROPERTIES") :])}
     try:
@@ -298,16 +296,15 @@ def _check_ddl(spark: SparkSession, name: str) -> Diagnosis:
     problems = [
         f"{key} is {has.get(key, 'not set')!r} instead of {value!r}" for key, value in wanted.items() if has.get(key) != value
     ]
-    if name in declared:
-        columns = {column.name: column for column in spark.table(table_name(name)).schema}
-        for column in declared[name]:
-            stored = columns.get(column.name)
-            if stored is None:
-                problems.append(f"column {column.name} is missing")
-            elif stored.dataType.simpleString() != column.dataType.simpleString():
-                problems.append(f"column {column.name} is {stored.dataType.simpleString()}")
-            elif stored.metadata.get("comment") != column.metadata["comment"]:
-                problems.append(f"column {column.name} has another comment")
+    columns = {column.name: column for column in spark.table(table_name(name)).schema}
+    for column in DECLARATIONS[name].columns:
+        stored = columns.get(column.name)
+        if stored is None:
+            problems.append(f"column {column.name} is missing")
+        elif stored.dataType.simpleString() != column.dataType.simpleString():
+            problems.append(f"column {column.name} is {stored.dataType.simpleString()}")
+        elif stored.metadata.get("comment") != column.metadata["comment"]:
+            problems.append(f"column {column.name} has another comment")
     if not problems:
         return Diagnosis("definition", name, "ok", "as in ddl/tables")
     fix = f"ALTER TABLE {table_name(name)} in `lakehouse sql`, to what ddl/tables/{name}.sql says"

@@ -189,7 +189,7 @@ def archive_classes(settings: Settings, work: Callable[[SparkSession], object]) 
         OSError: the folder of Delta Lake's jars cannot be written.
     """
     if not uses_internals():
-        raise LakehouseError("An archive of Java's classes needs internals of Spark: unset LAKEHOUSE_INTERNALS.")
+        raise LakehouseError("An archive of Java's classes needs internals of Spark: unset LAKEHOUSE_SPARK_INTERNALS.")
     conf = _local_conf(settings, "lakehouse")
     class_path = with_spark_jars(conf[_CLASS_PATH])
     with new_archive(find_java(), class_path) as (options, put_in_place):
