@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from lakehouse.dialects.tables import FAMILIES, Attribute, places_of, spelled_values
 from lakehouse.text.jsontext import pointer_of, same
-from lakehouse.text.values import is_uri_reference
+from lakehouse.text.values import decoded_base64, is_uri_reference
 from lakehouse.text.xid import as_xid
 
 _DECLARATION = {"type", "value", "required", "description", "specurl"}
@@ -195,9 +193,8 @@ def _binary_key(reporter: ProblemReporter, attribute: Attribute, value: Any, whe
     text = declaration.get("value")
     if not isinstance(text, str) or "{" in text:
         return declaration
-    try:
-        decoded = base64.b64decode(text, validate=True)
-    except binascii.Error:
+    decoded = decoded_base64(text)
+    if decoded is None:
         return declaration
     try:
         readable = decoded.decode()

@@ -26,9 +26,14 @@ _ASYNCAPI = re.compile(r"(2)\.[0-6]\.\d+(?:[-+].*)?|(3)\.[01]\.\d+(?:[-+].*)?")
 _CLOUDEVENT = {"specversion", "id", "source", "type"}
 
 
-def not_a_registry(document: Any) -> str | None:
-    """Return why a JSON document is not a document of messages, endpoints or schemas; None when it is one."""
-    if is_draft(document) or asyncapi_of(document):
+def not_a_registry(document: Any, dialect: str | None = None) -> str | None:
+    """Return why a JSON document is not a document of messages, endpoints or schemas; None when it is one.
+
+    Args:
+        document: the value.
+        dialect: as which it is to be read; None: as that which it is of.
+    """
+    if (dialect is None or isinstance(document, dict)) and (is_draft(document) or asyncapi_of(document)):
         return None
     if not isinstance(document, dict):
         return f"the root is {'an array' if isinstance(document, list) else 'a scalar'}, not a registry object"

@@ -8,11 +8,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.coercions import COERCIONS, Coercion, Renamed, is_declaration, is_normal_declaration, kind_of
-from lakehouse.dialects.schemadocuments import decoded_base64, document_of
+from lakehouse.dialects.schemadocuments import document_of
 from lakehouse.dialects.tables import FAMILIES, Attribute, Move, Place, dialect_rules, family_of, moves_of, places_of
 from lakehouse.text.jsontext import escaped, pointer_of, same
 from lakehouse.text.names import Pointer
 from lakehouse.text.problems import ICON, Problem
+from lakehouse.text.values import decoded_base64
 from lakehouse.text.xid import as_xid
 
 _PLACES = ("meta", "envelopemetadata", "protocoloptions")

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from lakehouse.text.jsontext import NotJson, as_written, read_json
+from lakehouse.text.values import decoded_base64
 
 _MAX_DEPTH = 200
 _PLAIN = re.compile(r"text/plain\s*(?:;.*)?", re.IGNORECASE)
@@ -49,14 +50,6 @@ def content_of(written: dict[str, Any]) -> bytes | None:
         return decoded_base64(coded)
     value = written.get("schema")
     return None if value is None else _bytes_of(value)
-
-
-def decoded_base64(text: str) -> bytes | None:
-    """Return the bytes of a base64 text; None: it is none."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        return None
 
 
 def is_shown_as_string(contenttype: str | None) -> bool:

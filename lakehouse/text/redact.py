@@ -6,8 +6,6 @@ was taken out is reported as an error with its pointer, never with its value. Wh
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable
 from enum import Enum, auto
@@ -18,6 +16,7 @@ import jiter
 from lakehouse.text.blanking import REDACTED
 from lakehouse.text.jsontext import pointer_of
 from lakehouse.text.problems import CREDENTIAL, Problem
+from lakehouse.text.values import decoded_base64
 
 _FLAGS = re.IGNORECASE | re.ASCII  # what is equal in upper case only by Unicode is not seen in the text
 _PASSWORDS = r".*(?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key)"
@@ -239,8 +238,7 @@ _RECOGNIZERS: list[tuple[Callable[[bytes], Any], Callable[[str], str]]] = [
 
 def _names_user(text: str) -> bool:
     """Return whether a text is user and password of Basic authentication; ordinary words are not."""
-    try:
-        decoded = base64.b64decode(text, validate=True)
-    except binascii.Error:
+    decoded = decoded_base64(text)
+    if decoded is None:
         return False
     return b":" in decoded and decoded.isascii() and decoded.decode("ascii").isprintable()

@@ -6,11 +6,11 @@ A text with placeholders (`{tenantid}`) is a template: of its type it need only 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from uritemplate import URITemplate
 from uritemplate.variable import Operator
@@ -115,14 +115,25 @@ def _is_string(value: Any) -> bool:
     return isinstance(value, str) and not _CONTROL.search(value)
 
 
-def _is_binary(value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
+def is_base64(value: Any) -> bool:
+    """Return whether a value is a text in base64."""
+    return isinstance(value, str) and decoded_base64(value) is not None
+
+
+def path_of_uri(text: str) -> str:
+    """Return the path of a URI; empty: it is no URI that can be taken apart."""
     try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
+        return urlsplit(text).path
+    except ValueError:  # such as http://[
+        return ""
+
+
+def decoded_base64(text: str) -> bytes | None:
+    """Return the bytes of a text in base64; None: it is none."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # binascii.Error is one; another is raised for what is not ASCII
+        return None
 
 
 def is_timestamp(value: Any) -> bool:
@@ -154,7 +165,7 @@ def _is_ulong(value: Any) -> bool:
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "any": lambda value: True,
     "asciisymbol": _matches(re.compile(r"[!-~ ]+")),
-    "binary": _is_binary,
+    "binary": is_base64,
     "boolean": lambda value: isinstance(value, bool),
     "duration": _matches(_DURATION),
     "int32": _is_int32,

@@ -485,6 +485,26 @@ def test_what_is_only_reported_is_loaded(rule, severity, written):
     assert found.xid in rows(reading)
 
 
+@pytest.mark.parametrize(
+    ("name", "written", "rule"),
+    [
+        ("AMQP", {"properties": {"userid": {"value": "é"}}}, "CAT-119"),
+        ("MQTT", {"publish": {"correlationdata": "é"}}, "CAT-146"),
+    ],
+)
+def test_what_is_no_base64_nor_ascii_takes_out_its_version_only(name, written, rule):
+    reading = read(group(version(name, definition=written), {"id": "other", "format": name, "definition": {}}, name=name))
+    assert rule in {finding.rule_id for finding in errors(reading)}
+    assert "/messagegroups/g/messages/other" in rows(reading)
+
+
+@pytest.mark.parametrize("uri", ["http://[", "http://a.example/[x"])
+def test_of_a_uri_that_cannot_be_taken_apart_no_format_is_inferred(uri):
+    reading = read(sections("AMQP", {"applicationdata": {"dataschema": {"value": uri}}}))
+    assert "CAT-091" not in rules(reading)
+    assert rows(reading) != {}
+
+
 def test_a_null_declaration_is_as_if_it_were_not_listed():
     """CAT-084."""
     for nothing in (None, {"value": None}):

@@ -55,6 +55,12 @@ def test_anything_else_is_reported_by_its_kind(written, reason):
     assert reason in str(not_a_registry(written))
 
 
+def test_an_array_is_read_as_what_it_is_only():
+    groups = [{"id": "g", "format": "AMQP"}]
+    assert not_a_registry(groups) is None
+    assert "an array" in str(not_a_registry(groups, "0.5-wip"))
+
+
 # Dialects
 
 

@@ -153,6 +153,7 @@ def test_kafka_is_one_family_with_or_without_a_version(protocol):
         ({"value": "no base64!"}, {"key": {"value": "no base64!"}}),
         ({"type": "binary"}, {"key": {"type": "binary"}}),
         ({"value": ""}, {"key_base64": {"value": ""}}),
+        ({"value": "é"}, {"key": {"value": "é"}}),  # no base64, nor ASCII
         (5, {"key": {"value": 5}}),
     ],
 )

@@ -6,20 +6,17 @@ and the sections of a definition.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.text.csvtables import read_table
 from lakehouse.text.jsontext import below
 from lakehouse.text.names import Pointer
 from lakehouse.text.timestamps import microseconds
-from lakehouse.text.values import is_whole
+from lakehouse.text.values import is_base64, is_whole, path_of_uri
 
 ID = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|[^\x00-\x7f]|%[0-9A-Fa-f]{2})+")
@@ -187,7 +184,7 @@ def _fits(argument: str, text: str) -> bool:
     if argument == "integer":
         return is_whole(text)
     if argument == "binary":
-        return _is_base64(text)
+        return is_base64(text)
     if argument == "timestamp":
         try:
             microseconds(text)
@@ -195,14 +192,6 @@ def _fits(argument: str, text: str) -> bool:
             return False
         return True
     return re.fullmatch(argument, text) is not None
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except binascii.Error:
-        return False
-    return True
 
 
 def _bare(kind: type, wanted: str) -> _Member:
@@ -307,7 +296,7 @@ def _infer_format(
     draft: Draft, kinds: dict[str, dict[str, str]], uri: Any, schema: Any, version: dict[str, Any], pointer: Pointer
 ) -> None:
     """Infer the format of a schema from its document, or from the suffix of its URI (CAT-091)."""
-    by_suffix = [kind for kind, row in kinds.items() if isinstance(uri, str) and urlsplit(uri).path.endswith(row["path"])]
+    by_suffix = [kind for kind, row in kinds.items() if isinstance(uri, str) and path_of_uri(uri).endswith(row["path"])]
     guess = (
         "JSON" if isinstance(schema, dict) and "json-schema.org" in str(schema.get("$schema")) else next(iter(by_suffix), None)
     )

@@ -15,7 +15,6 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.dialects.detection import is_definition, is_group
@@ -23,7 +22,7 @@ from lakehouse.dialects.draft.conversions import ATTRIBUTES, CHECKS, ID, URI, fo
 from lakehouse.text.jsontext import below, pointer_of
 from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.problems import Problem
-from lakehouse.text.values import is_whole
+from lakehouse.text.values import is_whole, path_of_uri
 from lakehouse.text.xid import xid_of, xid_of_version
 
 
@@ -176,7 +175,7 @@ def version_uri(authority: str | None, identifier: str, catalog: str | None = No
         return None
     if base.lower().startswith("urn:"):
         return f"{base}:{identifier.lstrip('/')}"
-    path = urlsplit(identifier).path if "://" in identifier else identifier
+    path = path_of_uri(identifier) if "://" in identifier else identifier
     return f"{base.rstrip('/')}/{path.lstrip('/')}"
 
 

@@ -274,7 +274,7 @@ class _Parse:
     def _add_whole(self, text: bytes) -> None:
         document, problems = read_text(text, self.uri, self.limits.depth)
         forced = self.limits.dialect in OWN_READERS and isinstance(document, dict | list)
-        if not forced and (reason := not_a_registry(document)):
+        if not forced and (reason := not_a_registry(document, self.limits.dialect)):
             self._pass_over(reason)
             return
         problems += redact(document, None if is_yaml(self.uri) else text)
@@ -309,7 +309,7 @@ class _Parse:
     def _add_groups(self, parts: Parts) -> None:
         """Add the root and the groups of a document that was cut."""
         try:
-            if reason := not_a_registry(parts.root):
+            if reason := not_a_registry(parts.root, self.limits.dialect):
                 check_parts(self._open, self.limits)
                 self._pass_over(reason)
                 return

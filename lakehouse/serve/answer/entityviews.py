@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from lakehouse.compatibility import check_format
-from lakehouse.dialects.schemadocuments import content_of, decoded_base64, document_of, is_shown_as_string
+from lakehouse.dialects.schemadocuments import content_of, document_of, is_shown_as_string
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.dialects.writing import to_dialect
@@ -34,6 +34,7 @@ from lakehouse.serve.targets import DETAILS, MEMBERS, SINGULAR, quote_path
 from lakehouse.store.keys import OVER_HTTP
 from lakehouse.text.jsontext import as_written, canonical_text, in_order, read_written
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
+from lakehouse.text.values import decoded_base64
 from lakehouse.text.xid import last_id, xid_of, xid_of_version
 
 # No text of a catalog holds these: they are drawn again in each process.
