@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.match.definition.compiled import escape
-from lakehouse.match.definition.valuetypes import as_text, media_type
+from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, KEY_SCHEMA_ID, SCHEMA_ID, STRUCTURED, Event, events_of
 from lakehouse.match.vectorized.batch import landed_of_row
 from lakehouse.match.vectorized.columns import AlikePairs, are_alike, as_texts
@@ -37,6 +37,7 @@ from lakehouse.propose.pathcounts import (
     may_be_stored,
 )
 from lakehouse.text.objectcolumns import FEWEST, Flags, ReadObjects, Rows
+from lakehouse.text.values import media_type
 
 _JSON_TYPES = {"struct": "object", "list": "array", "string": "string", "bool": "boolean", "int64": "integer", "double": "number",
                "null": "null"}  # fmt: skip

@@ -17,12 +17,13 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
 from lakehouse.match.definition.compiled import CONTENT_TYPE, ENVELOPE, tokens_of
-from lakehouse.match.definition.valuetypes import as_text, media_type
+from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.payload.validators import is_json
 from lakehouse.render.filling import RenderInput, ResolvedDefinition
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Refusal, RenderRefused
 from lakehouse.text.names import Pointer, Xid
+from lakehouse.text.values import media_type
 
 STRUCTURED_JSON = "application/cloudevents+json"
 _OF_ENVELOPE = Pointer(f"{ENVELOPE}datacontenttype")

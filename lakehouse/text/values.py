@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,6 +53,20 @@ def is_uri_reference(text: Any) -> bool:
 def is_media_type(text: Any) -> bool:
     """Return whether a text is a media type: type/subtype with parameters (RFC 2046)."""
     return isinstance(text, str) and _MEDIA_TYPE.fullmatch(text) is not None
+
+
+@lru_cache(1000)
+def media_type(text: str) -> tuple[str, dict[str, str]]:
+    """Split a content type into its media type in lower case and its parameters, names in lower case (MSG-191)."""
+    name, *parameters = text.split(";")
+    pairs = (parameter.partition("=") for parameter in parameters)
+    return name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs if key.strip()}
+
+
+def is_same_media_type(text: str, other: str) -> bool:
+    """Return whether two content types are one, however they are spelled: letter case, blanks, quotes, order of parameters."""
+    (name, parameters), (other_name, other_parameters) = media_type(text.lower()), media_type(other.lower())
+    return name == other_name and parameters == other_parameters
 
 
 def is_whole(text: str) -> bool:

@@ -12,11 +12,12 @@ from soak.runs import WAYS
 from soak.sessions import forget_attached
 
 from lakehouse.domain.ownership import Policy
-from lakehouse.ingest import planwriter, reconcile
+from lakehouse.ingest import reconcile
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.planner import Planner
 from lakehouse.readmodel import open_model
 from lakehouse.settings import read_settings
+from lakehouse.store import materialize
 
 G = "/messagegroups/g/messages/"
 
@@ -211,7 +212,7 @@ def ways(request):
 )
 def test_a_change_is_judged_with_what_it_has_to_do_with(catalog, way, ways, planned, monkeypatch):
     if way == "many rows in the driver":
-        monkeypatch.setattr(planwriter, "_MOST_IN_A_PLAN", 0)
+        monkeypatch.setattr(materialize, "_MOST_IN_A_PLAN", 0)
     written(catalog, edited=False)
     catalog.settings = read_settings(warehouse=catalog.settings.warehouse, **WAYS[way])
     catalog.ingest()

@@ -10,9 +10,8 @@ from queries import executions
 from soak.runs import WAYS
 from soak.sessions import forget_attached
 
-from lakehouse.ingest import planwriter
 from lakehouse.settings import read_settings
-from lakehouse.store import merges
+from lakehouse.store import materialize, merges
 
 MOST_EXECUTIONS = 35  # of SQL, for one message of an attached catalog, each some 0.1 s of planning
 
@@ -50,7 +49,7 @@ def test_one_message_takes_few_queries(shipped):
 def test_small_and_large_ways_give_the_same(shipped, tmp_path, monkeypatch):
     """Three releases with bases, endpoints, schemas and something refused, by all ways; tables count as large."""
     monkeypatch.setattr(merges, "_LARGE_TABLE", -1)
-    monkeypatch.setattr(planwriter, "_MOST_IN_A_PLAN", 0)
+    monkeypatch.setattr(materialize, "_MOST_IN_A_PLAN", 0)
     found = []
     for way, overrides in WAYS.items():
         forget_attached(shipped.spark)

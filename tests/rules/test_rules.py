@@ -111,6 +111,38 @@ def test_what_the_specification_permits_is_loaded(rule_ids, at, fragment):
     assert [one for one in findings(at, fragment) if one[1] != "info"] == []
 
 
+def structured(header: str) -> dict[str, object]:
+    return {
+        "envelopeoptions": {"mode": "structured", "format": "application/cloudevents+json"},
+        "protocol": "HTTP/1.1",
+        "protocoloptions": {"headers": [{"name": "Content-Type", "value": header}]},
+    }
+
+
+def content_types(declared: str, of_envelope: str) -> dict[str, object]:
+    metadata = {"datacontenttype": {"value": of_envelope}}
+    return {"datacontenttype": declared, "envelope": "CloudEvents/1.0", "envelopemetadata": metadata}
+
+
+NOT_BROKEN = {
+    "END-080 of another envelope": ("endpoint", {"envelope": "Own/1.0", "envelopeoptions": {"mode": "Binary", "format": "x"}}),
+    "END-081 null": ("endpoint", {"envelope": "CloudEvents/1.0", "envelopeoptions": {"mode": None}}),
+    "END-083 letter case": ("endpoint", structured("Application/CloudEvents+JSON")),
+    "END-083 placeholder": ("endpoint", structured("{ct}")),
+    "MSG-189 quotes": ("message", content_types("application/json; charset=utf-8", 'application/json;charset="UTF-8"')),
+    "MSG-189 order": ("message", content_types("a/b;x=1;y=2", "a/b; y=2; x=1")),
+}
+
+
+@pytest.mark.parametrize("named", NOT_BROKEN)
+def test_what_only_looks_like_a_breach_is_loaded(named):
+    assert [one for one in findings(*NOT_BROKEN[named]) if one[1] == "error"] == []
+
+
+def test_content_types_with_other_parameters_differ():
+    assert "MSG-189" in {one[0] for one in findings("message", content_types("a/b;x=1", "a/b;x=2"))}
+
+
 NOT_FOR_OTHERS = [
     ("MSG-179", "message", {"dataschemauri": "file:///home/me/order.avsc", "dataschemaformat": "Avro/1.9"}),
     ("MSG-179", "message", {"dataschemauri": "FILE:order.avsc", "dataschemaformat": "Avro/1.9"}),

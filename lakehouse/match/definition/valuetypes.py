@@ -11,10 +11,11 @@ import binascii
 import math
 import re
 from datetime import datetime, timezone
-from functools import lru_cache
 from typing import Any
 
 import orjson
+
+from lakehouse.text.values import media_type
 
 MARKER = re.compile(r"\A(?:0000-01-01|01-01-0000)")  # "now" when written, any timestamp when matched (MSG-232, WIP-037)
 TEMPLATED = frozenset({"string", "symbol", "uri", "urireference", "uritemplate"})
@@ -126,14 +127,6 @@ def is_value(value: Any, declared: Any, kind: str | None) -> bool:
     if isinstance(value, bytes):
         return value == as_text(declared).encode()
     return as_text(value) == as_text(declared)
-
-
-@lru_cache(1000)
-def media_type(text: str) -> tuple[str, dict[str, str]]:
-    """Split a content type into its media type in lower case and its parameters, names in lower case (MSG-191)."""
-    name, *parameters = text.split(";")
-    pairs = (parameter.partition("=") for parameter in parameters)
-    return name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs if key.strip()}
 
 
 def is_media_type(value: str, declared: str) -> bool:

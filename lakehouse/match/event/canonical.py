@@ -20,7 +20,8 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, message_options
 from lakehouse.match.definition.compiled import ADDRESSES, escape
-from lakehouse.match.definition.valuetypes import as_text, media_type
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.text.values import media_type
 
 MOST_UNPACKED = 2**30
 PLACES = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}

@@ -12,7 +12,6 @@ from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError
 
-from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.costlimit import depth_of, places_of
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import (
@@ -25,6 +24,7 @@ from lakehouse.match.payload.validators import (
     decode_json,
     is_json,
 )
+from lakehouse.text.values import media_type
 
 _SINGLE_OBJECT = b"\xc3\x01"  # then eight bytes of fingerprint
 _CONTAINER = b"Obj\x01"

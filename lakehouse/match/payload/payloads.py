@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import Definition
-from lakehouse.match.definition.valuetypes import as_text, media_type
+from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.event.canonical import ELSEWHERE, MOST_UNPACKED, PLACES, SCHEMA_ID, Event, unpacked
 from lakehouse.match.event.framing import Framing, framings_of
 from lakehouse.match.payload.schemas import Resolved, Schemas, WriterSchema
@@ -40,6 +40,7 @@ from lakehouse.match.payload.validators import (
     make_validator,
 )
 from lakehouse.text.names import Xid
+from lakehouse.text.values import media_type
 
 _MORE_BYTES = 2**30  # that the process may take in addition to what it has from this one
 _CHUNK = 2**16

@@ -19,11 +19,11 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from grpc_tools import protoc
 
-from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.payloads import NoAnswer, run_in_fork
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unsupported, Validator, is_json
 from lakehouse.text.jsontext import escaped
+from lakehouse.text.values import media_type
 
 _NAME = "schema.proto"
 _SECONDS = 10

@@ -15,9 +15,9 @@ import jiter
 import orjson
 
 from lakehouse.dialects.schemadocuments import family_of_format
-from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.costlimit import Effort
 from lakehouse.match.payload.schemas import Resolved
+from lakehouse.text.values import media_type
 
 # Imported when a schema of the family is met first: each needs its own library.
 _VALIDATORS = {

@@ -16,9 +16,9 @@ import re2
 from xmlschema import XMLResource, XMLSchema10, XMLSchema11, XMLSchemaException
 from xmlschema.validators import facets
 
-from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.payload.schemas import Resolved
 from lakehouse.match.payload.validators import Decoded, Error, Undecodable, Unresolved, Unsupported
+from lakehouse.text.values import media_type
 
 _XSD = "{http://www.w3.org/2001/XMLSchema}"
 _REFERENCES = tuple(f"{_XSD}{name}" for name in ("include", "import", "redefine", "override"))

@@ -17,7 +17,6 @@ import orjson
 import pyarrow as pa
 
 from lakehouse.match.definition.compiled import DeclaredAttribute, Definition
-from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.evaluation import hides_envelope_type, is_captured, is_version
 from lakehouse.match.event.canonical import CapturedEvent, Event
 from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_text
@@ -36,6 +35,7 @@ from lakehouse.match.vectorized.columns import (
     payload_of,
 )
 from lakehouse.text.blanking import REDACTED, looks_secret
+from lakehouse.text.values import media_type
 
 _LIKENESS: WeakKeyDictionary[Matcher, Likeness] = WeakKeyDictionary()  # what definitions ask is numbered once for a matcher
 _NOT_VALIDATED = PayloadVerdict(NOT_CHECKED)

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from lakehouse.dialects.tables import PROTOCOLS, Protocol
 from lakehouse.match.definition.compiled import unescape
-from lakehouse.match.definition.valuetypes import media_type
 from lakehouse.match.event.canonical import BATCH, ELSEWHERE, KEY_SCHEMA_ID, PLACES, SCHEMA_ID, STRUCTURED, Event
 from lakehouse.match.event.captured import AMQP_SECTIONS, SECRET_HEADERS
 from lakehouse.match.index import DISCRIMINATORS
+from lakehouse.text.values import media_type
 
 Rows = np.ndarray[Any, Any]  # numbers of rows, or a verdict for each
 _LOOKED_AT = 512  # texts that show whether a column repeats itself

@@ -18,7 +18,7 @@ import orjson
 from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.compiled import ENVELOPE, DeclaredAttribute, Definition
-from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference, media_type
+from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, run_in_fork, try_to_make
 from lakehouse.match.payload.schemas import Resolved, Schemas
@@ -28,6 +28,7 @@ from lakehouse.render.example.plausible import Impossible, Plausible
 from lakehouse.render.filling import RenderInput, kind_of, needs_of
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Need, Refusal, RenderRefused
+from lakehouse.text.values import media_type
 
 _LEVELS = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 9, 9)
 _USUAL_TYPES = {"jsonschema": "application/json", "jsonstructure": "application/json", "avro": "avro/binary",

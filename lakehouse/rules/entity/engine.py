@@ -366,7 +366,7 @@ def _check_content_types(attributes: dict[str, Any], metadata: Any, options: Any
             if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
                 results.extend(_text_value(item, ("protocoloptions", "headers", str(index))))
     for path, text in results[1:]:
-        if text.replace(" ", "").lower() != results[0][1].replace(" ", "").lower():
+        if not values.is_same_media_type(text, results[0][1]):
             yield EntityViolation(
                 path, "MSG-189", f"the content type is {shown(text)} here and {shown(results[0][1])} in {'/'.join(results[0][0])}"
             )
@@ -496,8 +496,8 @@ def check_endpoint(subject: Subject) -> Iterator[EntityViolation]:
         yield EntityViolation(("usage",), NO_LABELS, "it is for subscribers, and has no `labels` that name the product behind it")
     options, envelope = attributes.get("protocoloptions"), attributes.get("envelopeoptions")
     family = family_of(attributes.get("protocol"))
-    if isinstance(envelope, dict):
-        yield from _check_format(envelope, options, family)
+    if isinstance(envelope, dict) and family_of(attributes.get("envelope")) in (None, "CLOUDEVENTS"):
+        yield from _check_envelopeoptions(envelope, options, family)
     if not isinstance(options, dict):
         return
     if family in FAMILIES:
@@ -516,18 +516,22 @@ def check_endpoint(subject: Subject) -> Iterator[EntityViolation]:
             yield from _check_address(address, path, family)
 
 
-def _check_format(envelope: dict[str, Any], options: Any, family: str | None) -> Iterator[EntityViolation]:
-    form = envelope.get("format")
+def _check_envelopeoptions(envelope: dict[str, Any], options: Any, family: str | None) -> Iterator[EntityViolation]:
+    """Check what CloudEvents says of its options (END-080 to END-083); null is as if it were not there."""
+    mode, form = envelope.get("mode"), envelope.get("format")
+    if mode not in (None, "binary", "structured"):
+        yield EntityViolation(("envelopeoptions", "mode"), "END-080", f"`mode` is {shown(mode)}; allowed: binary, structured")
     if form is None:
         return
-    if envelope.get("mode") == "binary":
+    if mode == "binary":
         yield EntityViolation(("envelopeoptions", "format"), "END-082", f"`format` is {shown(form)}, and `mode` is binary")
         return
     headers = options.get("headers") if isinstance(options, dict) and family == "HTTP" else None
     for index, item in enumerate(headers) if isinstance(headers, list) else ():
-        if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type" and item.get("value") != form:
-            path = ("protocoloptions", "headers", str(index))
-            yield EntityViolation(path, "END-083", f"the header says {shown(item.get('value'))}, and `format` is {shown(form)}")
+        if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
+            for path, text in _text_value(item, ("protocoloptions", "headers", str(index))):
+                if not values.is_same_media_type(text, str(form)):
+                    yield EntityViolation(path, "END-083", f"the header says {shown(text)}, and `format` is {shown(form)}")
 
 
 def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str | None) -> Iterator[EntityViolation]:
