@@ -250,7 +250,9 @@ def _named_values(reporter: ProblemReporter, attribute: Attribute, value: Any, w
     """Take a map name → declaration; written as a list it becomes one when no name occurs twice (requirements.md 14)."""
     if isinstance(value, list):
         names = [item.get("name") if isinstance(item, dict) else None for item in value]
-        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        if not all(isinstance(name, str) for name in names):
+            return reporter.wrong(attribute, value, where, "a map, or a list of objects with `name`")
+        if len(set(names)) < len(names):
             return value
         reporter.respelled(f"{path} as a list", "a map")
         return {item["name"]: _without_name(item, item["name"]) for item in value}
