@@ -14,6 +14,7 @@ from builders import (
     json_values,
     law,
     message,
+    message_document,
     only_version,
     read,
     rows,
@@ -413,19 +414,27 @@ def test_a_list_of_named_values_becomes_the_map(protocol, option):
 
 
 @pytest.mark.parametrize(("protocol", "option"), MAPS)
+def test_a_list_with_a_name_twice_stays(protocol, option):
+    written = [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]
+    options = only_version(message(protocol=protocol, protocoloptions={option: written}))["protocoloptions"]
+    assert options[option] == written
+
+
+@pytest.mark.parametrize(("protocol", "option"), MAPS)
 @pytest.mark.parametrize(
     "written",
     [
-        pytest.param([{"name": "a", "value": "1"}, {"name": "a", "value": "2"}], id="a name twice"),
         pytest.param([{"name": "a"}, {"value": "2"}], id="no name"),
         pytest.param([{"name": {"a": 1}}], id="a name that is an object"),
         pytest.param([{"name": ["a"]}, {"name": "b"}], id="a name that is an array"),
         pytest.param(["a"], id="no object"),
     ],
 )
-def test_a_list_of_named_values_that_makes_no_map_stays(protocol, option, written):
-    options = only_version(message(protocol=protocol, protocoloptions={option: written}))["protocoloptions"]
-    assert options[option] == written
+def test_a_list_without_names_is_refused(protocol, option, written):
+    """MSG-284, MSG-369."""
+    reading = read(message_document(message(protocol=protocol, protocoloptions={option: written})))
+    wanted = {"HTTP": "MSG-284", "KAFKA": "MSG-369"}[protocol]
+    assert wanted in {finding.rule_id for finding in errors(reading)}
 
 
 def test_kafka_headers_shaped_like_a_json_schema_are_lifted_with_a_warning():
