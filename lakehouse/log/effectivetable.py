@@ -30,6 +30,7 @@ from lakehouse.text.names import JsonText, RegistryId, Xid
 NAME = "effective_messages"
 EFFECTIVE = StructType([*EFFECTIVE_MESSAGES, StructField("is_there", BooleanType())])  # NULL: the message is no more
 _FEW = 20_000  # messages, or Versions on their chains, that the driver flattens
+_FEW_BYTES = 64 << 20  # of the definitions of these Versions
 _ROWS_OF_A_PARTITION = 20_000  # some seconds; with 2,000 a refresh of 100,000 takes 1.6 times the CPU time
 _KEY = ["registryid", "xid"]
 _DEFINITION = "struct<depth: int, version_xid: string, basemessage: string, base_xid: string, attributes: map<string, string>>"
@@ -100,12 +101,20 @@ def refresh(
     affected = near.filter("is_affected").select(*_KEY)
     parts = _along_chains(session, tables, near)
     n = count(affected)
-    if n <= _FEW and count(parts["versions"]) <= _FEW:
+    if n <= _FEW and _are_few(parts["versions"]):
         rows = _compute_few(session, settings, affected, parts, snapshot_id)
     else:
         rows = _stamped(_compute_part(session, settings, affected, near, parts, n), snapshot_id, "is_there")
     ends = ends_of(session, NAME, affected)
     merge_rows(session, NAME, EFFECTIVE_MESSAGES.names, rows, gone="is_there IS NULL", ends=ends, all_stored=all_stored)
+
+
+def _are_few(versions: DataFrame) -> bool:
+    if is_local(versions):
+        return count(versions) <= _FEW
+    text_bytes = F.coalesce(F.sum(F.octet_length(F.to_json("attributes"))), F.lit(0))
+    n, size = versions.agg(F.count("*"), text_bytes).collect()[0]
+    return bool(n <= _FEW and size <= _FEW_BYTES)
 
 
 def _compute_few(
