@@ -38,7 +38,7 @@ from lakehouse.errors import PruneRefused
 from lakehouse.ingest.planner import Planner
 from lakehouse.ingest.stagerows import Finding, is_root
 from lakehouse.log.digests import folded
-from lakehouse.log.effectivetable import EFFECTIVE, effective_row
+from lakehouse.log.effectivetable import EFFECTIVE, MOST_IN_DRIVER, effective_row
 from lakehouse.log.plan import Decided, Plan
 from lakehouse.log.snapshotfacts import LOGGED
 from lakehouse.readmodel.lookups import VERSION_KINDS
@@ -69,7 +69,6 @@ RECONCILED = StructType(
 TEXTS = StructType([CHANGES[name] for name in ("body", "raw", "attributes")])
 DOCUMENTS = StructType([*(CHANGES[name] for name in (*LOGGED, "body"))])
 LOG_ROWS = StructType([*(CHANGES[name] for name in LOGGED), *TEXTS])
-_MOST_DEFINITIONS = 20_000  # that are computed here
 
 
 class WrittenPlan(NamedTuple):
@@ -312,7 +311,7 @@ class _Definitions:
             if outcome.op is not None and key.kind in ("message", "version")
         }
         affected = self.planner.lookups.depending_on(changed)
-        if len(affected) > _MOST_DEFINITIONS:
+        if len(affected) > MOST_IN_DRIVER:
             return None
         bodies = EntityBodies(self._body, max_depth, self._flat)
         rows = []

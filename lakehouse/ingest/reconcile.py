@@ -198,7 +198,7 @@ def reconcile_by_spark(
             dialects=options.dialects,
             strict=options.strict,
             existing_documents=before.existing_documents,
-            is_sparse=comparison.is_sparse,
+            differing=comparison.differing,
         )
         stage, result, rejected = checked.stage, result.unionByName(checked.findings), rejected + checked.rejected
         if checked.is_settled:

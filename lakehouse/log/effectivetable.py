@@ -20,7 +20,17 @@ from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.effective import EntityBodies
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import open_table
-from lakehouse.store.materialize import count, frame_of, hand_over, is_empty, is_known_empty, is_local, materialize, no_rows
+from lakehouse.store.materialize import (
+    count,
+    frame_of,
+    hand_over,
+    is_empty,
+    is_known_empty,
+    is_local,
+    materialize,
+    no_rows,
+    size_of,
+)
 from lakehouse.store.merges import append_rows, by_key, ends_of, fill_table, merge_rows
 from lakehouse.store.schema import EFFECTIVE_MESSAGES, SCHEMA
 from lakehouse.store.views import MOST_BASES, most_based, read_view
@@ -29,7 +39,7 @@ from lakehouse.text.names import JsonText, RegistryId, Xid
 
 NAME = "effective_messages"
 EFFECTIVE = StructType([*EFFECTIVE_MESSAGES, StructField("is_there", BooleanType())])  # NULL: the message is no more
-_FEW = 20_000  # messages, or Versions on their chains, that the driver flattens
+MOST_IN_DRIVER = 20_000  # messages, or Versions on their chains, that the driver flattens
 _FEW_BYTES = 64 << 20  # of the definitions of these Versions
 _ROWS_OF_A_PARTITION = 20_000  # some seconds; with 2,000 a refresh of 100,000 takes 1.6 times the CPU time
 _KEY = ["registryid", "xid"]
@@ -45,14 +55,14 @@ def append_all(
     settings: Settings | None,
     snapshot_id: int,
     fresh: Mapping[str, DataFrame] | None = None,
-    count: int | None = None,
+    inserted: int | None = None,
 ) -> None:
     """Fill the empty table, as its own transaction, so that two processes cannot both do it.
 
-    Args: as for `compute_all`; count: the messages, as for `by_key`.
+    Args: as for `compute_all`; inserted: how many messages there are, where that is known.
     """
     messages = open_table(session, "messages") if fresh is None else fresh["messages"]
-    fill_table(session, NAME, by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY), count))
+    fill_table(session, NAME, by_key(compute_all(session, settings, snapshot_id, fresh), messages.select(*_KEY), inserted))
 
 
 def compute_all(
@@ -101,7 +111,7 @@ def refresh(
     affected = near.filter("is_affected").select(*_KEY)
     parts = _along_chains(session, tables, near)
     n = count(affected)
-    if n <= _FEW and _are_few(parts["versions"]):
+    if n <= MOST_IN_DRIVER and _are_few(parts["versions"]):
         rows = _compute_few(session, settings, affected, parts, snapshot_id)
     else:
         rows = _stamped(_compute_part(session, settings, affected, near, parts, n), snapshot_id, "is_there")
@@ -111,10 +121,9 @@ def refresh(
 
 def _are_few(versions: DataFrame) -> bool:
     if is_local(versions):
-        return count(versions) <= _FEW
-    text_bytes = F.coalesce(F.sum(F.octet_length(F.to_json("attributes"))), F.lit(0))
-    n, size = versions.agg(F.count("*"), text_bytes).collect()[0]
-    return bool(n <= _FEW and size <= _FEW_BYTES)
+        return count(versions) <= MOST_IN_DRIVER
+    n, size = size_of(versions.select("attributes"))
+    return n <= MOST_IN_DRIVER and size <= _FEW_BYTES
 
 
 def _compute_few(

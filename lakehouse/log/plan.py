@@ -41,21 +41,19 @@ from lakehouse.store.materialize import count, count_if, is_empty, is_known_empt
 from lakehouse.store.schema import ENTITY_TABLES, TABLE_OF_KIND
 from lakehouse.text.timestamps import micros_of
 
-_FEW_ROWS = 20_000  # of a comparison that are sent to where others are joined with them
-
 
 class Comparison(NamedTuple):
     """What happens to each entity that documents say or no longer say.
 
     rows: as from `owners.with_verdict` and `owners.with_defaults`; is_all_new: every entity is new, is
     in one document, and is published as it says; moved: kinds of entities that came or went, where what holds them may have
-    been there before; is_sparse: what documents do not just say again is few rows.
+    been there before; differing: rows that are not repeated.
     """
 
     rows: DataFrame
     is_all_new: bool
     moved: tuple[str, ...]
-    is_sparse: bool
+    differing: int
 
 
 def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison:
@@ -94,8 +92,8 @@ def compare(baseline: Baseline, stage: DataFrame, rows: DataFrame) -> Comparison
         reconciled = materialize(reconciled.filter("NOT is_suspect").unionByName(again))
     if seen.all_single_inserts or not seen.may_move_defaults:  # each document is of one mind about its own defaults
         reconciled = reconciled.withColumn("isdefault_differs", F.lit(False))
-        return Comparison(reconciled, seen.all_single_inserts, moved, seen.is_sparse)
-    return Comparison(materialize(with_defaults(reconciled, state, log)), False, moved, seen.is_sparse)
+        return Comparison(reconciled, seen.all_single_inserts, moved, seen.differing)
+    return Comparison(materialize(with_defaults(reconciled, state, log)), False, moved, seen.differing)
 
 
 def all_findings(stage: DataFrame, rows: DataFrame) -> DataFrame:
@@ -137,14 +135,14 @@ class _Seen(NamedTuple):
     """What a comparison shows at a glance.
 
     suspects: updates that may be stale; all_single_inserts: all is new, each entity in one document; may_move_defaults: rows for
-    which `owners.may_move_default` holds; moved, is_sparse: as of `Comparison`.
+    which `owners.may_move_default` holds; moved, differing: as of `Comparison`.
     """
 
     suspects: int
     all_single_inserts: bool
     may_move_defaults: int
     moved: tuple[str, ...]
-    is_sparse: bool
+    differing: int
 
 
 def _look_at(reconciled: DataFrame) -> _Seen:
@@ -166,7 +164,7 @@ def _look_at(reconciled: DataFrame) -> _Seen:
     moved = tuple(kind for kind in TABLE_OF_KIND if kind not in VERSION_KIND.values() and kind != "registry")
     moved = moved if seen["members"] else ()
     moved += tuple(VERSION_KIND.values()) if seen["versions"] and seen["parents"] else ()
-    return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved, seen["differing"] <= _FEW_ROWS)
+    return _Seen(seen["suspects"], not seen["others"], seen["moving"], moved, seen["differing"])
 
 
 @dataclass(frozen=True)

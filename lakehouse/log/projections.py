@@ -214,25 +214,24 @@ def _roll_forward(
 ) -> str | None:
     def bring(session: SparkSession, is_new: bool, position: int) -> None:
         at_hand = update if verified is not None and position == verified.snapshot_id else None
+        inserted = None if at_hand is None else at_hand.inserted.get(table.name, 0)
         log = session.table(table_name("changes")) if at_hand is None else hand_over(at_hand.entities, session)
         unseen = log.filter((F.col("kind") == table.kind) & (F.col("snapshot_id") > position))
         if is_new:
             rows = unseen.filter(F.col("snapshot_id") <= head.snapshot_id)
             rows = rows if position == head.tables[table.name] - 1 else last_rows(rows)
             rows = rows.filter(F.col("op") != "delete")
-            count = None if at_hand is None else at_hand.inserted.get(table.name, 0)
-            fill_table(session, table.name, by_key(project(rows, table), rows.select("registryid", "xid"), count))
+            fill_table(session, table.name, by_key(project(rows, table), rows.select("registryid", "xid"), inserted))
         elif at_hand is not None and at_hand.registries_are_new:
-            count = at_hand.inserted.get(table.name, 0)
-            append_rows(session, table.name, by_key(project(unseen, table), unseen.select("registryid", "xid"), count))
+            append_rows(session, table.name, by_key(project(unseen, table), unseen.select("registryid", "xid"), inserted))
         else:
             # Also what was committed meanwhile: what is deleted by now must not be inserted again by a process that is late.
             ends = ends_of(session, table.name, unseen)
             if ends is not None:  # the ends are of these rows, whatever is committed meanwhile
                 unseen = unseen.filter(F.col("snapshot_id") <= F.lit(ends.newest))
             rows = project(last_rows(unseen) if at_hand is None else unseen, table, "op")
-            all_stored = at_hand is not None and not at_hand.inserted.get(table.name)
-            merge_rows(session, table.name, table.columns.names, rows, gone="op = 'delete'", ends=ends, all_stored=all_stored)
+            names = table.columns.names
+            merge_rows(session, table.name, names, rows, gone="op = 'delete'", ends=ends, all_stored=inserted == 0)
 
     is_unfilled = verified is not None and table.name not in verified.tables
     return _bring_forward(spark, table.name, head.tables[table.name], head, verified, is_unfilled, bring)

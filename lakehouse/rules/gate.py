@@ -55,7 +55,7 @@ def check_stage(
     dialects: Collection[str] = DIALECTS,
     strict: bool = False,
     existing_documents: DataFrame | None = None,
-    is_sparse: bool = False,
+    differing: int | None = None,
 ) -> Checked:
     """Check what would be published: only what would be written again can be rejected; findings of the rest are reported.
 
@@ -68,7 +68,7 @@ def check_stage(
         dialects: those of the documents; few have rules about change.
         strict: a document with an error is refused whole.
         existing_documents: as for `candidate`.
-        is_sparse: as of `plan.Comparison`.
+        differing: as of `plan.Comparison`; None: they were not counted.
 
     Returns:
         `findings` has the columns row, document_uri, registryid, kind, xid, finding, as in `schema.STAGE`: all of them when
@@ -81,7 +81,7 @@ def check_stage(
     # A union of a dozen frames has a dozen times their partitions, each of which costs every later step a task.
     cores = spark.sparkContext.defaultParallelism
     compare = any(has_rule(dialect, rule) for dialect in dialects for rule in ABOUT_CHANGE)
-    what = candidate(spark, stage, used, reconciled, compare=compare, existing_documents=existing_documents, is_sparse=is_sparse)
+    what = candidate(spark, stage, used, reconciled, compare=compare, existing_documents=existing_documents, differing=differing)
     what = what._replace(entities=materialize(what.entities.coalesce(cores)))
     flattened = check_flattened(spark, settings, what, used)
     merged = partial(flattened_candidate, spark, settings, what, used)

@@ -29,6 +29,7 @@ __all__ = [
     "materialize",
     "no_rows",
     "on_driver",
+    "size_of",
 ]
 _MOST_IN_A_PLAN = 5000  # rows of a frame: of more, which are part of a plan, Spark's optimizer evaluates each in turn
 
@@ -52,6 +53,13 @@ def frame_of(spark: SparkSession, rows: list[dict[str, Any]], schema: StructType
     """Return rows as a frame; many are cut off from the plan, which Spark's optimizer would evaluate with all of them."""
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema_of(schema)))
     return frame if len(rows) <= _MOST_IN_A_PLAN else materialize(frame, eager=False)
+
+
+def size_of(frame: DataFrame) -> tuple[int, int]:
+    """Return how many rows a frame has, and how many bytes they are as JSON."""
+    text_bytes = F.sum(F.octet_length(F.to_json(F.struct("*"))))
+    n, size = frame.agg(F.count("*"), F.coalesce(text_bytes, F.lit(0))).collect()[0]
+    return n, size
 
 
 def is_local(frame: DataFrame) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.store.deltatables import read_files, table_name
 from lakehouse.store.internals.deltalog import Files, rewrite
-from lakehouse.store.materialize import is_local, materialize
+from lakehouse.store.materialize import is_local, materialize, size_of
 from lakehouse.store.session import is_without_codegen
 from lakehouse.store.tablelog import current_files, first_transaction, table_bytes, transaction_of, write_options
 
@@ -154,8 +154,7 @@ def _merge(
     is_fixed = is_local(source)
     if all_stored and not is_fixed:
         source, is_fixed = materialize(source), True
-        text_bytes = F.sum(F.octet_length(F.to_json(F.struct("*"))))
-        n, size = source.agg(F.count("*"), F.coalesce(text_bytes, F.lit(0))).collect()[0]
+        n, size = size_of(source)
         source = F.broadcast(source) if n <= _FEW_ROWS and size <= _FEW_BYTES else source
     session.conf.set(_MATERIALIZE, "none" if is_fixed else "auto")
     merge = (

@@ -7,7 +7,6 @@ JSON type. All patterns here are fixed and linear.
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 from datetime import datetime, timezone
@@ -15,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from lakehouse.text.values import media_type
+from lakehouse.text.values import decoded_base64, media_type
 
 MARKER = re.compile(r"\A(?:0000-01-01|01-01-0000)")  # "now" when written, any timestamp when matched (MSG-232, WIP-037)
 TEMPLATED = frozenset({"string", "symbol", "uri", "urireference", "uritemplate"})
@@ -104,7 +103,7 @@ def is_of_type(value: Any, kind: str, *, small: bool = False, loose_symbol: bool
     if kind == "number":
         return _number(value) is not None
     if kind == "binary":
-        return isinstance(value, bytes) or (isinstance(value, str) and _bytes(value) is not None)
+        return isinstance(value, bytes) or (isinstance(value, str) and decoded_base64(value) is not None)
     check = _TEXT_CHECKS.get(kind)
     if check is None:
         return True
@@ -122,8 +121,8 @@ def is_value(value: Any, declared: Any, kind: str | None) -> bool:
         whole = kind != "integer" or isinstance(value, str) or not isinstance(value, float)
         return wanted is not None and number is not None and wanted == number and whole
     if kind == "binary":
-        mine = value if isinstance(value, bytes) else _bytes(as_text(value))
-        return mine is not None and mine == _bytes(as_text(declared))
+        mine = value if isinstance(value, bytes) else decoded_base64(as_text(value))
+        return mine is not None and mine == decoded_base64(as_text(declared))
     if isinstance(value, bytes):
         return value == as_text(declared).encode()
     return as_text(value) == as_text(declared)
@@ -151,13 +150,6 @@ def _number(value: Any) -> int | float | None:
     if not isinstance(value, str) or len(value) > 400 or not _NUMBER.match(value):
         return None
     return int(value) if _INTEGER.match(value) else float(value)
-
-
-def _bytes(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _is_uri(text: str) -> bool:

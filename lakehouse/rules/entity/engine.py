@@ -361,15 +361,19 @@ def _check_content_types(attributes: dict[str, Any], metadata: Any, options: Any
         section = options.get("properties")
         if isinstance(section, dict):
             results.extend(_text_value(section.get("content-type"), ("protocoloptions", "properties", "content-type")))
-        headers = options.get("headers")
-        for index, item in enumerate(headers) if isinstance(headers, list) else ():
-            if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
-                results.extend(_text_value(item, ("protocoloptions", "headers", str(index))))
+        results.extend(_content_types_in_headers(options))
     for path, text in results[1:]:
         if not values.is_same_media_type(text, results[0][1]):
             yield EntityViolation(
                 path, "MSG-189", f"the content type is {shown(text)} here and {shown(results[0][1])} in {'/'.join(results[0][0])}"
             )
+
+
+def _content_types_in_headers(options: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    headers = options.get("headers")
+    for index, item in enumerate(headers) if isinstance(headers, list) else ():
+        if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
+            yield from _text_value(item, ("protocoloptions", "headers", str(index)))
 
 
 def _text_value(declaration: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -526,12 +530,9 @@ def _check_envelopeoptions(envelope: dict[str, Any], options: Any, family: str |
     if mode == "binary":
         yield EntityViolation(("envelopeoptions", "format"), "END-082", f"`format` is {shown(form)}, and `mode` is binary")
         return
-    headers = options.get("headers") if isinstance(options, dict) and family == "HTTP" else None
-    for index, item in enumerate(headers) if isinstance(headers, list) else ():
-        if isinstance(item, dict) and str(item.get("name", "")).lower() == "content-type":
-            for path, text in _text_value(item, ("protocoloptions", "headers", str(index))):
-                if not values.is_same_media_type(text, str(form)):
-                    yield EntityViolation(path, "END-083", f"the header says {shown(text)}, and `format` is {shown(form)}")
+    for path, text in _content_types_in_headers(options) if isinstance(options, dict) and family == "HTTP" else ():
+        if not values.is_same_media_type(text, str(form)):
+            yield EntityViolation(path, "END-083", f"the header says {shown(text)}, and `format` is {shown(form)}")
 
 
 def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str | None) -> Iterator[EntityViolation]:

@@ -41,7 +41,7 @@ def candidate(
     *,
     compare: bool = True,
     existing_documents: DataFrame | None = None,
-    is_sparse: bool = False,
+    differing: int | None = None,
 ) -> Candidate:
     """Return the published rows overlaid with what would be written.
 
@@ -52,7 +52,7 @@ def candidate(
         reconciled: as from `plan.compare`; None: all that is staged is new and would be published as it is.
         compare: add the published state of what would be written, as separate kinds.
         existing_documents: as from `baseline.current_documents`: the dialects of those that were not read; None: of none.
-        is_sparse: few of `reconciled` are not repeated: they are sent to what they are joined with.
+        differing: how many rows of `reconciled` are not repeated; None: they were not counted.
     """
     documents = stage.filter(F.col("row") == "document")
     dialects = documents.select("registryid", "document_uri", F.get_json_object("facts", "$.dialect").alias("dialect")).distinct()
@@ -61,7 +61,7 @@ def candidate(
         about = staged_entities.withColumns({"staged": F.lit(True), "_isdefault": F.lit(None).cast("boolean")})
         rows, leaving = staged_entities, None
     else:
-        about, rows = _owned(staged_entities, reconciled, is_sparse=is_sparse)
+        about, rows = _owned(staged_entities, reconciled, differing)
         leaving = reconciled.filter(F.col("op") == "delete").select(*KEY)
     read = _with_single(staged_rows(about), staged_entities, compare=compare)
     staged = _with_dialect(read, dialects, None if reconciled is None else existing_documents).select(*COLUMNS)
@@ -71,7 +71,7 @@ def candidate(
     registries = concerned_registries(*([documents] if leaving is None else [documents, leaving]))
     parts = [published_rows(of_registries(open_table(spark, table.name), registries), table) for table in tables]
     existing = reduce(DataFrame.unionByName, parts)
-    earlier = _earlier(existing, rows, is_sparse=is_sparse) if compare else None
+    earlier = _earlier(existing, rows, differing) if compare else None
     untouched = _left_alone(existing, documents.select("registryid"), staged_entities.select(*KEY), reconciled)
     entities = staged.unionByName(_with_dialect(untouched, dialects, existing_documents).select(*COLUMNS))
     return Candidate(entities if earlier is None else entities.unionByName(earlier), rows, leaving)
@@ -88,13 +88,13 @@ def _with_dialect(rows: DataFrame, dialects: DataFrame, existing_documents: Data
     return rows.withColumn("dialect", F.coalesce("dialect", "_dialect")).drop("_dialect")
 
 
-def _owned(entities: DataFrame, reconciled: DataFrame, *, is_sparse: bool) -> tuple[DataFrame, DataFrame]:
+def _owned(entities: DataFrame, reconciled: DataFrame, differing: int | None) -> tuple[DataFrame, DataFrame]:
     """Return which entities of the documents they would own.
 
     Args:
         entities: staged rows of entities.
         reconciled: as for `candidate`.
-        is_sparse: as for `candidate`.
+        differing: as for `candidate`.
 
     Returns:
         One row per entity and document that findings are about, columns of `entities` with `staged` and `_isdefault`; and the
@@ -107,7 +107,7 @@ def _owned(entities: DataFrame, reconciled: DataFrame, *, is_sparse: bool) -> tu
         F.col("isdefault").alias("_isdefault"),
         F.get("agreed", F.lit(0))["document_uri"].alias("_first_staged"),
     )
-    both = entities.join(F.broadcast(verdict) if is_sparse else verdict, on=KEY, how="inner")
+    both = entities.join(broadcast_few(verdict, differing), on=KEY, how="inner")
     rows = both.filter(F.col("document_uri") == F.col("_source")).select(*entities.columns)
     owned = both.filter(F.array_contains("document_uris", F.col("document_uri")))
     first = F.get("document_uris", F.lit(0))
@@ -192,11 +192,11 @@ def parents_of(entities: DataFrame) -> DataFrame:
     )
 
 
-def _earlier(published: DataFrame, entities: DataFrame, *, is_sparse: bool) -> DataFrame:
+def _earlier(published: DataFrame, entities: DataFrame, differing: int | None) -> DataFrame:
     """Return the published state of staged rows as separate kinds, with which rules about change compare."""
     keys = entities.select(*KEY).distinct()
     own = published.filter(F.col("kind").isin([table.kind for table in (GROUPS, MESSAGES, VERSIONS)]))
-    return own.join(F.broadcast(keys) if is_sparse else keys, on=KEY, how="left_semi").transform(_as_earlier)
+    return own.join(broadcast_few(keys, differing), on=KEY, how="left_semi").transform(_as_earlier)
 
 
 def _as_earlier(published: DataFrame) -> DataFrame:
@@ -409,9 +409,9 @@ def look_at(entities: DataFrame) -> Present:
     return Present(**count_if(entities, counted))
 
 
-def broadcast_few(rows: DataFrame, count: int) -> DataFrame:
-    """Broadcast rows to the joins that read them if they are few, so that the other side is not shuffled."""
-    return F.broadcast(rows) if count <= _FEW else rows
+def broadcast_few(rows: DataFrame, count: int | None) -> DataFrame:
+    """Broadcast rows to the joins that read them if they are few, so that the other side is not shuffled; None: not counted."""
+    return rows if count is None or count > _FEW else F.broadcast(rows)
 
 
 def as_bases(entities: DataFrame, versions: DataFrame, present: Present) -> DataFrame:

@@ -10,7 +10,6 @@ Protobuf schemas are descriptors, too, as some clients write them.
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -38,6 +37,7 @@ from lakehouse.readmodel import View
 from lakehouse.serve.answer.entityviews import SnapshotCatalog
 from lakehouse.text.jsontext import canonical_text, in_order, object_at, read_canonical, read_written, text_at
 from lakehouse.text.names import JsonText, RegistryId, Xid
+from lakehouse.text.values import decoded_base64
 from lakehouse.text.xid import ID, last_id, split_version, xid_of
 
 if TYPE_CHECKING:
@@ -451,9 +451,8 @@ def descriptor_in(text: str) -> FileDescriptorProto | None:
     Raises:
         ModuleNotFoundError: the library for Protobuf is not installed.
     """
-    try:
-        content = base64.b64decode(text, validate=True)
-    except ValueError:  # binascii.Error is one; another is raised for what is not ASCII
+    content = decoded_base64(text)
+    if content is None:
         return None
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
