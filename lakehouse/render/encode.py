@@ -7,7 +7,7 @@ Protocols; MSG-195).
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -58,6 +58,7 @@ def bind(binding: ProtocolBinding, filled: ResolvedDefinition, render_input: Ren
     """
     data_type = content_type_of(binding, filled.ce, filled.options, render_input)
     options = {} if binding.protocol is None else _options(binding, filled)
+    further = [] if binding.protocol is None else filled.further
     content_key = _content_key(binding)
     event = None
     body = render_input.payload
@@ -72,7 +73,7 @@ def bind(binding: ProtocolBinding, filled: ResolvedDefinition, render_input: Ren
             options = _bound(binding.family, filled.ce) | options
         if data_type is not None and content_key and not (binding.family == "MQTT" and binding.only_structured):
             options.setdefault(content_key, data_type)
-    return Bound(_captured(binding, options), event, body, data_type)
+    return Bound(_captured(binding, [*options.items(), *further]), event, body, data_type)
 
 
 def content_type_of(
@@ -210,7 +211,7 @@ def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:
     return results
 
 
-def _captured(binding: ProtocolBinding, options: Mapping[str, Any]) -> dict[str, Any]:
+def _captured(binding: ProtocolBinding, options: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Nest options: headers and user properties as lists of name and value, sections of AMQP as objects."""
     captured: dict[str, Any] = {}
     if binding.family in _PAIRS and binding.protocol is not None:
@@ -220,7 +221,7 @@ def _captured(binding: ProtocolBinding, options: Mapping[str, Any]) -> dict[str,
         captured = {name: [] for name in listed}
     elif binding.family == "AMQP":
         captured = {"properties": {}, "application-properties": {}}
-    for key, value in options.items():
+    for key, value in options:
         section, *name = tokens_of(Pointer(f"/{key}"))
         if not name:
             captured[section] = value

@@ -67,11 +67,14 @@ class ResolvedDefinition:
     Attributes:
         ce: CloudEvents attributes by name; empty: it is no CloudEvent.
         options: protocol options, named as in `DeclaredAttribute.key`.
+        further: values of options after the first, of names that a list of headers, user properties or a query repeats
+            (MSG-282, MSG-359, MSG-379).
         variables: what the placeholders hold.
     """
 
     ce: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    further: list[tuple[str, Any]] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
 
 
@@ -99,7 +102,11 @@ def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: 
         except ValueError as error:
             refusals.append(Refusal(attribute.pointer, str(error)))
             continue
-        if value is not None and attribute.section != "message":
+        if value is None or attribute.section == "message":
+            continue
+        if attribute.section == "protocol" and attribute.key in filled.options:
+            filled.further.append((attribute.key, value))
+        else:
             (filled.ce if attribute.section == "envelope" else filled.options)[attribute.key] = value
     if refusals:
         raise RenderRefused(binding.definition.xid, refusals)
@@ -119,7 +126,10 @@ def needs_of(binding: ProtocolBinding, render_input: RenderInput) -> list[Need]:
         for name, attribute in holes.items()
         if render_input.values.get(name) is None
     ]
-    declared = {attribute.pointer: attribute for attribute in binding.definition.attributes}
+    declared: dict[Pointer, DeclaredAttribute] = {}
+    for attribute in binding.definition.attributes:
+        if attribute.has_value or attribute.pointer not in declared:  # a header that repeats may have a value once
+            declared[attribute.pointer] = attribute
     wanted = [
         attribute
         for attribute in declared.values()

@@ -102,6 +102,28 @@ def test_mqtt():
     assert verdict(definition, "KAFKA", {"topic": "t", "headers": []})[1] == []
 
 
+@pytest.mark.parametrize(
+    ("protocol", "listed", "address"),
+    [
+        ("HTTP", "headers", {"path": "/p"}),  # MSG-282
+        ("MQTT/5.0", "user_properties", {"topic_name": "t"}),  # MSG-359
+        ("NATS", "headers", {"subject": "s"}),  # MSG-379
+    ],
+)
+def test_a_name_that_a_list_repeats_is_checked_each_time(protocol, listed, address):
+    twice = [{"name": "Tag", "value": "a"}, {"name": "Tag", "value": "b"}]
+    definition = options(protocol, **{listed: twice})
+    assert verdict(definition, protocol, address | {listed: twice})[0] == "matched"
+    for entry in twice:
+        assert verdict(definition, protocol, address | {listed: [entry]})[1] == [f"/protocoloptions/{listed}/" + (
+            "tag" if protocol == "HTTP" else "Tag")]  # fmt: skip
+
+
+def test_of_a_header_of_kafka_that_repeats_the_last_is_checked():
+    definition = options("KAFKA", headers=[{"name": "h", "value": "a"}, {"name": "h", "value": "b"}])
+    assert verdict(definition, "KAFKA", {"topic": "t", "headers": [{"name": "h", "value": "b"}]})[0] == "matched"
+
+
 def test_kafka_keys():
     text = options("KAFKA", topic={"value": "t"}, key={"value": "k/{x}"})
     binary = options("KAFKA", topic={"value": "t"}, key_base64={"value": "/w=="})

@@ -57,6 +57,18 @@ def test_over_nats_attributes_are_headers():
     assert pairs(message)["ce-type"] == "T"
 
 
+@pytest.mark.parametrize(
+    ("protocol", "section", "address"),
+    [("HTTP", "headers", {}), ("MQTT/5.0", "user_properties", {"topic_name": {"value": "t"}}),
+     ("NATS", "headers", {"subject": {"value": "s"}})],
+)  # fmt: skip
+def test_a_name_that_a_list_repeats_is_sent_as_often(protocol, section, address):
+    entries = [{"name": "tag", "value": "no-{n}"}, {"name": "tag", "value": "b"}, {"name": "tag"}]
+    message = rendered({"protocol": protocol, "protocoloptions": address | {section: entries}}, {"n": "7"})
+    sent = [entry["value"] for entry in message.captured[section] if entry["name"] == "tag"]
+    assert sorted(sent) == ["b", "no-7"]
+
+
 def test_a_message_without_envelope_has_its_options_only():
     options = {"topic": {"value": "orders"}, "headers": {"kind": {"value": "{kind}"}}, "key": {"value": "{id}"}}
     message = rendered(

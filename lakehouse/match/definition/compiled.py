@@ -231,19 +231,24 @@ def _attributes(
     rule: Rule,
 ) -> Iterator[DeclaredAttribute]:
     declared: dict[str, dict[str, JsonText]] = {}
+    listed: list[tuple[str, dict[str, JsonText]]] = []
     for pointer, text in flat_attributes.items():
         if (is_cloudevent and pointer.startswith(ENVELOPE)) or (family and pointer.startswith(PROTOCOL)):
             base, _, member = pointer.rpartition("/")
             if member in _MEMBERS and base not in ("/envelopemetadata", "/protocoloptions"):
                 declared.setdefault(base, {})[member] = text
             elif member in _LISTS and base == "/protocoloptions":
-                declared |= dict(_of_list(pointer, orjson.loads(text)))
+                listed += _of_list(pointer, orjson.loads(text))
     if is_cloudevent:
         for name in CORE:
             declared.setdefault(ENVELOPE + name, {})
+    if family == "KAFKA":  # of a header that repeats its readers take the last
+        listed = list(dict(listed).items())
+    named = {base for base, _ in listed}
+    declarations = [*(pair for pair in declared.items() if pair[0] not in named), *listed]
     if family == "HTTP":
-        declared = {_lower_header(pointer): members for pointer, members in declared.items()}
-    for base, members in declared.items():
+        declarations = [(_lower_header(base), members) for base, members in declarations]
+    for base, members in declarations:
         declaration = _Declaration(
             pointer=Pointer(base),
             value_text=members.get("value"),
