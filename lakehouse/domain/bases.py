@@ -124,9 +124,9 @@ def text_at(attributes: FlatAttributes, pointer: str) -> str | None:
     return str(read_canonical(value)) if value is not None and value.startswith('"') else None
 
 
-def has_below(attributes: Iterable[str], pointer: str) -> bool:
-    """Return whether there is a flat attribute below a place."""
-    return any(at.startswith(f"{pointer}/") for at in attributes)
+def is_given(attributes: Iterable[str], pointer: str) -> bool:
+    """Return whether there is a flat attribute at a place, such as an empty map, or below it."""
+    return any(at == pointer or at.startswith(f"{pointer}/") for at in attributes)
 
 
 def _laid_over(base: FlatAttributes, own: FlatAttributes, envelope: str | None) -> dict[Pointer, JsonText]:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import FAMILIES, SharedOption, shared_options
-from lakehouse.domain.bases import Attributes, FlatAttributes, has_below
+from lakehouse.domain.bases import Attributes, FlatAttributes, is_given
 from lakehouse.domain.protocols import is_as_precise, is_other_protocol
 from lakehouse.domain.references import leads_within
 from lakehouse.domain.versionchanges import ComparableVersion, broken_promise
@@ -181,7 +181,7 @@ def check_flattened(*, attributes: FlatAttributes, parent_envelope: str | None =
     """Check that a definition with its bases has what its attributes need (MSG-156, 161, 166, 175, 181).
 
     Args:
-        attributes: of the definition merged with its bases, at least those in `FLATTENED` and below `SECTIONS`.
+        attributes: of the definition merged with its bases, at least those in `FLATTENED`, and at or below `SECTIONS`.
         parent_envelope: of the group that holds it.
     """
     values: dict[str, Any] = {pointer: attributes.get(Pointer(pointer)) for pointer in FLATTENED}
@@ -189,7 +189,7 @@ def check_flattened(*, attributes: FlatAttributes, parent_envelope: str | None =
         yield _without_envelope(parent_envelope)
     for rule_id, name, section in (("MSG-161", "envelope", "envelopemetadata"), ("MSG-166", "protocol", "protocoloptions")):
         value = values[f"/{name}"]
-        if value is not None and not has_below(attributes, f"/{section}"):
+        if value is not None and not is_given(attributes, f"/{section}"):
             message = f"`{name}` is {value}, and neither here nor in its bases there is `{section}`"
             yield RuleViolation(rule_id, f"/{name}", message)
     if values["/dataschemaformat"] is not None:

@@ -65,6 +65,7 @@ def test_a_cycle_that_a_message_closes_by_the_version_that_it_shows():
     [
         ({"envelope": "CloudEvents/1.0"}, {("MSG-161", "/envelope", None)}),
         ({"protocol": "KAFKA"}, {("MSG-166", "/protocol", None)}),
+        ({"envelope": "CloudEvents/1.0", "envelopemetadata": {}}, set()),
         ({"dataschema": {}}, {("MSG-175", "/dataschema", None)}),
         ({"dataschemauri": "https://a.example/s"}, {("MSG-181", "/dataschemauri", None)}),
         ({"dataschemauri": "#/schemagroups/s/schemas/t"}, {("MSG-181", "/dataschemauri", "warning")}),
@@ -85,6 +86,8 @@ def test_what_a_definition_lacks_with_its_bases(own, expected):
 def test_what_a_base_supplies_is_not_missing():
     supplied = EVENT | {"protocol": "KAFKA", "protocoloptions": {"topic": {"value": "t"}}}
     assert of_messages(base=supplied, m={"basemessage": f"{M}/base", "envelope": "CloudEvents/1.0"}) == set()
+    empty = {"envelope": "Own/1", "envelopemetadata": {}}
+    assert of_messages(base=empty, m={"basemessage": f"{M}/base", "envelope": "Own/1"}) == set()
     found = of_messages(base=supplied, m={"basemessage": f"{M}/base", "envelope": "Own/1"})
     assert {one.rule_id for _, one in found} == {"MSG-161"}
 

@@ -130,6 +130,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]
         groups(g={"b": extending("c"), "c": message()}),
         {"MSG-166"},
     ),
+    "a base that supplies an empty map": (
+        groups(g={"m": {"basemessage": G + "b"}}),
+        groups(g={"m": {"basemessage": G + "b", "protocol": "HTTP"}}),
+        groups(g={"b": {"protocol": "HTTP", "protocoloptions": {}}}),
+        set(),
+    ),
     "a Version that breaks with one of another document": (
         schema("backward", v1=record("a")),
         schema("backward", v1=record("a"), v3=record("a", "c", ancestor="2")),

@@ -96,6 +96,11 @@ PERMITTED = [
     ("END-014 END-067 END-076 END-079 END-133", "endpoint", {"protocol": "NATS", "protocoloptions": {}}),
     ("END-015", "endpoint", {"envelope": "CloudEvents/1.0", "envelopeoptions": {"mode": "binary"}}),
     (
+        "END-075",
+        "endpoint",
+        {"envelope": "own", "messages": {"m": {"envelope": "own", "envelopemetadata": {"own": {}}}}},
+    ),
+    (
         "END-075 END-077",
         "endpoint",
         {"envelope": "own/v1-beta", "messages": {"m": {"envelope": "own/v1-beta-2", "envelopemetadata": {"own": {}}}}},
@@ -119,6 +124,10 @@ def structured(header: str) -> dict[str, object]:
     }
 
 
+def address(uri: str) -> dict[str, object]:
+    return {"protocol": "HTTP", "protocoloptions": {"endpoints": [{"uri": uri}]}}
+
+
 def content_types(declared: str, of_envelope: str) -> dict[str, object]:
     metadata = {"datacontenttype": {"value": of_envelope}}
     return {"datacontenttype": declared, "envelope": "CloudEvents/1.0", "envelopemetadata": metadata}
@@ -129,6 +138,11 @@ NOT_BROKEN = {
     "END-081 null": ("endpoint", {"envelope": "CloudEvents/1.0", "envelopeoptions": {"mode": None}}),
     "END-083 letter case": ("endpoint", structured("Application/CloudEvents+JSON")),
     "END-083 placeholder": ("endpoint", structured("{ct}")),
+    "END-103 placeholder for a host": ("endpoint", address("https://{host}/a")),
+    "END-103 placeholder for all": ("endpoint", address("{base}/a")),
+    "MSG-082 options": ("message", {"envelope": "CloudEvents/1.0", "envelopemetadata": {}, "envelopeoptions": {"a": {"b": 1}}}),
+    "MSG-161 empty": ("message", {"envelope": "Own/1", "envelopemetadata": {}}),
+    "MSG-166 empty": ("message", {"protocol": "HTTP", "protocoloptions": {}}),
     "MSG-189 quotes": ("message", content_types("application/json; charset=utf-8", 'application/json;charset="UTF-8"')),
     "MSG-189 order": ("message", content_types("a/b;x=1;y=2", "a/b; y=2; x=1")),
 }
@@ -151,6 +165,21 @@ BROKEN = {
 @pytest.mark.parametrize("named", BROKEN)
 def test_what_nearly_fits_is_reported(named):
     assert named.split()[0] in {one[0] for one in findings("message", BROKEN[named])}
+
+
+def test_a_relative_address_with_a_placeholder_is_reported():
+    assert "END-103" in {one[0] for one in findings("endpoint", address("/relative/{id}"))}
+
+
+def test_a_role_that_is_named_twice_is_a_warning():
+    assert [one[:2] for one in findings("endpoint", {"usage": ["producer", "producer"]})] == [("END-057", "warning")]
+
+
+def test_only_messages_of_endpoints_leave_out_the_version_of_an_envelope():
+    """END-075 against MSG-155, which is of message groups."""
+    written = {"envelope": "own", "envelopemetadata": {"own": {}}}
+    assert "MSG-155" in {one[0] for one in findings("message", written)}
+    assert "MSG-155" in {one[0] for one in findings("endpoint", {"messages": {"m": written | {"envelope": ""}}})}
 
 
 NOT_FOR_OTHERS = [

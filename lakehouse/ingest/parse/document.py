@@ -21,7 +21,16 @@ from lakehouse.dialects.versionorder import version_order
 from lakehouse.domain.relations import check_promise
 from lakehouse.domain.versionchanges import PROMISES, ComparableVersion, comparable_version, earlier_versions
 from lakehouse.domain.versions import choose_default
-from lakehouse.ingest.parse.emission import Emission, dependent, has_error, id_problems, id_syntax, split_meta, subject_of
+from lakehouse.ingest.parse.emission import (
+    Emission,
+    Resource,
+    dependent,
+    has_error,
+    id_problems,
+    id_syntax,
+    split_meta,
+    subject_of,
+)
 from lakehouse.ingest.parse.readings import Collection, Reading, Whole, take_life
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
@@ -45,17 +54,6 @@ _MOST_ERRORS = 20
 _PACKAGE = Path(__file__).parents[2]
 Files = Mapping[str, str]
 NONE: Files = {}
-
-
-class Resource(NamedTuple):
-    """A message or schema as it is written: its entity, its key, its XID, its JSON Pointer, its text, its group."""
-
-    entity: str
-    name: str
-    xid: Xid
-    here: Pointer
-    written: dict[str, Any]
-    group: NormalEntity
 
 
 class Resources:
@@ -103,7 +101,7 @@ class Resources:
         else:
             declared = read.attributes.get("versionid", meta.attributes.get("defaultversionid", "1"))
             results = [*id_syntax(declared, "MSG-038", here), *emission.text_errors(here)]
-            results += emission.broken(subject_of(entity, read, name, group, family, self.dialect), read, (here, written))
+            results += emission.broken(subject_of(resource, read, family, self.dialect), read, (here, written))
             self._emit_single(resource, meta, Version(declared, here, written, read, results), problems)
 
     def _read_alias(self, resource: Resource, read: NormalEntity, meta: NormalEntity, problems: list[Problem]) -> None:
@@ -131,7 +129,7 @@ class Resources:
         family: str | None,
         problems: list[Problem],
     ) -> None:
-        entity, name, _, here, written, group = resource
+        entity, _, _, here, written, group = resource
         key, members = children
         problems += self.emission.text_errors(here, (key,))
         outer = {name: written[name] for name in FAMILY_MEMBERS if name in written}
@@ -142,7 +140,7 @@ class Resources:
         for version in versions:
             if version.read is not None:
                 context = [(here, rest)] if version is default else []
-                subject = subject_of(entity, version.read, name, group, family, self.dialect)
+                subject = subject_of(resource, version.read, family, self.dialect)
                 version.problems.extend(self.emission.broken(subject, version.read, (version.pointer, version.written), *context))
         _check_promise(VERSION_KIND[entity], meta.attributes.get("compatibility"), versions)
         self._emit_versioned(resource._replace(written=rest), read, meta, versions, default, problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakehouse.dialects.entityreader import NormalEntity, read_entity
 from lakehouse.dialects.locate import locate
@@ -17,6 +17,17 @@ from lakehouse.text.jsontext import as_written, below, escaped
 from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.xid import id_problem, xid_of_version
+
+
+class Resource(NamedTuple):
+    """A message or schema as it is written: its entity, its key, its XID, its JSON Pointer, its text, its group."""
+
+    entity: str
+    name: str
+    xid: Xid
+    here: Pointer
+    written: dict[str, Any]
+    group: NormalEntity
 
 
 class Emission:
@@ -162,10 +173,12 @@ def dependent(here: Pointer, cause: str) -> Problem:
     return Problem(here, "MSG-115", "error", f"it cannot be loaded: {cause}", "Fix the cause, which has its own finding.")
 
 
-def subject_of(entity: str, read: NormalEntity, name: str, group: NormalEntity, family: str | None, dialect: str) -> Subject:
-    """Return what the rules about one entity check, with what its group supplies."""
-    own = family or family_of(group.attributes.get("protocol"))
-    return Subject(entity, read.attributes, name, own, group.attributes.get("envelope"), dialect, read.extensions)
+def subject_of(resource: Resource, read: NormalEntity, family: str | None, dialect: str) -> Subject:
+    """Return what the rules check of a message or schema, or of one of its Versions, with what its group supplies."""
+    entity, name, xid, _, _, group = resource
+    own, envelope = family or family_of(group.attributes.get("protocol")), group.attributes.get("envelope")
+    in_endpoint = entity == "message" and xid.startswith("/endpoints/")
+    return Subject(entity, read.attributes, name, own, envelope, dialect, read.extensions, in_endpoint)
 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:

@@ -147,6 +147,10 @@ def _keys(value: Any, argument: str, context: CheckContext) -> str | None:
     return "an option has the empty name" if "" in value else None
 
 
+def _map(value: Any, argument: str, context: CheckContext) -> str | None:
+    return None if isinstance(value, dict) else f"is {shown(value)} and must be a map"
+
+
 def _texts(value: Any, argument: str, context: CheckContext) -> str | None:
     if not isinstance(value, dict):
         return f"is {shown(value)} and must be a map of strings"
@@ -356,6 +360,7 @@ TESTS: dict[str, Test] = {
     "known_envelope": _known_envelope,
     "known_keys": _known_keys,
     "known_protocol": _known_protocol,
+    "map": _map,
     "media_type": _media_type,
     "media_type_value": _media_type_value,
     "member": _member,

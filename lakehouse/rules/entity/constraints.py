@@ -69,6 +69,7 @@ class Subject(NamedTuple):
         envelope: the envelope of its group.
         dialect: dialect of its document.
         extensions: attributes that the specification does not know.
+        in_endpoint: a message of an endpoint, and not of a message group.
     """
 
     entity: str
@@ -78,6 +79,7 @@ class Subject(NamedTuple):
     envelope: str | None = None
     dialect: str = ""
     extensions: dict[str, Any] | None = None
+    in_endpoint: bool = False
 
 
 class _Row(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.compatibility import check_format
+from lakehouse.dialects.coercions import is_declaration
 from lakehouse.dialects.tables import (
     FAMILIES,
     PROTOCOLS,
@@ -77,6 +78,9 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-_]*)://([^/?#]*)([^?#]*)(.*)", re
 
 _AUTHORITY = re.compile(r"(?:[^@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s@]+)(?::([0-9]{1,5}))?")
 
+# A placeholder may hold the scheme, too.
+_ABSOLUTE_TEMPLATE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*:.*)?\{", re.DOTALL)
+
 _MQTT_WILDCARDS = re.compile(r"[+#]")
 
 
@@ -84,6 +88,8 @@ def check_entity(subject: Subject) -> list[EntityViolation]:
     """Find all rules that an entity breaks by itself."""
     results = by_table(subject.entity, "", subject.attributes)
     if subject.entity == "message":
+        if subject.in_endpoint and results:
+            results = [violation for violation in results if not _is_allowed_in_endpoint(subject, violation)]
         results += _check_message(subject)
     elif subject.entity == "endpoint":
         results.extend(check_endpoint(subject))
@@ -132,6 +138,12 @@ def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
 # Messages.
 
 
+def _is_allowed_in_endpoint(subject: Subject, violation: EntityViolation) -> bool:
+    """Return whether a violation is an envelope without a version: messages of an endpoint may leave it out (END-075)."""
+    envelope = subject.attributes.get("envelope")
+    return violation.rule_id == "MSG-155" and isinstance(envelope, str) and envelope != "" and "/" not in envelope
+
+
 def _check_message(subject: Subject) -> list[EntityViolation]:
     attributes = subject.attributes
     metadata, options = attributes.get("envelopemetadata"), attributes.get("protocoloptions")
@@ -140,6 +152,7 @@ def _check_message(subject: Subject) -> list[EntityViolation]:
         results += _check_metadata(subject, metadata)
     if isinstance(options, dict) and options:
         results += _check_all_options(subject, options)
+    results.extend(_check_envelopeoptions_of_event(subject))
     results.extend(_check_schema(attributes))
     results.extend(_check_content_types(attributes, metadata, options))
     if "basemessage" not in attributes:
@@ -151,6 +164,15 @@ def _check_message(subject: Subject) -> list[EntityViolation]:
     if has_rule(subject.dialect, "CAT-061") and not _is_segment(subject.ident):
         results.append(EntityViolation((), "CAT-061", f"the id {subject.ident!r} is not a segment of a URI without a colon"))
     return results
+
+
+def _check_envelopeoptions_of_event(subject: Subject) -> Iterator[EntityViolation]:
+    """Check that attributes of CloudEvents are declared in `envelopemetadata` and not among its options (MSG-082)."""
+    options = subject.attributes.get("envelopeoptions")
+    for name, option in options.items() if isinstance(options, dict) and _is_event(subject) else ():
+        if isinstance(option, dict) and is_declaration(option):
+            message = f"`{name}` is {shown(option)}, a declaration, which nothing reads here"
+            yield EntityViolation(("envelopeoptions", name), "MSG-082", message)
 
 
 def _check_metadata(subject: Subject, metadata: dict[str, Any]) -> list[EntityViolation]:
@@ -195,12 +217,15 @@ def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Entity
 
 
 def check_presence(attributes: dict[str, Any]) -> Iterator[EntityViolation]:
-    """Check that a definition has what it needs; what a base may supply is checked after flattening (requirements.md 21)."""
-    if attributes.get("envelope") and not attributes.get("envelopemetadata"):
+    """Check that a definition has what it needs: an empty map is given (MSG-161, MSG-166).
+
+    What a base may supply is checked after flattening (requirements.md 21).
+    """
+    if attributes.get("envelope") and attributes.get("envelopemetadata") is None:
         yield EntityViolation(
             ("envelope",), "MSG-161", f"`envelope` is {shown(attributes['envelope'])}, and there is no `envelopemetadata`"
         )
-    if attributes.get("protocol") and not attributes.get("protocoloptions"):
+    if attributes.get("protocol") and attributes.get("protocoloptions") is None:
         yield EntityViolation(
             ("protocol",), "MSG-166", f"`protocol` is {shown(attributes['protocol'])}, and there are no `protocoloptions`"
         )
@@ -545,12 +570,12 @@ def _check_address(address: dict[str, Any], path: tuple[str, ...], family: str |
     if family == "AMQP" and isinstance(uri, str) and _BAD_ESCAPE.search(uri):
         yield EntityViolation(here, "END-143", f"the path of {shown(uri)} is not a node name")
         return
-    if not isinstance(uri, str) or not (values.is_uri(uri) or values.is_template(uri)):
+    if not isinstance(uri, str) or not (values.is_uri(uri) or _ABSOLUTE_TEMPLATE.match(uri)):
         yield EntityViolation(here if "uri" in address else path, "END-103", f"`uri` is not an absolute URI: {shown(uri)}")
         return
     parts = _ADDRESS.fullmatch(uri)
-    if family not in PROTOCOLS or "{" in uri.split("/", 3)[min(2, uri.count("/"))]:
-        return  # the host is a placeholder
+    if family not in PROTOCOLS or any("{" in part for part in uri.split("/", 3)[: 3 if "://" in uri else 1]):
+        return  # scheme or host is a placeholder
     protocol = PROTOCOLS[family]
     rule_id, schemes = protocol.rule, protocol.schemes.split()
     authority = _AUTHORITY.fullmatch(parts[2]) if parts else None

@@ -85,7 +85,7 @@ def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     both = lacking.join(flattened, on=["registryid", "message_xid"], how="inner").filter(F.col("chain_status") == "resolved")
     values = {at: F.col("attributes")[at] for at in FLATTENED}
     values["/dataschema"] = F.when(values["/dataschema"].isNotNull(), "{}")  # its text decides nothing
-    values |= {f"{at}/": F.when(F.exists(F.map_keys("attributes"), partial(_is_below, at)), "{}") for at in SECTIONS}
+    values |= {at: F.when(F.exists(F.map_keys("attributes"), partial(_is_in, at)), "{}") for at in SECTIONS}
     flat_attributes = F.array(*(F.struct(F.lit(at).alias("key"), value.alias("value")) for at, value in values.items()))
     flat_attributes = F.map_from_entries(F.filter(flat_attributes, lambda entry: entry["value"].isNotNull()))
     return only_broken(
@@ -93,5 +93,5 @@ def _pairs(lacking: DataFrame, flattened: DataFrame) -> DataFrame:
     )
 
 
-def _is_below(section: str, pointer: Column) -> Column:
-    return pointer.startswith(f"{section}/")
+def _is_in(section: str, pointer: Column) -> Column:
+    return (pointer == section) | pointer.startswith(f"{section}/")
