@@ -47,6 +47,7 @@ _STRONGEST_LAST = (_DEPRECATION, "updated", "created", "deleted")
 _OF_REGISTRY = ("model", "modelsource", "capabilities")
 _WITHOUT_LIST = ("model", "modelsource", MESSAGE_CATALOG)
 _ZONED = re.compile(r"\A\d{4}-\d\d-\d\d[Tt][0-9:.]+([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_OF_DRAFT = {"createdat": "createdtimeutc", "modifiedat": "updatedtimeutc"}  # in the CNCF catalog draft
 _DATES = ["epoch", "modifiedat"]
 _Attributes = dict[str, str | None]
 Endpoints = dict[str, list[Xid]]  # by `producers` and `consumers`
@@ -302,7 +303,8 @@ def _members(text: str | None) -> _Attributes:
 
 def _recorded(raw: str | None, name: str, moment: int | None) -> str | None:
     """Return a date as the document wrote it, where it did so with a zone, else as it is stored (CAT-200)."""
-    written = orjson.loads(raw).get(name) if raw is not None else None
-    if isinstance(written, str) and _ZONED.match(written):
-        return written
+    written = orjson.loads(raw) if raw is not None else {}
+    for spelling in (name, _OF_DRAFT[name]):
+        if isinstance(written.get(spelling), str) and _ZONED.match(written[spelling]):
+            return str(written[spelling])
     return None if moment is None else rfc3339(moment)

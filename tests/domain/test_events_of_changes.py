@@ -105,16 +105,19 @@ def test_deletions_deprecations_and_the_model():
 
 def test_a_message_catalog_has_events_of_groups_messages_and_versions_at_their_recorded_times():
     in_zone = {"createdat": "2026-03-01T13:00:00+01:00"}
+    drafted = {"createdtimeutc": "2026-03-01T11:00:00Z", "updatedtimeutc": "2026-03-01T12:00:00.5000Z"}
     rows = log(
         (1, "group", "/messagegroups/messages", "insert", {}),
         (1, "version", "/messagegroups/messages/messages/versions/versions/1", "insert", {}, in_zone),
         (1, "version", V + "1", "insert", {}, {"createdat": "2026-03-01T12:00:00"}),
+        (1, "group", "/messagegroups/draft", "insert", {}, drafted),
         (1, "schema", "/schemagroups/s/schemas/t", "insert", {}),
         (1, "endpoint", "/endpoints/e", "insert", {}),
         (2, "message", M, "delete", {}),
     )
     assert {(one.type, one.subject): (one.time, one.changed) for one in events_of(rows, MESSAGE_CATALOG).values()} == {
         ("io.cloudevents.messagecatalog.updated.v1", "/messagecatalog/messages"): ("2026-03-01T12:00:00Z", None),
+        ("io.cloudevents.messagecatalog.updated.v1", "/messagecatalog/draft"): (drafted["updatedtimeutc"], None),
         (
             "io.cloudevents.messagecatalog.updated.v1",
             "/messagecatalog/messages/messagedefinitions/versions/versions/1",
