@@ -302,7 +302,10 @@ class _Endpoint:
         if shown is not None:
             attributes = shown.attributes
             yield from relations.check_will(
-                target=target, envelope=attributes.get("envelope"), protocol=attributes.get("protocol")
+                target=target,
+                is_based=attributes.get("basemessage") is not None,
+                envelope=attributes.get("envelope"),
+                protocol=attributes.get("protocol"),
             )
 
     def _check_messageids(self) -> Violations:

@@ -108,8 +108,17 @@ def check_absent_target(*, attribute: str, target: str, has_group: bool = True) 
         yield RuleViolation(rule_id, pointer, f"`{attribute}`: `{target}` does not exist")
 
 
-def check_will(*, target: str, envelope: str | None = None, protocol: str | None = None) -> Violations:
-    """Check that a will message is a CloudEvent, or one of MQTT (END-174)."""
+def check_will(*, target: str, is_based: bool, envelope: str | None = None, protocol: str | None = None) -> Violations:
+    """Check that a will message is a CloudEvent, or one of MQTT (END-174).
+
+    Args:
+        target: its XID.
+        is_based: it names a base, which may supply what it does not say itself.
+        envelope: that it says itself.
+        protocol: that it says itself.
+    """
+    if is_based and None in (envelope, protocol):
+        return
     if not (envelope or "").lower().startswith("cloudevents") and not (protocol or "").upper().startswith("MQTT"):
         message = f"`willmessage` leads to {target}, which is neither a CloudEvents nor an MQTT message"
         yield RuleViolation("END-174", "/protocoloptions/willmessage", message)

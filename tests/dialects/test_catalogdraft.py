@@ -150,6 +150,15 @@ def test_a_document_may_be_read_as_one_of_the_draft_whatever_its_shape():
 # Groups
 
 
+def test_a_format_that_is_defined_elsewhere_needs_no_version():
+    """CAT-026, against MSG-129 and MSG-155, which are of other dialects."""
+    value, problems = read_json(json.dumps({"id": "g", "format": "Own", "messagedefinitions": [
+        {"id": "d", "format": "Own", "definition": {"attributes": {"own": {}}}}]}).encode(), 100)  # fmt: skip
+    _, reading = read_as(value, problems, "file:/documents/catalog.json", None, rules=True)
+    assert errors(reading) == []
+    assert "/messagegroups/g/messages/d" in rows(reading)
+
+
 def test_the_attributes_of_a_group():
     """CAT-018, CAT-023, CAT-028 to CAT-033."""
     written = group(description="d", documentation="https://a.example/docs", documentationformat="URL", tags="one, two,,",

@@ -112,6 +112,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]]
         },
         {"END-174"},
     ),
+    "a will that inherits its envelope": (
+        groups(g={"m": message()}),
+        groups(g={"m": {"basemessage": G + "b"}, "n": {"basemessage": G + "b"} | AMQP | {"envelope": "Own/1"}}),
+        groups(g={"b": message()})
+        | {
+            "endpoints": {
+                name: {"usage": ["producer"], "protocol": "MQTT/5.0", "protocoloptions": {"options": {"willmessage": G + name}}}
+                for name in "mn"
+            }
+        },
+        {"END-174", "MSG-110"},
+    ),
     "an alias of an alias": (
         groups(g={"m": message(), "o": message()}),
         groups(g={"m": {"meta": {"xref": G + "o"}}, "o": message()}),

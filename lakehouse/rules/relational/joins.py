@@ -131,11 +131,17 @@ def _check_wills(entities: DataFrame, wanted: DataFrame, present: Present) -> Da
         F.col("message_xid").alias("target"),
         F.col("envelope").alias("target_envelope"),
         F.col("protocol").alias("target_protocol"),
+        F.col("basemessage").isNotNull().alias("target_is_based"),
     )
     wills = broadcast_few(wanted.filter(F.col("attribute") == "willmessage"), present.wills)
     both = kinds.join(wills, on=["registryid", "target"], how="inner")
     return pairs_of(
-        both, "check_will", target=F.col("target"), envelope=F.col("target_envelope"), protocol=F.col("target_protocol")
+        both,
+        "check_will",
+        target=F.col("target"),
+        is_based=F.col("target_is_based"),
+        envelope=F.col("target_envelope"),
+        protocol=F.col("target_protocol"),
     )
 
 
