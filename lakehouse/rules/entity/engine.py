@@ -71,7 +71,6 @@ _OLD_MEMBERS = {
 _SOUND = ValidatedCache()
 PRESENCE = frozenset(("MSG-161", "MSG-166", "MSG-175", "MSG-181", "END-058"))
 NO_LABELS = "END-012"
-_VERSION_OF_ENVELOPE = frozenset(("MSG-129", "MSG-155"))
 
 _BAD_ESCAPE = re.compile(r"://[^/]*/.*%(?![0-9A-Fa-f]{2})")
 
@@ -88,9 +87,9 @@ _MQTT_WILDCARDS = re.compile(r"[+#]")
 def check_entity(subject: Subject) -> list[EntityViolation]:
     """Find all rules that an entity breaks by itself."""
     results = by_table(subject.entity, "", subject.attributes)
-    if results and _needs_no_version(subject):
-        results = [violation for violation in results if violation.rule_id not in _VERSION_OF_ENVELOPE]
     if subject.entity == "message":
+        if subject.in_endpoint and results:
+            results = [violation for violation in results if not _is_allowed_in_endpoint(subject, violation)]
         results += _check_message(subject)
     elif subject.entity == "endpoint":
         results.extend(check_endpoint(subject))
@@ -105,13 +104,6 @@ def check_entity(subject: Subject) -> list[EntityViolation]:
         violation._replace(severity=severity_in(subject.dialect, violation.rule_id) or violation.severity)
         for violation in results
     ]
-
-
-def _needs_no_version(subject: Subject) -> bool:
-    """Return whether an envelope lacks a version that it may lack: in an endpoint, as a format of 003 (END-075, CAT-026)."""
-    envelope = subject.attributes.get("envelope")
-    is_without = isinstance(envelope, str) and envelope != "" and "/" not in envelope
-    return is_without and (subject.in_endpoint or has_rule(subject.dialect, "CAT-026"))
 
 
 # Groups and schemas.
@@ -144,6 +136,12 @@ def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
 
 
 # Messages.
+
+
+def _is_allowed_in_endpoint(subject: Subject, violation: EntityViolation) -> bool:
+    """Return whether a violation is an envelope without a version: messages of an endpoint may leave it out (END-075)."""
+    envelope = subject.attributes.get("envelope")
+    return violation.rule_id == "MSG-155" and isinstance(envelope, str) and envelope != "" and "/" not in envelope
 
 
 def _check_message(subject: Subject) -> list[EntityViolation]:
