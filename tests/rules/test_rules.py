@@ -141,6 +141,7 @@ NOT_BROKEN = {
     "END-103 placeholder for a host": ("endpoint", address("https://{host}/a")),
     "END-103 placeholder for all": ("endpoint", address("{base}/a")),
     "MSG-082 options": ("message", {"envelope": "CloudEvents/1.0", "envelopemetadata": {}, "envelopeoptions": {"a": {"b": 1}}}),
+    "MSG-141 of another envelope": ("message", {"envelope": "Own/1", "envelopemetadata": {"type": {"value": "other"}}}),
     "MSG-161 empty": ("message", {"envelope": "Own/1", "envelopemetadata": {}}),
     "MSG-166 empty": ("message", {"protocol": "HTTP", "protocoloptions": {}}),
     "MSG-189 quotes": ("message", content_types("application/json; charset=utf-8", 'application/json;charset="UTF-8"')),
@@ -150,7 +151,7 @@ NOT_BROKEN = {
 
 @pytest.mark.parametrize("named", NOT_BROKEN)
 def test_what_only_looks_like_a_breach_is_loaded(named):
-    assert [one for one in findings(*NOT_BROKEN[named]) if one[1] == "error"] == []
+    assert [one for one in findings(*NOT_BROKEN[named]) if one[1] == "error" or one[0] == named.split()[0]] == []
 
 
 BROKEN = {

@@ -157,7 +157,7 @@ def _check_message(subject: Subject) -> list[EntityViolation]:
     results.extend(_check_content_types(attributes, metadata, options))
     if "basemessage" not in attributes:
         results.extend(check_presence(attributes))
-    if isinstance(metadata, dict):
+    if isinstance(metadata, dict) and _is_event(subject):
         results.extend(_check_identity(subject, metadata))
     if has_more_rules(subject.dialect):
         results.extend(violation for violation in _check_definition(subject) if has_rule(subject.dialect, violation.rule_id))
@@ -408,7 +408,7 @@ def _text_value(declaration: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple
 
 
 def _check_identity(subject: Subject, metadata: dict[str, Any]) -> Iterator[EntityViolation]:
-    """Check that what the envelope declares agrees with the message that declares it."""
+    """Check that what CloudEvents declares agrees with the message that declares it (MSG-141, MSG-260; CAT-102, CAT-103)."""
     attributes = subject.attributes
     declared = dict(_text_value(metadata.get("type"), ("envelopemetadata", "type"))).get(("envelopemetadata", "type"))
     if declared is not None and subject.ident and declared != subject.ident:
