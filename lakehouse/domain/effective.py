@@ -12,7 +12,7 @@ from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 from lakehouse.dialects.tables import GUESSED, PROTOCOLS, family_of, protocol_version
-from lakehouse.domain.bases import Chain, FlatAttributes, chain_of, merged, shown_version, text_at
+from lakehouse.domain.bases import Chain, FindAttributes, FlatAttributes, chain_of, merged, shown_version, text_at
 from lakehouse.domain.diff import (
     Difference,
     Key,
@@ -24,7 +24,7 @@ from lakehouse.domain.diff import (
 )
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical, unquoted
+from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
@@ -157,8 +157,11 @@ def columns_of(attributes: FlatAttributes) -> dict[str, Any]:
 
 
 def _labels(attributes: FlatAttributes) -> dict[str, str | None] | None:
-    names = [pointer for pointer in attributes if pointer.startswith(_LABELS)]
-    result = {name[len(_LABELS) :].replace("~1", "/").replace("~0", "~"): _text(attributes, name) for name in names}
+    result = {
+        name[len(_LABELS) :].replace("~1", "/").replace("~0", "~"): _text(attributes, name)
+        for name in attributes
+        if name.startswith(_LABELS)
+    }
     return result or None
 
 
@@ -181,7 +184,9 @@ def _at_option(*names: str) -> Pointer:
 def _text(attributes: FlatAttributes, pointer: str) -> str | None:
     """Return a flat attribute as a column has it: a text without its quotes, else JSON text; None: it is absent or null."""
     value = attributes.get(Pointer(pointer))
-    return None if value is None or value == "null" else unquoted(value)
+    if value is None or value == "null":
+        return None
+    return str(read_canonical(value)) if value.startswith('"') else value
 
 
 def xid_parts(message: Xid) -> dict[str, str]:
@@ -224,8 +229,8 @@ class EntityBodies:
 
     def effective(self, registryid: RegistryId, message: Xid) -> dict[str, Any]:
         """Return the row of `effective_messages` of a message that is there, but for its documents and snapshot."""
-        find = partial(self._attributes, registryid)
-        chain, xref = self._chain(registryid, message), (find(message) or {}).get("xref")
+        find = cache(partial(self._attributes, registryid))
+        chain, xref = self._chain(message, find), (find(message) or {}).get("xref")
         definitions = [self._flat(registryid, version) for version in _followed(chain)]
         bases = [base for version in chain.versions if (base := (find(version) or {}).get("basemessage")) is not None]
         sought = [*chain.versions, *(base for base in bases if base.startswith("/"))] if bases else []
@@ -251,11 +256,10 @@ class EntityBodies:
 
     def _merged_from(self, registryid: RegistryId, message: Xid) -> tuple[Xid, ...]:
         """Return the Versions that a message is merged from, nearest first."""
-        return _followed(self._chain(registryid, message))
+        return _followed(self._chain(message, partial(self._attributes, registryid)))
 
-    def _chain(self, registryid: RegistryId, message: Xid) -> Chain:
+    def _chain(self, message: Xid, find: FindAttributes) -> Chain:
         """Return the chain of the Version that a message shows; an empty one that is dangling: there is none."""
-        find = partial(self._attributes, registryid)
         version = shown_version(message, find)
         return Chain((), "dangling") if version is None or find(version) is None else chain_of(version, find, self._max_depth)
 

@@ -7,6 +7,7 @@ what it names, what it is merged with, what it carries. Those that name or carry
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from lakehouse.dialects.tables import family_of, has_rule
@@ -289,6 +290,16 @@ class _Endpoint:
                 yield from self._check_listed()
             yield from self._check_options()
 
+    @cached_property
+    def _carried(self) -> list[tuple[Xid, Xid, EntityState]]:
+        """Return the messages that show a definition: what holds each, its XID, the Version that it shows."""
+        return [
+            (container, message.xid, shown)
+            for container in self.containers
+            for message in self.context.children(container)
+            if message.kind == "message" and (shown := _shown(message.xid, self.context)) is not None
+        ]
+
     def _check_will(self) -> Violations:
         will = (self.attributes.get("protocoloptions") or {}).get("willmessage")
         if not isinstance(will, str) or not will.startswith("/"):
@@ -311,11 +322,10 @@ class _Endpoint:
     def _check_messageids(self) -> Violations:
         message_by_id: dict[str, Xid] = {}
         twice = set()
-        for container in self.containers:
-            for message, _ in _carried(container, self.context):
-                messageid = message.rsplit("/", 1)[1]
-                if message_by_id.setdefault(messageid, message) != message:
-                    twice.add(messageid)
+        for _, message, _ in self._carried:
+            messageid = message.rsplit("/", 1)[1]
+            if message_by_id.setdefault(messageid, message) != message:
+                twice.add(messageid)
         if twice:
             yield from relations.check_messageids(messageid=min(twice), severity=self.limits.duplicate_messageids)
 
@@ -327,9 +337,8 @@ class _Endpoint:
                 "message_xid": message,
                 "messages": 1,
             }
-            for container in self.containers
+            for container, message, shown in self._carried
             if container != self.entity.xid
-            for message, shown in _carried(container, self.context)
         ]
         own = {"envelope": self.attributes.get("envelope"), "protocol": self.attributes.get("protocol")}
         yield from relations.check_listed(listed=listed, **own)
@@ -345,13 +354,12 @@ class _Endpoint:
         if not endpoint_values:
             return
         declared: dict[Pointer, list[dict[str, Any]]] = {pointer: [] for pointer in endpoint_values}
-        for container in self.containers:
-            for message, shown in _carried(container, self.context):
-                _, flat = _flattened(shown.xid, _finder(self.context), self.limits)
-                if family_of(text_at(flat, "/protocol")) in (None, family):
-                    for pointer, results in declared.items():
-                        says = {"value": flat.get(pointer), "key_base64": flat.get(_KEY)}
-                        results.append(says | {"message_xid": message, "messages": 1})
+        for _, message, shown in self._carried:
+            _, flat = _flattened(shown.xid, _finder(self.context), self.limits)
+            if family_of(text_at(flat, "/protocol")) in (None, family):
+                for pointer, results in declared.items():
+                    says = {"value": flat.get(pointer), "key_base64": flat.get(_KEY)}
+                    results.append(says | {"message_xid": message, "messages": 1})
         for pointer, text in endpoint_values.items():
             yield from relations.check_endpoint_option(pointer=pointer, endpoint_value=str(text), declared=declared[pointer])
 
@@ -373,14 +381,6 @@ def _shown(message: Xid, context: RegistryContext) -> EntityState | None:
     """Return the default Version that a message shows, its own or another's (`xref`)."""
     version = shown_version(message, _finder(context))
     return None if version is None else context.entity(version)
-
-
-def _carried(parent: Xid, context: RegistryContext) -> Iterator[tuple[Xid, EntityState]]:
-    """Yield the messages of a group or an endpoint that show a definition, each with the Version that it shows."""
-    for message in context.children(parent):
-        shown = _shown(message.xid, context) if message.kind == "message" else None
-        if shown is not None:
-            yield message.xid, shown
 
 
 def _flattened(version: Xid, find: FindAttributes, limits: RuleLimits) -> tuple[str, FlatAttributes]:
