@@ -16,7 +16,7 @@ from lakehouse.domain.bases import Attributes, FindAttributes, FlatAttributes, b
 from lakehouse.domain.flatattributes import flat_attributes_of
 from lakehouse.domain.references import spelled
 from lakehouse.domain.relations import ABOUT_CHANGE, UNIQUE_TYPE, VARYING, Violations
-from lakehouse.domain.versionchanges import PROMISES, comparable_version, pairs_to_compare
+from lakehouse.domain.versionchanges import PROMISES, comparable_version, earlier_versions, pairs_to_compare
 from lakehouse.text.jsontext import as_column_text, canonical_text
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.xid import last_id, split_version, xid_of_group, xid_of_resource, xid_of_version
@@ -137,19 +137,25 @@ def _check_promises(entity: EntityState, before: EntityState | None, context: Re
         last_id(version.xid): version for version in context.children(parent.xid) if version.kind in ("version", "schemaversion")
     }
     ancestors = {versionid: str(version.attributes.get("ancestor") or versionid) for versionid, version in versions.items()}
-    for later, earlier in pairs_to_compare(ancestors, compatibility):
-        pair = versions[later], versions[earlier]
-        subject = pair[0] if limits.with_published else next((version for version in pair if version.is_written), parent)
-        if subject.xid == entity.xid:
-            yield from relations.check_promise(
-                kind=pair[0].kind,
-                compatibility=compatibility,
-                version=comparable_version(pair[0].kind, pair[0].attributes),
-                versionid=later,
-                earlier=comparable_version(pair[1].kind, pair[1].attributes),
-                earlier_id=earlier,
-                is_about_parent=is_parent,
-            )
+    if is_parent:
+        pairs = [
+            pair for pair in pairs_to_compare(ancestors, compatibility) if not any(versions[each].is_written for each in pair)
+        ]
+    else:
+        own = last_id(entity.xid)
+        pairs = [(own, earlier) for earlier in earlier_versions(own, ancestors, compatibility=compatibility)]
+        unwritten = () if limits.with_published else (each for each, version in versions.items() if not version.is_written)
+        pairs += [(each, own) for each in unwritten if own in earlier_versions(each, ancestors, compatibility=compatibility)]
+    for later, earlier in pairs:
+        yield from relations.check_promise(
+            kind=versions[later].kind,
+            compatibility=compatibility,
+            version=comparable_version(versions[later].kind, versions[later].attributes),
+            versionid=later,
+            earlier=comparable_version(versions[earlier].kind, versions[earlier].attributes),
+            earlier_id=earlier,
+            is_about_parent=is_parent,
+        )
 
 
 def _check_alias(entity: EntityState, context: RegistryContext, limits: RuleLimits) -> Violations:

@@ -30,6 +30,7 @@ _MOST_SHOWN = 20  # differences of a change
 _ANSWERS = {"breaking": Answer.YES, "unknown": Answer.UNKNOWN}
 PROMISES = ("backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive")
 _MOST_OF_PROMISE = 3  # sentences of a broken promise
+MOST_EARLIER = 100  # ancestors that a Version is compared with
 
 
 class ComparableVersion(TypedDict, total=False):
@@ -168,19 +169,20 @@ def _as_schema_difference(difference: Difference) -> SchemaDifference:
 def earlier_versions(versionid: str, ancestors: Mapping[str, str], *, compatibility: str) -> list[str]:
     """Return the Versions that a Version is compared with, nearest first: its ancestor, of a transitive promise all of them.
 
+    At most `MOST_EARLIER`, so that the work of a promise grows with the Versions, and not with their square.
+
     Args:
         versionid: of the Version.
         ancestors: of each Version its ancestor; the first one's is itself.
         compatibility: what is promised.
     """
-    results: list[str] = []
+    results: dict[str, None] = {}
+    most = MOST_EARLIER if compatibility.endswith("_transitive") else 1
     here = ancestors.get(versionid, versionid)
-    while here != versionid and here not in results and here in ancestors:
-        results.append(here)
-        if not compatibility.endswith("_transitive"):
-            break
+    while here != versionid and here not in results and here in ancestors and len(results) < most:
+        results[here] = None
         here = ancestors[here]
-    return results
+    return list(results)
 
 
 def pairs_to_compare(ancestors: Mapping[str, str], compatibility: str) -> list[tuple[str, str]]:

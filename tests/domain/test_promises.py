@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.domain.neighbours import EntityState, RuleLimits, violations_of
-from lakehouse.domain.versionchanges import ComparableVersion, broken_promise, comparable_version, earlier_versions
+from lakehouse.domain.versionchanges import (
+    ComparableVersion,
+    broken_promise,
+    comparable_version,
+    earlier_versions,
+    pairs_to_compare,
+)
 from lakehouse.text.names import Xid
 
 SCHEMA = "/schemagroups/g/schemas/s"
@@ -61,6 +67,12 @@ def test_a_transitive_promise_is_about_all_ancestors_and_circles_end():
     assert earlier_versions("3", ancestors, compatibility="backward_transitive") == ["2", "1"]
     assert earlier_versions("1", ancestors, compatibility="full_transitive") == []
     assert earlier_versions("a", ancestors, compatibility="full_transitive") == ["b"]
+
+
+def test_a_version_is_compared_with_a_hundred_ancestors_at_most():
+    ancestors = {str(number): str(max(number - 1, 1)) for number in range(1, 301)}
+    assert earlier_versions("300", ancestors, compatibility="full_transitive") == [str(number) for number in range(299, 199, -1)]
+    assert len(pairs_to_compare(ancestors, "backward_transitive")) == sum(min(number, 100) for number in range(300))
 
 
 class Around:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lakehouse.domain.versionchanges import MOST_EARLIER
 from serve.writing import empty_warehouse, writing
 
 GROUP = "/schemagroups/g/schemas"
@@ -58,6 +59,15 @@ def test_what_cannot_be_decided_is_kept_and_says_why(served):
     made = served.done("PUT", f"{path}/versions/2$details", body)
     assert made["compatibilityvalidated"] is False
     assert made["compatibilityvalidatedreason"] == "Version 1: formats differ: Avro/1.11 and Protobuf/3"
+
+
+def test_a_version_that_is_not_compared_with_all_before_it_says_so(served):
+    chain = {str(number): version(ancestorid=str(max(number - 1, 1))) for number in range(1, MOST_EARLIER + 2)}
+    path = f"{GROUP}/many"
+    served.done("PUT", f"{path}$details", {"meta": {"compatibility": "full_transitive"}, "versions": chain})
+    assert served.get(f"{path}/versions/{MOST_EARLIER}$details")["compatibilityvalidated"] is True
+    last = served.get(f"{path}/versions/{MOST_EARLIER + 1}$details")
+    assert last["compatibilityvalidatedreason"] == f"it is compared with the nearest {MOST_EARLIER} Versions only"
 
 
 def test_a_promise_that_the_versions_do_not_keep_is_rejected(served):

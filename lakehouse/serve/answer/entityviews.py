@@ -26,7 +26,15 @@ from lakehouse.dialects.schemadocuments import content_of, document_of, is_shown
 from lakehouse.dialects.tables import NORMAL, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.dialects.writing import to_dialect
-from lakehouse.domain.versionchanges import NO_TEXT, PROMISES, comparable_version, pairs_to_compare, why_undecided
+from lakehouse.domain.versionchanges import (
+    MOST_EARLIER,
+    NO_TEXT,
+    PROMISES,
+    comparable_version,
+    earlier_versions,
+    pairs_to_compare,
+    why_undecided,
+)
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
 from lakehouse.serve.apierrors import RC4, ProblemFound
@@ -664,4 +672,7 @@ def _why_undecided(
         why = why_undecided(kind, comparable[earlier], comparable[later])
         if why is not None:
             reasons.setdefault(later, f"Version {earlier}: {why}")
+    for versionid in ancestors:
+        if len(earlier_versions(versionid, ancestors, compatibility=compatibility)) == MOST_EARLIER:
+            reasons.setdefault(versionid, f"it is compared with the nearest {MOST_EARLIER} Versions only")
     return reasons
