@@ -146,13 +146,15 @@ def _check_promises(entity: EntityState, before: EntityState | None, context: Re
         pairs = [(own, earlier) for earlier in earlier_versions(own, ancestors, compatibility=compatibility)]
         unwritten = () if limits.with_published else (each for each, version in versions.items() if not version.is_written)
         pairs += [(each, own) for each in unwritten if own in earlier_versions(each, ancestors, compatibility=compatibility)]
+    compared = {each for pair in pairs for each in pair}
+    comparable = {each: comparable_version(versions[each].kind, versions[each].attributes) for each in compared}
     for later, earlier in pairs:
         yield from relations.check_promise(
             kind=versions[later].kind,
             compatibility=compatibility,
-            version=comparable_version(versions[later].kind, versions[later].attributes),
+            version=comparable[later],
             versionid=later,
-            earlier=comparable_version(versions[earlier].kind, versions[earlier].attributes),
+            earlier=comparable[earlier],
             earlier_id=earlier,
             is_about_parent=is_parent,
         )
