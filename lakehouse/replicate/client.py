@@ -318,6 +318,7 @@ def _reason(error: Exception) -> str:
 
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[A-Za-z0-9._\-]{1,255}|[0-9A-Fa-f:.]{2,45}")
+_OF_REGISTRY = re.compile(r"/reg-[^/]+/\Z")
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 DRAFT_ROOT = "messagecatalog"
 
@@ -353,6 +354,10 @@ class CatalogAddress:
     def url_of(self, path: str) -> str:
         """Return the URL of a path below the base, such as an XID; `:` and `@` may be in ids."""
         return self.url + quote(path.lstrip("/"), safe="/:@~!$&'()*+,;=-._")
+
+    def url_of_subscriptions(self, name: str | None = None) -> str:
+        """Return the URL of the subscriptions, or of one of them: those of a registry at `/reg-ID` are its server's."""
+        return _OF_REGISTRY.sub("/", self.url) + "subscriptions" + ("" if name is None else f"/{name}")
 
 
 def _origin(url: str) -> tuple[str, str, str | int | None]:

@@ -494,9 +494,11 @@ class DraftWalk:
     def _units(self, scope: tuple[Xid, ...]) -> list[Unit] | None:
         """Walk once; None: the groups changed on the way."""
         ids = self._array(self._get(self.base))
-        wanted = {xid.split("/")[2]: xid.split("/")[4:] for xid in scope} if scope else {groupid: [] for groupid in ids}
+        parts = [(xid.split("/")[2], xid.split("/")[4:]) for xid in scope] if scope else [(groupid, []) for groupid in ids]
+        whole = {groupid for groupid, only in parts if not only}
+        wanted = [(groupid, only) for groupid, only in parts if not only or groupid not in whole]
         units = []
-        for number, (groupid, only) in enumerate(wanted.items()):
+        for number, (groupid, only) in enumerate(wanted):
             if groupid not in ids:
                 continue
             self.report(f"/messagecatalog/{groupid}", number, len(wanted))

@@ -82,6 +82,12 @@ def meta_of(meta: Json) -> Json:
     return {name: value for name, value in meta.items() if name not in ("defaultversionid", "defaultversionsticky")}
 
 
+def _promise(resource: Json | None) -> str | None:
+    """Return the `compatibility` of a message or schema in the document view; None: it promises nothing."""
+    result = ((resource or {}).get("meta") or {}).get("compatibility")
+    return None if result in (None, "none") else str(result)
+
+
 def is_same_group(existing: Json, body: Json) -> bool:
     """Return whether a group of a target is what would be sent; who wrote it last, and when, does not count.
 
@@ -387,7 +393,7 @@ class Pusher:
         if existing is not None and is_same_resource(existing, body):
             self.outbox.leave(xid) if sent is None else self.outbox.done(xid, list(body.get("versions", {})))
             return False
-        self._write_resource(xid, body, sent)
+        self._write_resource(xid, body, sent, existing)
         return True
 
     def _write_group(self, xid: Xid, body: Json) -> bool | None:
@@ -416,8 +422,11 @@ class Pusher:
         self.outbox.done(xid, [])
         return True
 
-    def _write_resource(self, xid: Xid, body: Json, sent: list[str] | None) -> None:
-        """Write a message or schema with its Versions, of which the target has some from us."""
+    def _write_resource(self, xid: Xid, body: Json, sent: list[str] | None, existing: Json | None) -> None:
+        """Write a message or schema with its Versions, of which the target has some from us.
+
+        What the target promised before is of other Versions: where another promise comes, it ends before new Versions are sent.
+        """
         meta, versions = body["meta"], body.get("versions", {})
         if "xref" in meta:
             self.outbox.begin(xid, [])
@@ -427,6 +436,8 @@ class Pusher:
         self.outbox.begin(xid, list(versions))
         if sent == []:  # the target has an alias, which takes no Versions
             self._request("DELETE", xid, None, missing=True)
+        elif _promise(existing) not in (None, _promise(body)):
+            self._request("PATCH", f"{xid}/meta", {"compatibility": None})
         self._request("POST", f"{xid}/versions", versions)
         for versionid in sorted(set(sent or ()) - set(versions)):
             self._request("DELETE", xid_of_version(xid, versionid), None, missing=True)

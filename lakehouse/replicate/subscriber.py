@@ -187,9 +187,9 @@ class Subscriber:
             if status.get("state") != "parked":
                 return bool(self.gaps > was)
         if existing is not None:  # of an earlier process, or parked: it is written again
-            self._send("PUT", f"subscriptions/{name}")
+            self._send("PUT", name)
         else:
-            made = self._send("POST", "subscriptions")
+            made = self._send("POST")
             if not isinstance(made, dict) or not isinstance(made.get("id"), str):
                 raise ReplicationError(self.client.address.url, "its answer to a subscription has no `id`.")
             self.state.subscription = made["id"]
@@ -199,7 +199,7 @@ class Subscriber:
 
     def _existing(self, name: str) -> dict[str, Any] | None:
         try:
-            subscription = self.client.json(self.client.address.url_of(f"subscriptions/{name}"))
+            subscription = self.client.json(self.client.address.url_of_subscriptions(name))
         except RequestRefused as refused:
             if refused.status != 404:
                 raise
@@ -213,14 +213,14 @@ class Subscriber:
             return
         self.state.save()
         try:
-            self.client.send("DELETE", self.client.address.url_of(f"subscriptions/{name}"), None)
+            self.client.send("DELETE", self.client.address.url_of_subscriptions(name), None)
         except ReplicationError as error:
             logger.info("the subscription was not given up: %s", error)
 
-    def _send(self, method: str, path: str) -> Any:
+    def _send(self, method: str, name: str | None = None) -> Any:
         body = orjson.dumps(self.subscription)
         try:
-            answer = self.client.send(method, self.client.address.url_of(path), body, {"Content-Type": _MEDIA_TYPE})
+            answer = self.client.send(method, self.client.address.url_of_subscriptions(name), body, {"Content-Type": _MEDIA_TYPE})
         except RequestRefused as refused:
             if refused.status in (404, 405, 501):
                 detail = "it has no subscriptions (`lakehouse serve --subscriptions FOLDER` has). Leave --on-events out"

@@ -112,6 +112,15 @@ def test_a_source_is_subscribed_to_and_reports(tmp_path):
     listener.close()
 
 
+def test_subscriptions_of_a_registry_are_its_servers():
+    addresses = [read_address(f"http://127.0.0.1:8080{path}", "SOURCE", {}) for path in ("/", "/reg-shop/", "/xr/reg-shop/")]
+    assert [address.url_of_subscriptions("s1") for address in addresses] == [
+        "http://127.0.0.1:8080/subscriptions/s1", "http://127.0.0.1:8080/subscriptions/s1",
+        "http://127.0.0.1:8080/xr/subscriptions/s1",
+    ]  # fmt: skip
+    assert addresses[1].url_of_subscriptions() == "http://127.0.0.1:8080/subscriptions"
+
+
 def test_a_source_without_subscriptions_is_reported(tmp_path, listener):
     def answer(asked: Any) -> None:
         asked.give({"title": "no"}, 404)

@@ -167,7 +167,10 @@ def test_a_catalog_of_the_draft_is_walked_and_authority_is_filled_in(tmp_path):
     catalog.load(DRAFT)
     with serving(catalog.folder, tmp_path / "served") as served:
         held = fetch(settings_of(tmp_path), f"{served.url}/messagecatalog")
-        only = fetch(settings_of(tmp_path / "2"), f"{served.url}/messagecatalog", "/messagegroups/orders/messages/shop.placed")
+        scope = [f"/messagegroups/orders/messages/shop.{name}" for name in ("placed", "paid")]
+        only = fetch(settings_of(tmp_path / "2"), f"{served.url}/messagecatalog", scope[0])
+        both = fetch(settings_of(tmp_path / "3"), f"{served.url}/messagecatalog", *scope)
+        whole = fetch(settings_of(tmp_path / "4"), f"{served.url}/messagecatalog", "/messagegroups/orders", scope[1])
     (document,) = (json.loads(text) for text in held.documents.values())
     assert [unit.uri for unit in held.fetched.units] == [f"{served.url}/messagecatalog/orders"]
     assert {one["id"]: one["authority"] for one in document["messagedefinitions"].values()} == {
@@ -180,6 +183,9 @@ def test_a_catalog_of_the_draft_is_walked_and_authority_is_filled_in(tmp_path):
         for one in ("shop.placed/versions/1", "shop.placed/versions/2", "shop.paid/versions/1")
     }
     assert list(json.loads(next(iter(only.documents.values())))["messagedefinitions"]) == ["shop.placed"]
+    taken = [list(json.loads(text)["messagedefinitions"]) for text in both.documents.values()]
+    assert sorted(taken) == [["shop.paid"], ["shop.placed"]]
+    assert [unit.uri for unit in whole.fetched.units] == [f"{served.url}/messagecatalog/orders"]
 
 
 def test_the_draft_knows_message_groups_only(tmp_path):

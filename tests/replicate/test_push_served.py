@@ -133,6 +133,28 @@ def test_a_catalog_is_sent_whole_and_then_what_changes(tmp_path, stack):
     assert target.served.get(placed)["epoch"] == before[placed] + 1
 
 
+def test_a_promise_that_ends_is_ended_before_what_breaks_it_is_sent(tmp_path, stack):
+    catalog = Catalog(tmp_path / "warehouse")
+    fields = [{"name": "id", "type": "string"}, {"name": "n", "type": "int"}]
+    versions = {
+        str(number): {"format": "Avro/1.11", "contenttype": "application/json", "ancestorid": "1",
+                      "schema": {"type": "record", "name": "R", "fields": fields[:number]}}
+        for number in (1, 2)
+    }  # fmt: skip
+
+    def promising(meta: dict[str, Any], *ids: str) -> dict[str, Any]:
+        schema = {"meta": meta, "versions": {name: versions[name] for name in ids}}
+        return SHOP | {"schemagroups": {"s": {"schemas": {"t": schema}}}, "messagegroups": {}, "endpoints": {}}
+
+    catalog.load(promising({"compatibility": "backward"}, "1"))
+    settings = settings_of(catalog)
+    (target,) = nodes(tmp_path, stack, "target")
+    assert push(settings, target.served.url, limits=PATIENT).refused == []
+    catalog.load(promising({"compatibility": "none"}, "1", "2"))
+    assert push(settings, target.served.url, limits=PATIENT).refused == []
+    assert target.holds() == holds(settings, "shop")
+
+
 @pytest.mark.slow
 def test_what_a_server_sets_itself_is_not_sent_again_and_again(tmp_path, stack):
     """`readonly` of the source is not the target's; a JSON document gets the media type of JSON where it has none."""
