@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
-from lakehouse.propose.pathcounts import ITEM, MEMBER, Counts, PathCounts, PathType, child, fold_maps, name_in, parent
+from lakehouse.propose.pathcounts import (
+    ITEM,
+    MEMBER,
+    Counts,
+    KindCounts,
+    PathCounts,
+    PathType,
+    child,
+    fold,
+    fold_maps,
+    name_in,
+    parent,
+)
 
 
 @dataclass(frozen=True)
@@ -74,14 +87,18 @@ class Observed:
 
     @classmethod
     def of(cls, kind: str, by_day: Mapping[str, Counts], breaks: str = "") -> Observed:
-        """Add up days, and fold what are maps."""
-        observed = cls(kind, by_day={day: by_day[day] for day in sorted(by_day)}, breaks=breaks)
-        for day, counts in observed.by_day.items():
-            for key, path_counts in counts.items():
-                observed.counts.setdefault(key, PathCounts()).add(path_counts)
-                observed.days.setdefault(key, []).append(day)
-        folded = fold_maps(observed.counts)
-        return observed if folded is observed.counts else cls(kind, folded, observed.days, observed.by_day, breaks)
+        """Add up days, and fold what are maps, on each day, too."""
+        total = KindCounts()
+        for day in sorted(by_day):
+            total.add(by_day[day])
+        counts, maps = fold_maps(total.counts)
+        days = {day: reduce(fold, maps, by_day[day]) for day in sorted(by_day)}
+        return cls(kind, counts, _days_of(days), days, breaks)
+
+    def folded(self, path: str) -> Observed:
+        """Return the counts in which the object at a path is a map, in all and on each day."""
+        by_day = {day: fold(counts, path) for day, counts in self.by_day.items()}
+        return Observed(self.kind, fold(self.counts, path), _days_of(by_day), by_day, self.breaks)
 
     @property
     def members(self) -> dict[str, list[str]]:
@@ -125,6 +142,15 @@ class Observed:
         """Return whether a member was in all of enough objects over enough days."""
         seen = self.presence(path)
         return seen.events == seen.parents >= thresholds.required_events and seen.days >= thresholds.required_days
+
+
+def _days_of(by_day: Mapping[str, Counts]) -> dict[PathType, list[str]]:
+    """Return the days on which each path and type was seen, in their order."""
+    days: dict[PathType, list[str]] = {}
+    for day, counts in by_day.items():
+        for key in counts:
+            days.setdefault(key, []).append(day)
+    return days
 
 
 def share(part: int, whole: int) -> str:

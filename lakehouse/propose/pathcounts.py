@@ -419,8 +419,13 @@ def is_secret(path: str) -> bool:
     return looks_secret(name_in(path)) and not (path.startswith(OPTIONS) and "~1" not in path)
 
 
-def fold_maps(counts: Counts) -> Counts:
-    """Fold members of maps: all of an object with more than `MOST_KEYS`, and of the widest ones beyond `MOST_PATHS`."""
+def fold_maps(counts: Counts) -> tuple[Counts, list[str]]:
+    """Fold members of maps: all of an object with more than `MOST_KEYS`, and of the widest ones beyond `MOST_PATHS`.
+
+    Returns:
+        The counts, and the paths of the maps in the order in which they were folded.
+    """
+    maps: list[str] = []
     while True:
         members: defaultdict[str, set[str]] = defaultdict(set)
         for path, _ in counts:
@@ -430,18 +435,21 @@ def fold_maps(counts: Counts) -> Counts:
         if not wide and len({path for path, _ in counts}) > MOST_PATHS and members:
             wide = [max(sorted(members), key=lambda path: len(members[path]))]
         if not wide:
-            return counts
+            return counts, maps
         for path in sorted(wide, reverse=True):
             counts = fold(counts, path)
+            maps.append(path)
 
 
 def fold(counts: Counts, path: str) -> Counts:
-    """Return counts in which an object is a map: what its members hold is counted together."""
+    """Return counts in which an object is a map: what its members hold is counted together, all else is shared with `counts`."""
     folded = KindCounts()
     for (place, kind), path_counts in counts.items():
-        _, slash, below = place[len(path) + 1 :].partition("/")
-        is_below = place.startswith(f"{path}/")
-        folded.add({(f"{path}/{MEMBER}{slash}{below}" if is_below else place, kind): path_counts})
+        if place.startswith(f"{path}/"):
+            _, slash, below = place[len(path) + 1 :].partition("/")
+            folded.add({(f"{path}/{MEMBER}{slash}{below}", kind): path_counts})
+        else:
+            folded.counts[place, kind] = path_counts
     return folded.counts
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from lakehouse.propose.decided import Observed, Thresholds, is_map, names_below
 from lakehouse.propose.discriminators import discriminator_of
-from lakehouse.propose.pathcounts import DATA, ITEM, MEMBER, PathCounts, child, fold
+from lakehouse.propose.pathcounts import DATA, ITEM, MEMBER, PathCounts, child
 
 FORMAT = "JSONSchema/draft-07"
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -130,8 +130,7 @@ class SchemaDecision:
         names = names_below(self.observed, path, self.members)
         keys = f"{path}/{MEMBER}"
         if is_map(self.observed, path, names, self.thresholds):
-            folded = Observed(self.observed.kind, fold(self.observed.counts, path), self.observed.days, self.observed.by_day)
-            below = SchemaDecision(folded, self.thresholds)
+            below = SchemaDecision(self.observed.folded(path), self.thresholds)
             schema = {"type": "object", "additionalProperties": below.at(keys)}
             self.outliers |= below.outliers
             return schema

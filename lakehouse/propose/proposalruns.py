@@ -386,7 +386,7 @@ def open_observed(spark: SparkSession, settings: Settings) -> None:
 def rows_of(counter: EventCounter, source: str, breaks: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of what was counted of a source, and of payloads that break one schema, if they do."""
     for (kind, day), counted in sorted(counter.kinds.items()):
-        yield from _rows(source, kind, breaks, day, fold_maps(counted.counts))
+        yield from _rows(source, kind, breaks, day, fold_maps(counted.counts)[0])
 
 
 def _rows(source: str, kind: str, breaks: str, day: str, counts: Counts) -> Iterator[dict[str, Any]]:
@@ -427,7 +427,7 @@ def merged(rows: DataFrame) -> DataFrame:
         of_kind = table.to_pylist()
         source, kind, breaks = (of_kind[0][name] or "" for name in _GROUPED)
         days = sorted(by_day(of_kind).items())
-        added = (row for day, counts in days for row in _rows(source, kind, breaks, day, fold_maps(counts)))
+        added = (row for day, counts in days for row in _rows(source, kind, breaks, day, fold_maps(counts)[0]))
         return pa.Table.from_pylist(list(added), OBSERVED_ROWS)
 
     return rows.groupBy(*_GROUPED).applyInArrow(merge, COLUMNS)

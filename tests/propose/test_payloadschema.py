@@ -101,6 +101,24 @@ def test_keys_that_are_ids_are_those_of_a_map(objects):
     assert "properties" not in by
 
 
+@pytest.mark.parametrize("keys", [25, 300], ids=["each is rare", "too many on all days"])
+def test_values_of_a_map_are_an_enumeration_where_wanted(keys):
+    names = [f"name{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(keys)]
+    events = [{"by": {names[number % keys]: "on" if number % 2 else "off"}} for number in range(1_200)]
+    half = keys // 2 if keys > 200 else keys  # neither day alone has too many keys
+    days = [[one for one in events if next(iter(one["by"])) in some] for some in (names[:half], names[-half:])]
+    observed = Observed.of("k", {f"2026-01-0{day}": counted(some) for day, some in enumerate(days, 1)})
+    schema = payload_schema(observed, Thresholds(enums=True)).schema
+    assert schema["properties"]["by"]["additionalProperties"] == {"type": "string", "enum": ["off", "on"]}
+
+
+def test_members_of_the_values_of_a_map_are_required_by_the_days_of_the_map():
+    events = [{"by": {f"name{chr(97 + number % 25)}": {"n": 1}}} for number in range(600)]
+    observed = Observed.of("k", {f"2026-01-0{day}": counted(events) for day in (1, 2)})
+    by = payload_schema(observed, Thresholds()).schema["properties"]["by"]
+    assert by["additionalProperties"]["required"] == ["n"]
+
+
 def test_paths_of_a_kind_have_a_limit():
     objects = [{f"{chr(97 + n)}": {f"{chr(97 + n)}{m}x": {"v": 1, "w": 2} for m in range(90)}} for n in range(12)]
     observed = Observed.of("k", {"d": counted(objects)})
