@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -29,30 +29,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.match.definition.valuetypes import as_text, is_timestamp
+from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.propose.textformats import formats_of, formats_of_column
 from lakehouse.text.blanking import blank_text, looks_secret
 
 MOST_VALUES = 32
 LONGEST_VALUE = 256
-_PATTERNS = {
-    "date": r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])",
-    "time": r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)",
-    "uuid": r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+",
-    "email": r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
-    "ipv4": r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)",
-}
-_USUAL_TIMESTAMP = re.compile(  # on a day that all months have; others take ten times as long
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
-    re.ASCII,
-)
-FORMATS: dict[str, Callable[[str], object]] = {
-    "date-time": lambda text: _USUAL_TIMESTAMP.fullmatch(text) or is_timestamp(text),
-    **{name: re.compile(pattern, re.ASCII).fullmatch for name, pattern in _PATTERNS.items()},
-}
-_GLANCES = {"date-time": rf"\A(?:{_USUAL_TIMESTAMP.pattern})\z"} | {
-    name: rf"\A(?:{pattern})\z" for name, pattern in _PATTERNS.items()
-}
 _encoded = methodcaller("encode", "utf-8", "surrogatepass")
 ITEM, MEMBER = "*", "{}"
 ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
@@ -193,25 +175,6 @@ def _least(value: Any, other: Any) -> Any:
 
 def _greatest(value: Any, other: Any) -> Any:
     return other if value is None else value if other is None else max(value, other)
-
-
-def formats_of(texts: Collection[str], among: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the formats that all texts have.
-
-    Args:
-        texts: at least one.
-        among: formats that are still possible; None: all.
-    """
-    possible = FORMATS.keys() if among is None else among
-    first = next(iter(texts))
-    return frozenset(name for name in possible if FORMATS[name](first) and all(map(FORMATS[name], texts)))
-
-
-def formats_of_column(texts: pa.StringArray, among: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the formats that all texts of a column have, as `formats_of` does: most at a glance, by RE2."""
-    possible = formats_of([texts[0].as_py()], among)
-    misfits = {name: texts.filter(pc.invert(pc.match_substring_regex(texts, _GLANCES[name]))) for name in possible}
-    return frozenset(name for name, left in misfits.items() if all(map(FORMATS[name], left.to_pylist())))
 
 
 @lru_cache(10_000)

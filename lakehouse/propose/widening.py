@@ -20,8 +20,9 @@ from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.match.payload.schemas import Resolved, SchemaVersion, Versions
 from lakehouse.match.payload.validators import Unsupported, Validator, make_validator
 from lakehouse.propose.decided import Observed, Thresholds, names_below
-from lakehouse.propose.pathcounts import DATA, FORMATS, ITEM, MEMBER, PathCounts, child, looks_like_id
+from lakehouse.propose.pathcounts import DATA, ITEM, MEMBER, PathCounts, child, looks_like_id
 from lakehouse.propose.payloadschema import Schema, SchemaDecision
+from lakehouse.propose.textformats import FORMATS
 from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import last_id

@@ -11,9 +11,11 @@ from genson import SchemaBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.match.payload.schemas import Resolved
+from lakehouse.match.payload.validators import make_validator
 from lakehouse.propose.decided import Observed, Thresholds
 from lakehouse.propose.pathcounts import KindCounts
-from lakehouse.propose.payloadschema import payload_schema
+from lakehouse.propose.payloadschema import FORMAT, payload_schema
 
 ANY = Thresholds(required_events=1, required_days=0, map_keys=1_000)
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.just(1.5) | st.sampled_from(["a", "b", "2026-01-01"])
@@ -146,6 +148,20 @@ def test_a_format_needs_all_texts_and_enough_of_them():
     assert schema_of(dates, Thresholds())["properties"]["at"]["format"] == "date-time"
     assert "format" not in schema_of(dates[:19], Thresholds())["properties"]["at"]
     assert "format" not in schema_of([*dates, {"at": "soon"}], Thresholds())["properties"]["at"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "item:[{}]", "discount{}:5%", "a:b#c#{}", "a..{}@x.com", "a{}.@x.com", "10:00:{:02}+24:00", "2026-01-01T10:{:02}:60Z",
+        "2026-02-{:02}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("number_of_texts", [30, 40], ids=["values are kept", "values are not kept"])
+def test_a_schema_takes_the_texts_that_it_was_made_of(text, number_of_texts):
+    values = [{"v": text.format(number)} for number in range(1, number_of_texts + 1)]
+    validator = make_validator(Resolved("x", FORMAT, json.dumps(schema_of(values, Thresholds()))), lambda _: None)
+    assert [one for one in values if validator.errors(one)] == []
 
 
 def test_secrets_are_never_kept_and_no_value_without_permission():

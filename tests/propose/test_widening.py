@@ -116,6 +116,12 @@ def test_a_format_goes_where_one_of_many_texts_has_another_one_and_the_draft_che
     assert widened(schema, times).schema == (schema if stays else {"properties": {"at": {}}})
 
 
+@pytest.mark.parametrize(("name", "text"), [("uri", "item:[{}]"), ("email", "a..{}@x.com")])
+def test_a_format_goes_that_texts_only_look_like(name, text):
+    values = [{"at": text.format(number)} for number in range(1, 41)]
+    assert widened({"properties": {"at": {"format": name}}}, values).schema == {"properties": {"at": {}}}
+
+
 def test_the_difference_is_judged_as_schemas_are():
     schema = {"$schema": DRAFT, "type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
     result = widened(schema, [{"total": 1.5}, {"note": "x"}])
