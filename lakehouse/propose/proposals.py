@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS, address_separator
+from lakehouse.domain.subjects import hashed_id, id_of_name
 from lakehouse.match.definition.compiled import ADDRESSES
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.propose.decided import Observed, Thresholds, names_below
@@ -40,6 +41,7 @@ from lakehouse.propose.pathcounts import (
 )
 from lakehouse.propose.payloadschema import FORMAT, PayloadSchema, payload_schema
 from lakehouse.propose.widening import PROPOSED, Json, WidenedVersion
+from lakehouse.text.xid import ID
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]+")
 _NUMBERED = re.compile(r"[-_:]\d+\Z")
@@ -48,6 +50,7 @@ _ALIKE = 0.5  # of the compared events, for a name
 SPECVERSION = "1.0-rc2"
 CLOUDEVENTS = "CloudEvents/1.0"
 _NO_ID = re.compile(r"[^A-Za-z0-9_.~:@-]+")
+_MOST_BEFORE_NUMBER = 120  # characters of an id, of which there are at most 128
 _BOUND = frozenset({"specversion", "id", "type", "datacontenttype"})  # every CloudEvent has them, or the message says it
 _TYPES = {"time": "timestamp", "source": "uritemplate", "dataschema": "uritemplate"}
 # Options that differ from message to message, or that connections and clients add.
@@ -268,7 +271,7 @@ def _document(group: str, kinds: list[ProposedKind]) -> Json:
             base = messagegroups.setdefault(group, {"messagegroupid": group, "envelope": CLOUDEVENTS, "messages": {}})
             base["messages"][kind.messageid] = kind.message
         for family, variant in kind.variants.items():
-            within = f"{group}.{family.lower()}"
+            within = _id(f"{group}.{family.lower()}")
             of_family = messagegroups.setdefault(
                 within, {"messagegroupid": within, "protocol": variant["protocol"], "messages": {}}
             )
@@ -442,7 +445,7 @@ def _places(observed: Iterable[Observed]) -> dict[str, tuple[str, str]]:
     for observation in sorted(observed, key=lambda observation: observation.kind):
         group, messageid = _place_of(observation.kind, bool(observation.types(ENVELOPE)))
         group = groups.setdefault(group.casefold(), group)
-        candidates = chain([messageid], (f"{messageid}-{number}" for number in count(2)))
+        candidates = chain([messageid], (f"{messageid[:_MOST_BEFORE_NUMBER]}-{number}" for number in count(2)))
         free = next(candidate for candidate in candidates if (group, candidate.casefold()) not in used)
         used.add((group, free.casefold()))
         places[observation.kind] = (group, free)
@@ -453,14 +456,23 @@ def _place_of(kind: str, has_envelope: bool) -> tuple[str, str]:
     """Return the ids of group and message: the group is what the type begins with, or the protocol and its address."""
     if has_envelope:
         prefix = re.split(r"[./][^./]*\Z", kind, maxsplit=1)[0]
-        return (_id(prefix) if prefix != kind else "proposed"), _id(kind)
+        return ("proposed" if prefix in ("", kind) else _id(prefix)), _id(kind)
     family, _, address = kind.partition(" ")
     discriminator = discriminator_of(address)
     address, value = (address, "") if discriminator is None else (discriminator.address, f".{discriminator.value}")
     prefix = re.split(r"[./][^./]*\Z", address.partition("?")[0], maxsplit=1)[0]
-    return _id(prefix) or family.lower(), _id(address + value) or family.lower()
+    return _id(prefix, family.lower()), _id(address + value, family.lower())
 
 
-def _id(text: str) -> str:
-    """Return a text as an id; what may not be in one is `_`."""
-    return _NO_ID.sub("_", text.strip("/")).strip("_")[:128]
+def _id(text: str, instead: str = "") -> str:
+    """Return a text as an id; what may not be in one is `_`.
+
+    Args:
+        text: not empty, unless there is something instead.
+        instead: the id of a text of which nothing else is left; without it all its characters are escaped.
+    """
+    plain = _NO_ID.sub("_", text.strip("/")).strip("_")
+    if not plain:
+        return instead or id_of_name(text)
+    usual = plain if plain[0].isalnum() else f"_{plain}"
+    return usual if ID.match(usual) else hashed_id(usual, text)

@@ -158,6 +158,44 @@ def test_kinds_that_differ_in_letter_case_alone_get_ids_that_do_not():
     assert [one for one in read(json.dumps(document), rules=True).findings if one.severity == "error"] == []
 
 
+@pytest.mark.parametrize(
+    ("types", "groups", "ids"),
+    [
+        (["注文", "出荷"], ["proposed"], ["_~E5~87~BA~E8~8D~B7", "_~E6~B3~A8~E6~96~87"]),
+        (["注文.created"], ["_~E6~B3~A8~E6~96~87"], ["_.created"]),
+        (["-x.y", "@a.b", ":c.d", "~e.f"], ["_-x", "_:c", "_@a", "_~e"], ["_-x.y", "_:c.d", "_@a.b", "_~e.f"]),
+        ([".created", "/"], ["proposed"], ["_.created", "_~2F"]),
+        (["shop." + "a" * 200 + "1", "shop." + "a" * 200 + "2"], ["shop"], None),
+        (["shop." + "a" * 123, "shop." + "A" * 123], ["shop"], None),
+        (["g" * 200 + ".a", "g" * 200 + ".b", "h" * 128 + ".c"], None, None),
+    ],
+    ids=["no ASCII", "a group of no ASCII", "odd beginnings", "nothing before a dot", "long", "long and alike", "long groups"],
+)
+def test_types_of_any_text_get_ids_that_are_read_without_findings(types, groups, ids):
+    kinds = proposed([kafka(number, kind) for kind in types for number in range(3)])
+    read_messages, schemas = {}, {}
+    for document in documents_of(kinds).values():
+        reading = read(as_bytes(document), rules=True)
+        assert ([one for one in reading.findings if one.severity == "error"], reading.quarantined.total()) == ([], 0)
+        for group in document["messagegroups"].values():
+            if group.get("envelope"):
+                read_messages |= group["messages"]
+        schemas |= document["schemagroups"]
+    assert len({messageid.lower() for messageid in read_messages}) == len(types)
+    assert sorted({kind.group for kind in kinds}) == (groups or sorted({kind.group for kind in kinds}))
+    assert sorted(read_messages) == (ids or sorted(read_messages))
+    assert sorted(schemas) == sorted({kind.group for kind in kinds})
+
+
+@pytest.mark.parametrize("topic", ["@orders/new", "-orders", "~a", "注文/1", "t" * 200])
+def test_topics_of_any_text_get_ids_that_are_read_without_findings(topic):
+    kinds = proposed([{"protocol": "MQTT/5.0", "payload": {"n": 1}, "captured": {"topic_name": topic}}] * 3)
+    (document,) = documents_of(kinds).values()
+    reading = read(as_bytes(document), rules=True)
+    assert ([one for one in reading.findings if one.severity == "error"], reading.quarantined.total()) == ([], 0)
+    assert len(document["messagegroups"]) == 1
+
+
 def test_the_page_says_which_sources_sent_what_others_did_not():
     messages = [kafka(number) for number in range(40)]
     for message in messages[::2]:
