@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from lakehouse.compatibility.avroschemas import full_name
 from lakehouse.compatibility.limits import Malformed, Unreadable
@@ -37,6 +37,7 @@ from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of, xid_of_version
 
 Json = dict[str, Any]
+Key = TypeVar("Key")
 Messages = Literal["topic", "record"]
 RECORDS_GROUP = "records"  # messages of records that are in no topic by their subject
 DEFAULT_LEVEL = "BACKWARD"  # of a registry that nobody configured
@@ -106,6 +107,20 @@ class SubjectRemark(NamedTuple):
         return f"{self.subject} version {self.version}: {self.text}"
 
 
+class SubjectMessage(NamedTuple):
+    """The message that a subject makes.
+
+    Attributes:
+        topic: its address; None: the subject names a record alone.
+        group: id of its group.
+        id: of the message.
+    """
+
+    topic: str | None
+    group: str
+    id: str
+
+
 class SubjectDocument(NamedTuple):
     """The document of a subject."""
 
@@ -166,6 +181,8 @@ class SubjectMapping:
         for context in contexts:
             own = [subject for subject in self._subjects if context_of(subject)[0] == context]
             self._schemas |= _distinct((subject, context_of(subject)[1]) for subject in sorted(own, key=age.__getitem__))
+        named = {subject: topic_and_record for subject in self._schemas if (topic_and_record := self._named(subject))}
+        self._messages_of = _messages_of(named)
 
     def documents(self) -> Iterator[SubjectDocument]:
         """Yield the document of each subject, in the order of their names."""
@@ -176,7 +193,7 @@ class SubjectMapping:
                 written_group["name"] = context_of(subject)[0]
             value: Json = {"specversion": "1.0-rc2"}
             value["schemagroups"] = {group: written_group | {"schemas": {schema: self._schema(schema, versions)}}}
-            value |= self._message(subject, versions)
+            value |= self._message(subject)
             yield SubjectDocument(subject, value)
 
     def remarks(self) -> list[SubjectRemark]:
@@ -292,25 +309,58 @@ class SubjectMapping:
         names = (subject, *([f":.{context}:"] if context else []), GLOBAL)
         return next((settings[name] for name in names if name in settings), None)
 
-    def _message(self, subject: str, versions: list[SubjectVersion]) -> Json:
-        """Return the message of a subject, in its group; empty: it makes none."""
-        context, name = context_of(subject)
-        newest = next((version for version in reversed(versions) if not version.is_deleted), versions[-1])
+    def _newest(self, subject: str) -> SubjectVersion:
+        """Return the newest version that is not deleted; of a subject without one, the newest."""
+        versions = self._subjects[subject]
+        return next((version for version in reversed(versions) if not version.is_deleted), versions[-1])
+
+    def _named(self, subject: str) -> tuple[str | None, str] | None:
+        """Return the topic and the message that a subject names; None: it makes no message."""
+        name = context_of(subject)[1]
         if self._messages == "topic" and name.endswith("-value"):
-            topic: str | None = name.removesuffix("-value")
-            record = topic
-        elif self._messages == "record" and (full := _record_name(newest)) and (name == full or name.endswith(f"-{full}")):
-            topic, record = name.removesuffix(full).removesuffix("-") or None, full
-        else:
+            topic = name.removesuffix("-value")
+            return topic or None, topic or RECORDS_GROUP
+        full = _record_name(self._newest(subject)) if self._messages == "record" else None
+        if full and (name == full or name.endswith(f"-{full}")):
+            return name.removesuffix(full).removesuffix("-") or None, full
+        return None
+
+    def _message(self, subject: str) -> Json:
+        """Return the message of a subject, in its group; empty: it makes none."""
+        message = self._messages_of.get(subject)
+        if message is None:
             return {}
-        group, message = id_of_name(topic or RECORDS_GROUP), id_of_name(record or RECORDS_GROUP)
-        written: Json = {"messageid": message}
-        if topic:
-            written |= {"protocol": "KAFKA", "protocoloptions": {"topic": {"value": topic}}}
-        if (key := qualified(context, f"{topic}-key")) in self._schemas:
+        written: Json = {"messageid": message.id}
+        if message.topic:
+            written |= {"protocol": "KAFKA", "protocoloptions": {"topic": {"value": message.topic}}}
+        if (key := qualified(context_of(subject)[0], f"{message.topic or ''}-key")) in self._schemas:
             written["labels"] = {"confluent.key": self._xid(key)}
-        written |= {"dataschemaformat": newest.format, "dataschemaxid": self._xid(subject)}
-        return {"messagegroups": {group: {"messagegroupid": group, "messages": {message: written}}}}
+        written |= {"dataschemaformat": self._newest(subject).format, "dataschemaxid": self._xid(subject)}
+        return {"messagegroups": {message.group: {"messagegroupid": message.group, "messages": {message.id: written}}}}
+
+
+def _messages_of(named: dict[str, tuple[str | None, str]]) -> dict[str, SubjectMessage]:
+    """Return the message of each subject, each with an XID that differs in more than letter case (MSG-020, MSG-037, DOC-001).
+
+    A topic has its name as the id of its group. Where another context has it already, the context is in front.
+
+    Args:
+        named: the topic and the message that each subject names; who comes first gets an id that several want.
+    """
+    places = {subject: (context_of(subject)[0], topic or RECORDS_GROUP) for subject, (topic, _) in named.items()}
+    first: dict[str, tuple[str, str]] = {}
+    subjects: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for subject, place in places.items():
+        first.setdefault(id_of_name(place[1]).lower(), place)
+        subjects[place].append(subject)
+    firsts = dict.fromkeys(first.values())
+    in_order = dict.fromkeys([*firsts, *subjects])  # whose id another one has comes last
+    groups = _distinct((place, place[1] if place in firsts or not place[0] else ":".join(place)) for place in in_order)
+    messages = {}
+    for place, of_group in subjects.items():
+        for subject, messageid in _distinct((subject, named[subject][1]) for subject in of_group).items():
+            messages[subject] = SubjectMessage(named[subject][0], groups[place], messageid)
+    return messages
 
 
 def _ancestors(versions: list[SubjectVersion]) -> dict[str, str]:
@@ -380,9 +430,9 @@ def _record_name(version: SubjectVersion) -> str | None:
     return full_name(name, namespace or "") if name else name
 
 
-def _distinct(named: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _distinct(named: Iterable[tuple[Key, str]]) -> dict[Key, str]:
     """Return an id for each name, different in more than letter case (MSG-037): the first that wants an id gets it."""
-    ids: dict[str, str] = {}
+    ids: dict[Key, str] = {}
     taken: set[str] = set()
     for key, text in named:
         wanted = id_of_name(text)

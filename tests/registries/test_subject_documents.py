@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -216,6 +217,50 @@ def test_messages_by_the_names_of_subjects(subject, messages, more, expected):
     (schemagroup,) = value["schemagroups"]
     assert message["dataschemaxid"] == f"/schemagroups/{schemagroup}/schemas/{subject.rpartition(':')[2]}"
     assert read(value, rules=True).findings == []
+
+
+def message_places(messages: str, *subjects: str, **more: Any) -> dict[str, str]:
+    """Return group and id of the message of each subject; the ids of the registry grow in the order of the subjects."""
+    found = documents(*(version(subject, id=number, **more) for number, subject in enumerate(subjects)), messages=messages)
+    return {
+        subject: f"{group}/{messageid}"
+        for subject, value in found.items()
+        for group, of_group in value["messagegroups"].items()
+        for messageid in of_group["messages"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("subjects", "places"),
+    [
+        ([":.a:orders-value", "orders-value", ":.b:orders-value"], ["a:orders/orders", "orders/orders", "b:orders/orders"]),
+        ([":.a:orders-value", ":.b:orders-value"], ["orders/orders", "b:orders/orders"]),
+        ([":.a:orders-value", "lines-value"], ["orders/orders", "lines/lines"]),
+        (["orders-value", "Orders-value"], ["orders/orders", "Orders~HASH/Orders"]),
+        (["orders-value", ":.a:Orders-value"], ["orders/orders", "a:Orders/Orders"]),
+        (["orders-value", ":.a:orders-value", ":.A:orders-value"], ["orders/orders", "a:orders~HASH/orders", "A:orders/orders"]),
+    ],
+    ids=["contexts", "no default context", "nothing in common", "letter case", "context and case", "contexts in letter case"],
+)
+def test_every_topic_has_its_message_whatever_its_context_and_letter_case(subjects, places):
+    found = message_places("topic", *subjects)
+    assert len({place.lower() for place in found.values()}) == len(subjects)
+    assert [re.sub("~[0-9a-f]{12}", "~HASH", found[subject]) for subject in subjects] == places
+
+
+def test_a_topic_keeps_its_id_when_one_of_another_context_would_take_it():
+    found = message_places("topic", ":.a:orders-value", "orders-value", ":.z:a:orders-value")
+    assert found[":.z:a:orders-value"] == "a:orders/a:orders"
+    assert found[":.a:orders-value"].startswith("a:orders~")
+
+
+def test_every_record_has_its_message_whatever_its_context_and_topic():
+    of_topics = ["orders-shop.Order", "Orders-shop.Order", ":.eu:orders-shop.Order", "records-shop.Order"]
+    subjects = ["shop.Order", ":.eu:shop.Order", *of_topics]
+    found = message_places("record", *subjects)
+    assert len({place.lower() for place in found.values()}) == len(subjects)
+    assert (found["orders-shop.Order"], found[":.eu:orders-shop.Order"]) == ("orders/shop.Order", "eu:orders/shop.Order")
+    assert (found["shop.Order"], found[":.eu:shop.Order"]) == ("records/shop.Order", "eu:records/shop.Order")
 
 
 def test_the_schema_of_the_key_is_a_label_of_the_message():
