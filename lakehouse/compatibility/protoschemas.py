@@ -410,7 +410,8 @@ class ProtoComparison:
             answer = Answer.YES if field.label == "repeated" or field.key or other.key else Answer.NO
             because = "{writer} writes several values, or other ones, where {reader} takes one"
             yield DirectionResult(here, "type-changed", what, answer, Answer.YES, because)
-            return
+            if field.key != other.key:
+                return
         if "required" in (field.label, other.label) and field.label != other.label:
             kind = "became-required" if new.label == "required" else "became-optional"
             answer = Answer.YES if other.label == "required" else Answer.NO

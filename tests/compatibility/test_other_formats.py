@@ -116,6 +116,22 @@ def test_a_oneof_of_protobuf_breaks_writers_of_several_of_its_fields(before, aft
     assert {json.dumps(one.breaks.as_json()) for one in found} == {json.dumps({"readers": readers, "writers": writers})}
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "readers", "writers"),
+    [
+        ("string a = 1;", "repeated string a = 1;", "yes", "no"),
+        ("string a = 1;", "repeated int32 a = 1;", "yes", "yes"),
+        ("string a = 1;", "repeated fixed64 a = 1;", "yes", "yes"),
+        ("int64 a = 1;", "repeated int32 a = 1;", "yes", "unknown"),
+        ("int32 a = 1;", "repeated int64 a = 1;", "yes", "no"),
+        ("N a = 1; message N { string b = 1; }", "repeated O a = 1; message O { int32 b = 1; }", "yes", "yes"),
+    ],
+)
+def test_a_field_of_protobuf_that_becomes_repeated_is_compared_by_its_type_too(before, after, readers, writers):
+    judgement = judge(*(f'syntax = "proto3"; message M {{ {fields} }}' for fields in (before, after)), "Protobuf/3")
+    assert judgement.breaks.as_json() == {"readers": readers, "writers": writers}
+
+
 def test_the_reader_of_protobuf_finds_what_the_compiler_finds():
     own, _ = compiled(PROTO)
     read = ProtoFile(PROTO).messages
