@@ -10,10 +10,21 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
-from lakehouse.compatibility.jsonshapes import DEPENDENT, Bound, JsonDocument, Parts, Shape, as_key, satisfies, texts, type_of
+from lakehouse.compatibility.jsonshapes import (
+    DEPENDENT,
+    Bound,
+    JsonDocument,
+    Parts,
+    Shape,
+    as_key,
+    satisfies,
+    texts,
+    type_of,
+    words_in,
+)
 from lakehouse.compatibility.limits import StepBudget
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
 from lakehouse.text.jsontext import canonical, decoded, in_order
@@ -27,7 +38,13 @@ _SIZES = {"array": ("minItems", "maxItems", "items"), "string": ("minLength", "m
 Key = tuple[tuple[int, ...], int]
 _ANY: Parts = (True,)
 _MOST_ATOMS = 64
-_CONDITIONS = frozenset({"not", "if", "dependentSchemas", "dependencies", "extends", "disallow"})
+_DYNAMIC = frozenset({"$dynamicRef", "$recursiveRef"})
+_CONDITIONS = _DYNAMIC | {"not", "if", "dependentSchemas", "dependencies", "extends", "disallow"}
+# With these a condition may limit members and items that it does not name.
+_OF_ANY_NAME = _DYNAMIC | {
+    "$ref", "patternProperties", "additionalProperties", "unevaluatedProperties", "minProperties", "maxProperties",
+    "propertyNames", "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains",
+}  # fmt: skip
 _NUMBERS = frozenset({"integer", "number"})
 _FEW_VALUES: dict[str, list[Any]] = {"null": [None], "boolean": [True, False]}  # all values of a type
 _BY_TYPE = {name: {"type": name} for name in ("null", "boolean", "number", "integer", "string", "array", "object")}
@@ -49,6 +66,7 @@ class KeywordComparison:
         self._open: set[Key] = set()
         self._done: dict[Key, tuple[Path, list[DirectionResult]]] = {}
         self._order: list[Key] = []
+        self._words: dict[int, frozenset[str]] = {}  # of the conditions of a shape
         self._is_same_text = writer.text == reader.text
         self._has_references = writer.has_references or reader.has_references
         self._has_values = writer.has_values or reader.has_values
@@ -77,8 +95,10 @@ class KeywordComparison:
             because = f"{{writer}} may write {_range(writer)}, and {{reader}} takes {_range(reader)}"
             yield self._result(path, "range-changed", f"was {old}, is {new}", is_lost, because)
         for multiple in reader.multiples:
-            if any(_divides(multiple, written_multiple) for written_multiple in writer.multiples) or (
-                multiple == 1 and "number" not in writer.types
+            if (
+                multiple in writer.multiples
+                or any(_divides(multiple, written_multiple) for written_multiple in writer.multiples)
+                or (multiple == 1 and "number" not in writer.types)
             ):
                 continue
             because = f"{{writer}} may write what is no multiple of {multiple}"
@@ -228,6 +248,19 @@ class MemberComparison(KeywordComparison):
             if name not in reader.properties:
                 yield from self._undeclared(name, writer, reader, path)
         yield from self._undeclared_members(writer, reader, path)
+
+    def _is_limited(self, writer: Shape, place: Path) -> bool:
+        """Return whether more limits what is written at a place in the value: a condition, or a schema that is not followed."""
+        if writer.unread:
+            return True
+        if not place:
+            return any(name in _CONDITIONS for name, _ in writer.opaque)
+        if not writer.opaque:
+            return False
+        words = self._words.get(id(writer))
+        if words is None:
+            words = self._words[id(writer)] = words_in(writer.opaque)
+        return place[0] in words or not words.isdisjoint(_OF_ANY_NAME)
 
     def _required(self, name: str, writer: Shape, reader: Shape, path: Path) -> DirectionResult:
         """Describe a member that the reader requires and the writer does not."""
@@ -408,12 +441,12 @@ class JsonComparison(MemberComparison):
         """Compare without splitting what is written any further; `whole` is what people are shown."""
         if writer.is_impossible:
             return
-        is_sure = not writer.unread and not any(name in _CONDITIONS for name, _ in writer.opaque)
-        for difference in self._plain(writer, reader, path, whole):
-            yield difference if is_sure or len(difference.path) > len(path) else _unsure(difference)
+        found = [self._plain(writer, reader, path, whole)]
         for name, branches in reader.unions if writer.enum is None else ():
             if not any(kind == name and self._same(branches, other) for kind, other in writer.unions):
-                yield from self._alternatives(writer, reader, name, branches, path)
+                found.append(self._alternatives(writer, reader, name, branches, path))
+        for difference in chain.from_iterable(found):
+            yield _unsure(difference) if self._is_limited(writer, difference.path[len(path) :]) else difference
 
     def _plain(self, writer: Shape, reader: Shape, path: Path, whole: Shape) -> Iterator[DirectionResult]:
         """Compare all but alternatives."""
@@ -552,7 +585,7 @@ def _with(parts: Parts, *more: Any) -> Parts:
 
 
 def _unsure(difference: DirectionResult) -> DirectionResult:
-    """Return what was found where a condition may have excluded it."""
+    """Return what was found where something that is not compared may exclude it."""
     return difference._replace(lenient=min(difference.lenient, Answer.UNKNOWN), strict=min(difference.strict, Answer.UNKNOWN))
 
 

@@ -68,6 +68,20 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
+def words_in(value: Any) -> frozenset[str]:
+    """Return all texts in a value: names of members, and strings."""
+    words, left = set[str](), [value]
+    while left:
+        inner = left.pop()
+        if isinstance(inner, str):
+            words.add(inner)
+        elif isinstance(inner, dict):
+            left += [*inner, *inner.values()]
+        elif isinstance(inner, list | tuple):
+            left += inner
+    return frozenset(words)
+
+
 def type_of(value: Any) -> str:
     """Return the type of a JSON value as JSON Schema names it; a number without a fraction is an integer."""
     if value is None:

@@ -108,6 +108,46 @@ def test_a_reference_to_elsewhere_is_unknown():
     assert judgement.breaks.as_json() == {"readers": "unknown", "writers": "unknown"}
 
 
+ELSEWHERE = {"type": "object", "allOf": [{"$ref": "base.json"}]}
+NEEDS_N = {"required": ["n"]}
+TEXT_OR_NULL = {"type": ["string", "null"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(ELSEWHERE, _order(("n",), n=TEXT), id="a base elsewhere"),
+        pytest.param(ELSEWHERE, ELSEWHERE | NEEDS_N, id="the same base elsewhere"),
+        pytest.param(ELSEWHERE | {"properties": {"n": TEXT_OR_NULL}}, _order((), n=TEXT), id="the type of a member"),
+        pytest.param({"$ref": "base.json"}, {"anyOf": [TEXT, NUMBER]}, id="a base elsewhere, alternatives"),
+        pytest.param({"$dynamicRef": "#base"}, _order(("n",), n=TEXT), id="a dynamic reference"),
+        pytest.param(
+            _order(n=TEXT) | {"if": {"required": ["id"]}, "then": NEEDS_N, "else": NEEDS_N}, _order(("id", "n"), n=TEXT), id="if"
+        ),
+        pytest.param(_order(n=TEXT) | {"dependentRequired": {"id": ["n"]}}, _order(("id", "n"), n=TEXT), id="dependentRequired"),
+        pytest.param(_order(n=TEXT_OR_NULL) | {"not": {"properties": {"n": {"type": "null"}}}}, _order(n=TEXT), id="not"),
+        pytest.param(
+            {"type": "array", "items": TEXT_OR_NULL, "not": {"contains": {"type": "null"}}},
+            {"type": "array", "items": TEXT},
+            id="no item",
+        ),
+    ],
+)
+def test_what_a_reference_to_elsewhere_or_a_condition_may_exclude_is_unknown(before, after):
+    assert judge(before, after, "JsonSchema/2020-12").breaks.as_json()["writers"] == "unknown"
+
+
+def test_a_condition_that_says_nothing_of_a_member_leaves_its_change_decided():
+    condition = {"if": {"properties": {"id": {"const": "x"}}}, "then": {"required": ["m"]}}
+    judgement = judge(_order(n=TEXT) | condition, _order(n=NUMBER) | condition, "JsonSchema/2020-12")
+    assert judgement.breaks.as_json() == {"readers": "yes", "writers": "yes"}
+
+
+def test_a_description_next_to_a_fraction_of_multiple_of_changes_nothing():
+    price = NUMBER | {"multipleOf": 0.01}
+    assert compare(_order(n=price), _order(n=price | {"description": "in euros"}), "JsonSchema/2020-12") == []
+
+
 def test_a_schema_that_takes_too_much_work_is_unknown_with_that_reason():
     def hostile(leaf):
         definitions = {
