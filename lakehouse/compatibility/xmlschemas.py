@@ -17,21 +17,27 @@ _XSD = "{http://www.w3.org/2001/XMLSchema}"
 _PASSED_OVER = frozenset({"annotation", "import", "include", "notation"})
 _MANY = 10**9
 _TRUE = ("true", "1")
-# What each simple type is a part of, by its restrictions in XML Schema part 2.
+# What each simple type is a part of, by its restrictions in XML Schema part 2, and which float and double hold all its values.
 _WIDER = {
-    "byte": ("short", "int", "long", "integer", "decimal"), "short": ("int", "long", "integer", "decimal"),
-    "int": ("long", "integer", "decimal"), "long": ("integer", "decimal"), "integer": ("decimal",),
+    "byte": ("short", "int", "long", "integer", "decimal", "float", "double"),
+    "short": ("int", "long", "integer", "decimal", "float", "double"),
+    "int": ("long", "integer", "decimal", "double"), "long": ("integer", "decimal"), "integer": ("decimal",),
     "nonNegativeInteger": ("integer", "decimal"), "positiveInteger": ("nonNegativeInteger", "integer", "decimal"),
     "unsignedByte": ("unsignedShort", "unsignedInt", "unsignedLong", "nonNegativeInteger", "integer", "decimal", "short", "int",
-                     "long"),
-    "unsignedShort": ("unsignedInt", "unsignedLong", "nonNegativeInteger", "integer", "decimal", "int", "long"),
-    "unsignedInt": ("unsignedLong", "nonNegativeInteger", "integer", "decimal", "long"),
+                     "long", "float", "double"),
+    "unsignedShort": ("unsignedInt", "unsignedLong", "nonNegativeInteger", "integer", "decimal", "int", "long", "float",
+                      "double"),
+    "unsignedInt": ("unsignedLong", "nonNegativeInteger", "integer", "decimal", "long", "double"), "float": ("double",),
     "unsignedLong": ("nonNegativeInteger", "integer", "decimal"),
     "normalizedString": ("string",), "token": ("normalizedString", "string"),
 }  # fmt: skip
 _SEPARATE = frozenset(
     {*_WIDER, "boolean", "decimal", "date", "dateTime", "time", "float", "double", "duration", "base64Binary", "hexBinary"}
 )
+
+_TEXTS = frozenset({"normalizedString", "token"})  # take any value as it is written
+_FLOATS = frozenset({"float", "double"})  # take any number as it is written, of which digits may be lost
+_NUMBERS = frozenset({*_WIDER, "decimal", "double"}) - _TEXTS
 
 # What each element of XML Schema may hold (structures, 3.2 to 3.16), as kinds that are followed by a blank; annotations apart.
 _ATTRIBUTES = "(attribute |attributeGroup )*(anyAttribute )?(assert )*"
@@ -100,14 +106,16 @@ class _Content(NamedTuple):
     Attributes:
         parts: by name.
         rest: what is next to them, and how they are grouped, as text, which is compared as a whole.
-        order: names of elements that have one: not those of `all` and of choices.
+        order: names of elements that have one: not those of `all` and of choices; and what is between them, as text.
         opaque: the elements of `rest` that may name types.
+        again: names of elements that are there several times.
     """
 
     parts: dict[str, _Part]
     rest: str
     order: list[str]
     opaque: list[Any]
+    again: set[str]
 
 
 class XmlDocument:
@@ -212,6 +220,12 @@ class XmlDocument:
             return self.types.get(name, name)
         return name if namespace == _XSD[1:-1] else f"{{{namespace}}}{name}"
 
+    def is_derived(self, node: Any) -> bool:
+        """Return whether a complex type extends or restricts one that is declared here or elsewhere: it may take its place."""
+        bases = [self.named_type(inner.get("base", "")) for child in node for inner in child
+                 if _kind(child) in ("complexContent", "simpleContent")]  # fmt: skip
+        return any(not isinstance(base, str) or base.startswith("{") for base in bases)
+
     def declared(self, node: Any) -> Any:
         """Return what a particle with `ref` refers to."""
         name = (node.get("ref") or "").rpartition(":")[2]
@@ -234,6 +248,8 @@ class XmlComparison:
         self._seen: set[tuple[int, int]] = set()
         self._declarations = writer.declarations
         texts = [writer.texts, reader.texts]
+        self._reached: set[int] = set()  # types of the writer that an element or attribute has
+        self._named: set[tuple[str, str]] = set()  # changed, and reported where they are named
         self._unchanged: set[tuple[str, str]] = set()  # they and all that they name are the same
         self._changed = {key for key in texts[0].keys() | texts[1].keys() if texts[0].get(key) != texts[1].get(key)}
 
@@ -248,6 +264,7 @@ class XmlComparison:
             else:
                 yield from self._attributes(node, other, (name,))
                 yield from self._types(node, other, (name,))
+        yield from self._unreached_types()
         for what, writer_value, reader_value in (
             ("imports or includes", self._writer.rest, self._reader.rest),
             ("groups", _texts(self._writer.groups), _texts(self._reader.groups)),
@@ -286,8 +303,24 @@ class XmlComparison:
             because = "forms, substitutions, keys and alternatives are not compared"
             yield self._result(path, "content-changed", "content differs", Answer.UNKNOWN, because)
 
+    def _unreached_types(self) -> Iterator[DirectionResult]:
+        """Compare types that no element leads to: `xsi:type`, or another document, may name them, so nothing is sure."""
+        for name, node in self._writer.types.items():
+            self._steps.spend()
+            other = self._reader.types.get(name)
+            if ("type", name) not in self._changed - self._named:
+                continue
+            if other is not None and (id(node), id(other)) not in self._seen:
+                for found in list(self._declared(node, other, (name,))):
+                    yield found._replace(lenient=min(found.lenient, Answer.UNKNOWN), strict=min(found.strict, Answer.UNKNOWN))
+            elif other is None and id(node) not in self._reached and (not self._writer.elements or self._writer.is_derived(node)):
+                kind, word = ("type-removed", "went") if self._is_backward else ("type-added", "came")
+                because = "{writer} may write the type in xsi:type or another document, and {reader} does not know it"
+                yield self._result((name,), kind, f"type {name} {word}", Answer.UNKNOWN, because)
+
     def _types(self, node: Any, other: Any, path: Path) -> Iterator[DirectionResult]:
         writer_type, reader_type = self._writer.type_of(node), self._reader.type_of(other)
+        self._reached.add(id(writer_type))
         if not isinstance(writer_type, str | None) and not isinstance(reader_type, str | None):
             key = (id(writer_type), id(reader_type))
             if key not in self._seen:
@@ -302,15 +335,8 @@ class XmlComparison:
             for type_ in (writer_type, reader_type)
         ]
         old, new = self._old_and_new(*names)
-        if (
-            reader_type is None
-            or reader_type == "anyType"
-            or (isinstance(writer_type, str) and reader_type in _WIDER.get(writer_type, ()))
-        ):
-            answer = Answer.NO
-        else:
-            answer = Answer.YES if writer_type in _SEPARATE and reader_type in _SEPARATE else Answer.UNKNOWN
         because = f"{{writer}} may write {names[0]}, and {{reader}} takes {names[1]}"
+        answer = _type_answer(writer_type, reader_type)
         yield self._result(path, "type-changed", f"was {old}, is {new}", answer, because)
 
     def _declared(self, writer_type: Any, reader_type: Any, path: Path) -> Iterator[DirectionResult]:
@@ -327,10 +353,10 @@ class XmlComparison:
             )
         elif self._names_changed(writer.opaque):
             yield self._named_differs(path)
-        both = {*writer.order} & {*reader.order}
-        if [name for name in writer.order if name in both] != [name for name in reader.order if name in both]:
+        answer = _order_answer(writer, reader)
+        if answer != Answer.NO:
             because = "{writer} writes the elements in another order than {reader} takes"
-            yield self._result(path, "order-changed", "the order of elements differs", Answer.YES, because)
+            yield self._result(path, "order-changed", "the order of elements differs", answer, because)
         for name, part in reader.parts.items():
             other = writer.parts.get(name)
             here = (*path, name)
@@ -341,7 +367,8 @@ class XmlComparison:
                 what = f"{word}: {'attribute' if name.startswith('@') else 'element'}, {needed}"
                 yield self._result(here, kind, what, Answer.YES if part.least else Answer.NO, because)
                 continue
-            yield from self._occurrence(other, part, here)
+            if name not in writer.again | reader.again:
+                yield from self._occurrence(other, part, here)
             declared = self._writer.declared(other.node), self._reader.declared(part.node)
             yield from self._attributes(*declared, here)
             yield from self._types(*declared, here)
@@ -365,6 +392,7 @@ class XmlComparison:
                     name = written.rpartition(":")[2]
                     keys = [(kind, name)] if kind else [("element", name), ("group", f"{_kind(node)} {name}")]
                     if not self._changed.isdisjoint(keys):
+                        self._named |= self._changed.intersection(keys)
                         return True
                     new = [key for key in keys if key in self._declarations and key not in seen and key not in self._unchanged]
                     left += [self._declarations[key] for key in new]
@@ -494,10 +522,12 @@ def _content(node: Any, document: XmlDocument) -> _Content:
     opaque: list[Any] = []
     rest: list[str] = [f"{name}={value}" for name, value in sorted(node.attrib.items()) if name not in ("name", "id")]
 
+    occurrences: dict[str, list[_Part]] = {}
+
     def add(name: str, part: _Part) -> None:
-        if name in parts:
-            rest.append(f"{name} again")
-        parts[name] = part
+        occurrences.setdefault(name, []).append(part)
+        earlier = parts.get(name, part)
+        parts[name] = part._replace(least=max(part.least, earlier.least))
 
     order: list[str] = []
 
@@ -517,9 +547,11 @@ def _content(node: Any, document: XmlDocument) -> _Content:
             elif kind == "sequence":
                 if (low, high) != (1, 1):  # parts that occur together
                     rest.append(_grouped(particle))
-                walk(particle, low, high, is_ordered=is_ordered)
+                order.extend([_grouped(particle)] * (is_ordered and high > 1))
+                walk(particle, low, high, is_ordered=is_ordered and high < 2)  # what comes again may come before
             elif kind == "choice":
                 rest.append(_grouped(particle))  # exactly one of them, which is not compared further
+                order.extend(rest[-1:] * is_ordered)
                 walk(particle, 0, high, is_ordered=False)
             elif kind == "attribute" and (particle.get("name") or particle.get("ref")):
                 if particle.get("use") != "prohibited":
@@ -527,18 +559,47 @@ def _content(node: Any, document: XmlDocument) -> _Content:
                     add(f"@{particle.get('name') or particle.get('ref')}", _Part(required, 1, particle))
             elif kind not in _PASSED_OVER:
                 rest.append(_text(particle))
+                order.extend(rest[-1:] * (is_ordered and kind in ("any", "group")))
                 opaque.append(particle)
 
     walk(node, 1, 1)
-    return _Content(parts, " ".join(rest), order, opaque)
+    again = {name: several for name, several in occurrences.items() if len(several) > 1}
+    rest += [f"{name} {part.least} {part.most} {_text(part.node)}" for name, several in again.items() for part in several]
+    return _Content(parts, " ".join(rest), order, opaque, set(again))
+
+
+def _order_answer(writer: _Content, reader: _Content) -> Answer:
+    """Return whether another order is written than is read; unknown where more than elements that come once is moved."""
+    both = {*writer.order} & {*reader.order}
+    orders = [[token for token in side.order if token in both] for side in (writer, reader)]
+    if orders[0] == orders[1]:
+        return Answer.NO
+    again = writer.again | reader.again
+    once = [[token for token in order if token in writer.parts and token not in again] for order in orders]
+    takes_any = any(token.startswith("<") for token in reader.order)
+    return Answer.UNKNOWN if once[0] == once[1] or takes_any else Answer.YES
+
+
+def _type_answer(writer: Any, reader: Any) -> Answer:
+    """Return whether values of one type are lost in another one, by their names: unknown for types that a schema declares."""
+    if reader is None or reader == "anyType" or (isinstance(writer, str) and reader in _WIDER.get(writer, ())):
+        return Answer.NO
+    is_read_as_written = reader in _TEXTS or (writer in _NUMBERS and reader in _FLOATS)
+    return Answer.YES if writer in _SEPARATE and reader in _SEPARATE and not is_read_as_written else Answer.UNKNOWN
 
 
 def _grouped(particle: Any) -> str:
-    """Return a group with the names of what it holds: the branches of a choice in any order."""
+    """Return a group with the names of what it holds, and how often it occurs: the branches of a choice in any order."""
     kind, children = _kind(particle), [child for child in particle if _kind(child) != "annotation"]
-    names = [str(child.get("name") or child.get("ref")) if _kind(child) == "element" else _grouped(child) for child in children]
-    occurs = f"{particle.get('minOccurs', '1')} {particle.get('maxOccurs', '1')}"
-    return f"{kind} {occurs} ({' '.join(sorted(names) if kind == 'choice' else names)}){particle.get('ref', '')}"
+    names = [
+        f"{child.get('name') or child.get('ref')} {_occurs(child)}" if _kind(child) == "element" else _grouped(child)
+        for child in children
+    ]
+    return f"{kind} {_occurs(particle)} ({' '.join(sorted(names) if kind == 'choice' else names)}){particle.get('ref', '')}"
+
+
+def _occurs(particle: Any) -> str:
+    return f"{particle.get('minOccurs', '1')} {particle.get('maxOccurs', '1')}"
 
 
 def _listed(node: Any) -> set[str] | None:

@@ -183,9 +183,15 @@ def _in(kind: str, *held: str, attributes: str = "") -> str:
 
 
 _A, _B, _C = map(_el, "abc")
+_A_OR_NOT, _ANY = _el("a", 'minOccurs="0"'), '<xs:any namespace="##other"/>'
+_MANY = 'maxOccurs="unbounded"'
 _ONE = _in("sequence", _A)
 _OPTIONAL = 'minOccurs="0"'
 _BASE = '<xs:complexType name="B"><xs:sequence>{}</xs:sequence></xs:complexType>'
+_DERIVED = (
+    '<xs:complexType name="D"><xs:complexContent><xs:extension base="t:B"><xs:sequence>{}</xs:sequence></xs:extension>'
+    "</xs:complexContent></xs:complexType>"
+)
 _OF_BASE = '<xs:complexContent><xs:extension base="t:B"/></xs:complexContent>'
 _SHORT = '<xs:simpleType name="{}"><xs:restriction base="{}"><xs:maxLength value="{}"/></xs:restriction></xs:simpleType>'
 _KEY = '<xs:key name="k"><xs:selector xpath="a"/><xs:field xpath="."/></xs:key></xs:element>'
@@ -233,6 +239,41 @@ _OF_SHORT = _in("sequence", _el("a", type_="t:s"))
             _xsd(_OF_SHORT, more=_SHORT.format("s", "t:u", 9) + _SHORT.format("u", "xs:string", 8)),
             "/r/a", "unknown", "unknown", id="base of a base",
         ),
+        pytest.param(
+            _xsd(_in("sequence", _A, _in("choice", _B, _C))), _xsd(_in("sequence", _in("choice", _B, _C), _A)),
+            "/r", "unknown", "unknown", id="a choice moved",
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A, _ANY)), _xsd(_in("sequence", _ANY, _A)), "/r", "unknown", "unknown", id="any moved"
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A, _B, _ANY)), _xsd(_in("sequence", _ANY, _B, _A)), "/r", "unknown", "unknown", id="around any"
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A_OR_NOT, _in("sequence", _B, _C, attributes=_MANY))),
+            _xsd(_in("sequence", _in("sequence", _B, _C, attributes=_MANY), _A_OR_NOT)),
+            "/r", "unknown", "unknown", id="what comes again moved",
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A, _el("b", _OPTIONAL), attributes=_OPTIONAL)),
+            _xsd(_in("sequence", _A, _B, attributes=_OPTIONAL)),
+            "/r", "unknown", "unknown", id="required in an optional sequence",
+        ),
+        pytest.param(
+            _xsd(_in("choice", _A_OR_NOT, _B)), _xsd(_in("choice", _A, _B)), "/r", "unknown", "unknown", id="required in a choice"
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A_OR_NOT, _B, _A_OR_NOT)), _xsd(_in("sequence", _A, _B, _A_OR_NOT)),
+            "/r", "unknown", "unknown", id="the first of two",
+        ),
+        pytest.param(
+            _xsd(_in("sequence", _A_OR_NOT, _B, _A_OR_NOT, _C)), _xsd(_in("sequence", _A_OR_NOT, _B, _C, _A_OR_NOT)),
+            "/r", "unknown", "unknown", id="the second of two moved",
+        ),
+        pytest.param(_xsd(_ONE, more=_DERIVED.format(_A)), _xsd(_ONE, more=_DERIVED.format(_A + _B)),
+                     "/D", "unknown", "unknown", id="xsi:type"),
+        pytest.param(_xsd(_ONE, more=_BASE.format(_A)), _xsd(_ONE, more=_BASE.format(_A) + _DERIVED.format(_B)),
+                     "/D", "unknown", "no", id="a derived type"),
     ],
 )  # fmt: skip
 def test_what_xml_schema_changes_elsewhere_than_in_names_and_types(before, after, pointer, readers, writers):
@@ -253,3 +294,46 @@ def test_what_xml_schema_changes_elsewhere_than_in_names_and_types(before, after
 )
 def test_what_means_the_same_in_xml_schema_differs_in_nothing(before, after):
     assert compare(_xsd(before), _xsd(after), "XSD/1.1") == []
+
+
+def _types_alone(*types: str) -> str:
+    return f'<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">{"".join(types)}</xs:schema>'
+
+
+def test_a_schema_of_types_alone_says_what_changed_in_them_but_not_whom_it_breaks():
+    before, after = (_types_alone(_BASE.format(held)) for held in (_A, _A + _B))
+    (found,) = compare(before, after, "XSD/1.0")
+    assert (found.pointer, found.what) == ("/B/b", "came: element, required")
+    assert found.breaks.as_json() == {"readers": "no", "writers": "unknown"}
+    (found,) = compare(before, _types_alone(), "XSD/1.0")
+    assert (found.pointer, found.what, found.breaks.as_json()["writers"]) == ("/B", "type B went", "unknown")
+
+
+def test_an_optional_element_that_comes_with_its_type_breaks_nobody():
+    of_type = _el("b", _OPTIONAL, "t:B")
+    judgement = judge(_xsd(_ONE), _xsd(_in("sequence", _A, of_type), more=_BASE.format(_C)), "XSD/1.0")
+    assert judgement.breaks.as_json() == {"readers": "no", "writers": "no"}
+
+
+def test_an_element_that_comes_a_second_time_in_xml_schema_is_unknown():
+    judgement = judge(_xsd(_in("sequence", _A, _B)), _xsd(_in("sequence", _A, _B, _A_OR_NOT)), "XSD/1.0")
+    assert judgement.breaks.as_json() == {"readers": "unknown", "writers": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "readers", "writers"),
+    [
+        ("int", "double", "yes", "no"),
+        ("short", "float", "yes", "no"),
+        ("float", "double", "unknown", "no"),
+        ("int", "float", "yes", "unknown"),  # not all digits of an integer of 32 bits
+        ("long", "double", "yes", "unknown"),
+        ("decimal", "double", "yes", "unknown"),
+        ("date", "double", "yes", "yes"),
+        ("int", "token", "yes", "unknown"),
+        ("normalizedString", "token", "no", "unknown"),
+    ],
+)
+def test_a_built_in_type_of_xml_schema_that_reads_what_another_writes_does_not_break_it(before, after, readers, writers):
+    (found,) = compare(*(_xsd(_in("sequence", _el("a", type_=f"xs:{name}"))) for name in (before, after)), "XSD/1.0")
+    assert found.breaks.as_json() == {"readers": readers, "writers": writers}
