@@ -40,7 +40,8 @@ _TYPES = frozenset(
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _SORTS = frozenset({"type", "$ref", "$extends", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if"})  # say what a type is
 _NEEDS = {"array": "items", "set": "items", "map": "values", "choice": "choices", "tuple": "tuple"}
-_READ = frozenset({"type", "properties", "required", "items", "values", "enum", "const", "additionalProperties", "definitions"})
+_OF_OBJECTS = frozenset({"properties", "required", "additionalProperties"})
+_READ = frozenset({"type", "items", "values", "enum", "const", "definitions"})
 
 
 class StructureComparison:
@@ -70,11 +71,7 @@ class StructureComparison:
         self._seen.add(key)
         self._steps.spend(len(path))
         writer_types, reader_types = _types(writer), _types(reader)
-        lost = {kind for kind in writer_types if not self._takes(kind, reader_types)}
-        if writer_types != reader_types:
-            old, new = self._old_and_new(" or ".join(sorted(writer_types)), " or ".join(sorted(reader_types)))
-            because = f"{{writer}} may write {' or '.join(sorted(lost))}, which {{reader}} does not take"
-            yield self._result(path, "type-changed", f"was {old}, is {new}", Answer.YES if lost else Answer.NO, because)
+        yield from self._unions(writer, reader, path)
         common = writer_types & reader_types
         if "object" in common:
             yield from self._members(writer, reader, path)
@@ -82,11 +79,56 @@ class StructureComparison:
             if kind in common and name in writer and name in reader:
                 yield from self._read(writer[name], reader[name], (*path, "*"))
         yield from self._values(writer, reader, path)
-        for name in sorted((writer.keys() | reader.keys()) - _TEXTS - _READ):
-            if writer.get(name) != reader.get(name):
+        keywords_read = _READ | _OF_OBJECTS if "object" in common else _READ
+        for name in sorted((writer.keys() | reader.keys()) - _TEXTS - keywords_read):
+            if not self._is_same({name: writer.get(name)}, {name: reader.get(name)}):
                 yield self._result(
                     path, "condition-changed", f"`{name}` differs", Answer.UNKNOWN, f"what `{name}` asks for is not compared"
                 )
+
+    def _unions(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
+        """Compare types by name, and references that are one of several types by what they lead to."""
+        writer_types, reader_types = _types(writer), _types(reader)
+        references, taking = _references(writer), _references(reader)
+        # Of all types that may be written or read, the names: those that references lead to, too.
+        written, read = (self._names(schema, root) for schema, root in zip((writer, reader), self._roots, strict=True))
+        lost = {kind for kind in writer_types if not self._takes(kind, reader_types)}
+        if len(references) == len(taking) == 1 and not any(
+            self._takes(kind, reader_types) for kind in _types(_followed(references[0], self._roots[0]))
+        ):
+            lost.discard(_value_text(references[0]))
+            yield from self._read(references[0], taking[0], path)
+        elif any(_value_text(kind) in reader_types and not self._is_same(kind, kind) for kind in references):
+            because = "what a type refers to differs, and which of several types takes it is not compared"
+            yield self._result(path, "condition-changed", "what a type refers to differs", Answer.UNKNOWN, because)
+        if writer_types != reader_types:
+            old, new = self._old_and_new(" or ".join(sorted(writer_types)), " or ".join(sorted(reader_types)))
+            is_lost = any(not self._takes(kind, read) for kind in written)
+            answer = Answer.YES if is_lost else Answer.UNKNOWN if lost else Answer.NO
+            because = f"{{writer}} may write {' or '.join(sorted(lost))}, which {{reader}} does not take"
+            yield self._result(path, "type-changed", f"was {old}, is {new}", answer, because)
+
+    def _names(self, schema: dict[str, Any], root: dict[str, Any]) -> frozenset[str]:
+        """Return the names of the types of a schema, with those of what it refers to."""
+        texts = {_value_text(reference) for reference in _references(schema)}
+        return (_types(schema) - texts).union(*(_types(_followed(reference, root)) for reference in _references(schema)))
+
+    def _is_same(self, writer: Any, reader: Any) -> bool:
+        """Return whether two parts are written alike, and so is all that they refer to."""
+        if writer != reader:
+            return False
+        left, seen = [writer], set[str]()
+        while left:
+            self._steps.spend()
+            part = left.pop()
+            left += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+            for reference in _referred_to(part) - seen:
+                seen.add(reference)
+                targets = [_target(reference, root) for root in self._roots]
+                if targets[0] != targets[1]:
+                    return False
+                left.append(targets[0])
+        return True
 
     def _takes(self, kind: str, types: frozenset[str]) -> bool:
         return kind in types or "any" in types or any(wider in types for wider in _WIDER.get(kind, ()))
@@ -94,6 +136,7 @@ class StructureComparison:
     def _members(self, writer: dict[str, Any], reader: dict[str, Any], path: Path) -> Iterator[DirectionResult]:
         writer_properties, reader_properties = writer.get("properties") or {}, reader.get("properties") or {}
         wanted, always = _required(reader), _required(writer)
+        unwritten = Answer.UNKNOWN if "$extends" in writer else Answer.YES  # what a base requires is not compared
         if wanted is None or always is None:
             if writer.get("required") != reader.get("required"):
                 because = "alternative sets of required members are not compared"
@@ -103,13 +146,13 @@ class StructureComparison:
             if name in writer_properties and name in reader_properties:
                 kind = "became-required" if self._is_backward else "became-optional"
                 because = "{writer} may leave it out, and {reader} requires it"
-                yield self._result((*path, name), kind, kind.replace("-", " "), Answer.YES, because)
+                yield self._result((*path, name), kind, kind.replace("-", " "), unwritten, because)
         for name, member in reader_properties.items():
             if name in writer_properties:
                 yield from self._read(writer_properties[name], member, (*path, name))
             else:
                 because = "{writer} does not know it, and {reader} requires it"
-                answer = Answer.YES if name in wanted else Answer.NO
+                answer = unwritten if name in wanted else Answer.NO
                 yield self._one_sided((*path, name), member, answer, answer, because, is_reader=True, is_needed=name in wanted)
         is_closed = reader.get("additionalProperties") is False
         for name, member in writer_properties.items():
@@ -119,8 +162,11 @@ class StructureComparison:
                 yield self._one_sided(
                     (*path, name), member, Answer.NO, strict, because, is_reader=False, is_needed=name in always
                 )
-        if writer.get("additionalProperties") != reader.get("additionalProperties"):
-            answer = Answer.UNKNOWN if isinstance(reader.get("additionalProperties"), dict) else Answer.NO
+        extra = writer.get("additionalProperties"), reader.get("additionalProperties")
+        if isinstance(extra[0], dict) and isinstance(extra[1], dict):
+            yield from self._read(*extra, (*path, "*"))
+        elif extra[0] != extra[1]:
+            answer = Answer.UNKNOWN if isinstance(extra[1], dict) else Answer.NO
             strict = Answer.YES if is_closed else answer
             because = "{writer} may write members that it does not declare, and {reader} refuses some"
             yield DirectionResult(path, "content-changed", "`additionalProperties` differs", answer, strict, because)
@@ -298,11 +344,29 @@ def _followed(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
         reference = kind.get("$ref") if isinstance(kind, dict) else schema.get("$ref")
         if reference is None:
             return schema
-        here: Any = root
-        for token in str(reference).removeprefix("#").strip("/").split("/"):
-            here = here.get(token) if isinstance(here, dict) else None
-        schema = here
+        schema = _target(reference, root)
     raise Malformed("references lead round in a circle")
+
+
+def _target(reference: Any, root: dict[str, Any]) -> Any:
+    """Return what a reference leads to; None: nothing."""
+    here: Any = root
+    for token in str(reference).removeprefix("#").strip("/").split("/"):
+        here = here.get(token) if isinstance(here, dict) else None
+    return here
+
+
+def _referred_to(part: Any) -> set[str]:
+    """Return the references that a part itself makes."""
+    named = [part.get("$ref"), part.get("$extends")] if isinstance(part, dict) else []
+    references = [reference for names in named for reference in (names if isinstance(names, list) else [names])]
+    return {reference for reference in references if isinstance(reference, str)}
+
+
+def _references(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the types of a schema that are no names: references, or types within."""
+    kind = schema.get("type")
+    return [member for member in kind if isinstance(member, dict)] if isinstance(kind, list) else []
 
 
 def _value_text(value: Any) -> str:

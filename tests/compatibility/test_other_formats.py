@@ -75,6 +75,71 @@ def test_integers_of_json_structure_that_are_text_read_no_numbers(before, after,
     assert (found.breaks.as_json()["writers"] == "no") is is_wider
 
 
+def _of_a(type_: str, **rest):
+    """Return a JSON Structure with a definition A, of which one member has the type."""
+    member = {"name": "A", "type": "object", "properties": {"x": {"type": type_}}}
+    return {"type": "object", "name": "R", "definitions": {"A": member}} | rest
+
+
+_A_REF = {"$ref": "#/definitions/A"}
+_CHOICE = {"type": "choice", "choices": {"a": {"type": _A_REF}}}
+_TUPLE_OF_A = {"type": "tuple", "properties": {"x": {"type": _A_REF}}, "tuple": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("rest", "pointer", "writers"),
+    [
+        pytest.param({"properties": {"a": {"type": ["null", _A_REF]}}}, "/a/x", "yes", id="one of two types"),
+        pytest.param({"properties": {"a": {"type": [{"$ref": "#/definitions/B"}, _A_REF]}}}, "/a", "unknown", id="of two"),
+        pytest.param({"properties": {"a": _CHOICE}}, "/a", "unknown", id="choices"),
+        pytest.param({"properties": {"a": _TUPLE_OF_A}}, "/a", "unknown", id="tuple"),
+        pytest.param({"$extends": "#/definitions/A", "properties": {}}, "", "unknown", id="extends"),
+        pytest.param({"additionalProperties": {"type": _A_REF}}, "/*/x", "yes", id="additionalProperties"),
+    ],
+)
+def test_a_change_of_what_a_json_structure_refers_to_is_seen(rest, pointer, writers):
+    more = {"B": {"name": "B", "type": "object", "properties": {"y": {"type": "string"}}}}
+    sides = [_of_a(type_, **rest) for type_ in ("string", "int32")]
+    sides = [side | {"definitions": side["definitions"] | more} for side in sides]
+    (found,) = compare(*sides, "JsonStructure/1.0")
+    assert (found.pointer, found.breaks.as_json()["writers"]) == (pointer, writers)
+    other = {"C": {"name": "C", "type": "string"}}  # nothing refers to it
+    assert compare(sides[0], sides[0] | {"definitions": sides[0]["definitions"] | other}, "JsonStructure/1.0") == []
+
+
+def test_a_member_of_a_tuple_of_json_structure_that_has_another_type_is_unknown():
+    sides = [
+        _in_structure("t", "tuple") | {"properties": {"t": {"type": "tuple", "properties": {"x": {"type": one}}, "tuple": ["x"]}}}
+        for one in ("int32", "string")
+    ]
+    (found,) = compare(*(side | {"required": []} for side in sides), "JsonStructure/1.0")
+    assert (found.pointer, found.breaks.as_json()) == ("/t", {"readers": "unknown", "writers": "unknown"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "writers"),
+    [
+        (["null", _A_REF], ["null", {"$ref": "#/definitions/Same"}], "no"),
+        (["null", _A_REF], ["null", "object"], "unknown"),
+        (["null", _A_REF], ["null", "string"], "yes"),
+        (["null", "string", _A_REF], ["null", _A_REF], "yes"),
+        (["null", _A_REF], ["null", _A_REF, "string"], "no"),
+    ],
+)
+def test_one_of_several_types_of_json_structure_is_compared_by_what_it_refers_to(before, after, writers):
+    document = _of_a("string")
+    document["definitions"]["Same"] = document["definitions"]["A"] | {"name": "Same"}
+    judgement = judge(*(document | {"properties": {"a": {"type": one}}} for one in (before, after)), "JsonStructure/1.0")
+    assert judgement.breaks.as_json()["writers"] == writers
+
+
+def test_a_member_that_a_base_of_json_structure_may_require_is_unknown():
+    base = {"B": {"abstract": True, "name": "B", "type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}}
+    before = {"type": "object", "name": "R", "$extends": "#/definitions/B", "definitions": base, "properties": {}}
+    judgement = judge(before, before | {"properties": {"x": {"type": "string"}}, "required": ["x"]}, "JsonStructure/1.0")
+    assert judgement.breaks.as_json()["writers"] == "unknown"
+
+
 def test_a_renamed_field_of_protobuf_breaks_json_alone():
     (found,) = compare(PROTO, PROTO.replace("buyer_name", "buyer"), "Protobuf")
     assert found.breaks.worst == Answer.NO
