@@ -6,10 +6,12 @@ CloudEvents in AsyncAPI: attributes as headers (binary mode), or as members of t
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.dialects.tables import PROTOCOLS, table
-from lakehouse.text.jsontext import array_at, object_at, text_at
+from lakehouse.text.jsontext import array_at, object_at, text_at, without
 from lakehouse.text.values import is_whole
 
 HINT = "x-xregistry"
@@ -142,14 +144,44 @@ def headers_schema(declared: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def declared_headers(schema: Any) -> dict[str, dict[str, Any]]:
-    """Read the schema of an object as declarations by their names."""
-    result = {name: declaration_of(property_schema) for name, property_schema in object_at(schema, "properties").items()}
-    for part in array_at(schema, "allOf"):
-        result |= declared_headers(part)
-    for name in array_at(schema, "required"):
-        if isinstance(name, str) and name in result:
-            result[name]["required"] = True
-    return result
+    """Read the schema of an object as declarations by their names; `$ref`s to parts of the schema itself are followed."""
+    return _HeadersReading(schema).read(schema)
+
+
+class _HeadersReading:
+    """The schema of an object on its way to declarations."""
+
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self._read: set[str] = set()  # `$ref`s that led to schemas of the object: each counts once, so a circle ends
+
+    @cached_property
+    def _document(self) -> JsonDocument:
+        return JsonDocument(self._whole)
+
+    def read(self, schema: Any) -> dict[str, dict[str, Any]]:
+        reference = text_at(schema, "$ref")
+        if reference is not None:
+            is_new = reference not in self._read
+            self._read.add(reference)
+            return self.read(self._document.follow(reference)) if is_new else {}
+        properties = object_at(schema, "properties")
+        result = {name: declaration_of(self._followed(property_schema)) for name, property_schema in properties.items()}
+        for part in array_at(schema, "allOf"):
+            result |= self.read(part)
+        for name in array_at(schema, "required"):
+            if isinstance(name, str) and name in result:
+                result[name]["required"] = True
+        return result
+
+    def _followed(self, schema: Any) -> Any:
+        """Return what a schema refers to, without what an export noted of that elsewhere; None: that leads nowhere."""
+        over: set[str] = set()
+        while (reference := text_at(schema, "$ref")) is not None:
+            target = None if reference in over else self._document.follow(reference)
+            schema = without(target, (HINT,)) if isinstance(target, dict) else None
+            over.add(reference)
+        return schema
 
 
 CLOUDEVENTS = "CloudEvents/1.0"

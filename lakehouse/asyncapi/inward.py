@@ -22,7 +22,7 @@ from lakehouse.asyncapi.application import (
     hint_of,
     with_attributes,
 )
-from lakehouse.asyncapi.following import Bundle, Following, OpenFile, Spot, no_file
+from lakehouse.asyncapi.following import Bundle, Following, OpenFile, Spot, no_file, with_placed_references
 from lakehouse.asyncapi.headerschemas import (
     CLOUDEVENTS,
     HINT,
@@ -251,8 +251,9 @@ class MessageMaker:
             return
         at = part.headers.at
         for name in (envelope or {}).get("envelopemetadata", {}):
-            written = next((header for header in self._header_names(part) if header.lower().endswith(name)), name)
-            self._made.pointers[below(here, "envelopemetadata", name)] = below(at, "properties", written)
+            written = next((header for header in self._header_names(part) if header.lower().endswith(name)), None)
+            place = at if written is None else below(at, "properties", written)  # of `allOf` the whole schema
+            self._made.pointers[below(here, "envelopemetadata", name)] = place
         for option in options:
             self._made.pointers[below(here, "protocoloptions", option)] = part.spot.at
         names = {family_names.headers for family_names in FAMILY_NAMES.values()}
@@ -273,6 +274,8 @@ class MessageMaker:
         bound = self._following.member(part.spot, "bindings", "http", "headers") if family == "HTTP" else None
         if bound is not None and isinstance(bound.value, dict):
             schemas.append(Bundle(self._following, bound).schema)
+        if len(schemas) > 1:  # the references of each lead to its place in both
+            schemas = [with_placed_references(schema, pointer_of("allOf", str(nth))) for nth, schema in enumerate(schemas)]
         schema = {"allOf": schemas} if len(schemas) > 1 else schemas[0] if schemas else None
         return declared_headers(schema), schema
 

@@ -171,6 +171,55 @@ def test_cloudevents_are_recognised_in_headers_and_in_payloads(depot):
     assert hook["dataschema"] == {"type": "object", "properties": {"url": {"type": "string"}}}
 
 
+OF_EVENT = {
+    "type": "object",
+    "properties": {
+        "ce_type": {"const": "lamp.on"},
+        "ce_source": {"const": "/lamps"},
+        "ce_id": {"type": "string"},
+        "ce_specversion": {"const": "1.0"},
+        "room": {"const": "1"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"allOf": [{"$ref": "#/components/schemas/Event"}]},
+        {"allOf": [{"$ref": "#/components/schemas/Both"}, {"properties": {"room": {"const": "1"}}}]},
+        {"$ref": "#/components/schemas/Both"},
+        {"type": "object", "properties": OF_EVENT["properties"] | {"ce_type": {"$ref": "#/components/schemas/Type"}}},
+    ],
+)
+def test_headers_behind_references_are_read(headers):
+    schemas = {
+        "Event": OF_EVENT,
+        "Both": {"allOf": [{"$ref": "#/components/schemas/Both"}, {"$ref": "#/components/schemas/Event"}]},
+        "Type": {"$ref": "#/components/schemas/Name"},
+        "Name": {"const": "lamp.on", "x-xregistry": {"xid": "/schemagroups/s/schemas/Name"}},
+    }
+    channels = {"c": {"address": "a", "messages": {"M": {"headers": headers}}}}
+    reading = read(servers=KAFKA, channels=channels, components={"schemas": schemas})
+    on = message(reading, "kafka.a/messages/M")
+    assert (on["envelope"], on["envelopemetadata"]) == (
+        "CloudEvents/1.0",
+        {"type": {"value": "lamp.on"}, "source": {"value": "/lamps"}},
+    )
+    assert on["protocoloptions"]["headers"] == {"room": {"value": "1"}}
+    assert "definitions" in on["extensions"]["asyncapi"]["headers"]  # they are more than declarations
+    assert errors(reading) == [] == result(reading, "AAPI-001")
+
+
+def test_headers_of_a_message_and_of_its_binding_may_both_refer_to_schemas():
+    schemas = {"A": {"properties": {"a": {"const": "1"}}}, "B": {"properties": {"b": {"const": "2"}}}}
+    first, second = ({"allOf": [{"$ref": f"#/components/schemas/{name}"}]} for name in schemas)
+    channels = {"c": {"address": "/a", "messages": {"M": {"headers": first, "bindings": {"http": {"headers": second}}}}}}
+    reading = read(servers={"web": {"host": "a.example", "protocol": "http"}}, channels=channels, components={"schemas": schemas})
+    headers = message(reading, "http.:a/messages/M")["protocoloptions"]["headers"]
+    assert headers == [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]
+
+
 def test_a_schema_stands_alone(depot):
     parcel = body(depot, "/schemagroups/kafka.depot.parcels/schemas/Parcel/versions/1")["schema"]
     assert parcel["properties"]["at"] == {"$ref": "#/definitions/Place"}

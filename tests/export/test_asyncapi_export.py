@@ -169,6 +169,16 @@ def test_what_changed_in_the_catalog_wins_over_what_was_read():
         assert document["components"]["messages"]["On"]["headers"]["properties"] == properties
 
 
+def test_headers_behind_references_are_written_as_they_were_read():
+    schema = {"allOf": [{"$ref": "#/definitions/H"}], "definitions": {"H": {"properties": {"h": {"const": "1"}}}}}
+    options = MESSAGE["protocoloptions"] | {"headers": {"h": {"value": "1"}}}
+    messages = {"On": MESSAGE | {"protocoloptions": options, "asyncapi": {"headers": schema}}}
+    document = written({"messagegroups": {"g": {"messages": messages}}}).document
+    headers = document["components"]["messages"]["On"]["headers"]
+    assert headers == schema | {"allOf": [{"$ref": "#/components/messages/On/headers/definitions/H"}]}
+    assert convert(document).document["messagegroups"]["g"]["messages"]["On"]["asyncapi"]["headers"] == schema
+
+
 def test_a_group_without_messages_is_a_channel():
     made = written({"messagegroups": {"g": {"description": "empty"}}})
     assert made.losses == []
