@@ -99,12 +99,12 @@ class Application:
             schema_format = merged.value.get("schemaFormat")
             payload = self.following.child(merged, "payload") if "payload" in merged.value else None
         else:
-            payload, schema_format = self._with_format(merged, "payload")
-        headers, _ = self._with_format(merged, "headers")
+            payload, schema_format = self.with_format(merged, "payload")
+        headers, _ = self.with_format(merged, "headers")
         format_name = schema_format if isinstance(schema_format, str) else None
         return MessagePart(key, merged, payload, format_name, headers)
 
-    def _with_format(self, spot: Spot, name: str) -> tuple[Spot | None, Any]:
+    def with_format(self, spot: Spot, name: str) -> tuple[Spot | None, Any]:
         """Return a schema and its format: a multi-format schema names its own."""
         if spot.value.get(name) is None:
             return None, None

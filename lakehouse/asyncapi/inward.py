@@ -73,16 +73,17 @@ class PayloadMaker:
 
     def payload(self, part: MessagePart, group: str, here: Pointer, hints: dict[str, Any], *, is_event: bool) -> dict[str, Any]:
         """Return the attributes of a message of a group that say what its payload is."""
-        written = part.payload
+        written, written_format = part.payload, part.schema_format
         if hints.get("structured") and written is not None:
             whole = self._following.follow(written)
             properties = self._following.member(whole, "properties")
-            is_there = properties is not None and isinstance(properties.value, dict) and "data" in properties.value
-            written = self._following.child(properties, "data") if is_there and properties is not None else None
+            is_there = properties is not None and isinstance(properties.value, dict)
+            written, data_format = self._application.with_format(properties, "data") if is_there and properties else (None, None)
+            written_format = text_at({"format": data_format}, "format") or written_format
         spot = self._following.follow(written) if written is not None else None
         if written is None or spot is None or spot.value is None:
             return {}
-        schema_format = text_at(hints, "format") or format_of(part.schema_format)
+        schema_format = text_at(hints, "format") or format_of(written_format)
         schema = self._schema(spot, schema_format)
         event = None if is_event or not is_json_schema(schema_format) or "structured" in hints else from_payload(schema)
         if event is not None:

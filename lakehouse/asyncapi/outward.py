@@ -23,7 +23,7 @@ from lakehouse.asyncapi.headerschemas import (
 )
 from lakehouse.asyncapi.identifiers import placeholders
 from lakehouse.asyncapi.inward import convert
-from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, is_json_schema, media_type_of
+from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, media_type_of
 from lakehouse.asyncapi.servers import ServerWriter, bindings_with, kept_schemes, key_of, unique
 from lakehouse.asyncapi.texts import kept_members, texts_of
 from lakehouse.dialects.entityreader import read_entity
@@ -246,11 +246,12 @@ def identity_of(message: dict[str, Any]) -> str:
 
 
 def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
-    """Write a schema at a place: a JSON Schema as it is, any other with its format."""
-    if is_json_schema(schema_format):
+    """Write a schema at a place: one of the draft of JSON Schema that AsyncAPI uses as it is, any other with its format."""
+    media_type = media_type_of(schema_format)
+    if media_type is None:
         return with_placed_references(schema, at)
     inner = with_placed_references(schema, below(at, "schema")) if has_references(schema_format) else schema
-    return {"schemaFormat": media_type_of(schema_format) or schema_format, "schema": inner}
+    return {"schemaFormat": media_type, "schema": inner}
 
 
 def address_of(message: dict[str, Any], family: str | None) -> str | None:

@@ -129,7 +129,7 @@ def media_type_of(schema_format: str) -> str | None:
     """Write a schema format as AsyncAPI does; None: it is the usual one."""
     name, _, version = schema_format.partition("/")
     if name.lower() == "jsonschema":
-        return None if version == "draft-07" else f"application/schema+json;version={version}"
+        return None if version.lower() == "draft-07" else f"application/schema+json;version={version}"
     row = next((format_row for format_row in FORMATS.values() if format_row.normal.lower() == name.lower()), None)
     if row is not None:
         return f"{row.media_type};version={version}"

@@ -115,6 +115,46 @@ def test_a_schema_is_written_once_for_each_version_that_is_used():
     assert [(one, loss.pointer, loss.rule_id) for one, loss in made.losses] == [(xid, "/versions/2", "AAPI-102")]
 
 
+SCHEMAS = [
+    (
+        "JSONSchema/draft-04",
+        {"type": "number", "minimum": 0, "exclusiveMinimum": True},
+        "application/schema+json;version=draft-04",
+    ),
+    (
+        "JSONSchema/2020-12",
+        {"prefixItems": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "string"}}},
+        "application/schema+json;version=2020-12",
+    ),
+    ("Avro/1.9.0", {"type": "record", "name": "R", "fields": []}, "application/vnd.apache.avro;version=1.9.0"),
+    ("JSONSchema/draft-07", {"items": {"$ref": "#/definitions/a"}, "definitions": {"a": {"type": "string"}}}, None),
+]
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+@pytest.mark.parametrize(("schema_format", "schema", "media_type"), SCHEMAS, ids=[one[0] for one in SCHEMAS])
+def test_a_schema_of_another_draft_or_format_names_its_format_and_is_found_again(schema_format, schema, media_type, mode):
+    event = MESSAGE | EVENT | {"envelopeoptions": {"mode": mode}, "dataschemaformat": schema_format}
+    messages = {"In": event | {"dataschema": schema}, "Of": event | {"dataschemaxid": "/schemagroups/s/schemas/Lamp"}}
+    schemas = {
+        name: {"versionid": "1", "versions": {"1": {"format": schema_format, "schema": schema}}} for name in ("Lamp", "Free")
+    }
+    made = written({"messagegroups": {"g": {"messages": messages}}, "schemagroups": {"s": {"schemas": schemas}}})
+    components = made.document["components"]
+    payload = components["messages"]["In"]["payload"]
+    inside = payload["properties"]["data"] if mode == "structured" else payload
+    for one in (inside, components["schemas"]["Lamp"], components["schemas"]["Free"]):
+        assert one.get("schemaFormat") == media_type
+        assert ("schema" in one) == (media_type is not None)
+    again = convert(made.document).document
+    found = again["messagegroups"]["g"]["messages"]
+    assert {name: found[name].get("dataschema") for name in messages} == {"In": schema, "Of": None}
+    assert {one["dataschemaformat"] for one in found.values()} == {schema_format}
+    assert again["schemagroups"] == {
+        "s": {"schemas": {name: {"versions": {"1": {"format": schema_format, "schema": schema}}} for name in schemas}}
+    }
+
+
 def test_ids_of_two_groups_do_not_meet():
     groups = {name: {"messages": {"On": MESSAGE | {"name": name}}} for name in ("a", "b")}
     assert sorted(written({"messagegroups": groups}).document["components"]["messages"]) == ["On", "On-2"]
