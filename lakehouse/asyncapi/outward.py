@@ -40,7 +40,7 @@ OF_META = "AAPI-104"
 OF_REGISTRY = "AAPI-105"
 OF_ADDRESS = "AAPI-106"
 ASYNCAPI_VERSION = "3.0.0"
-_META = ("deprecated", "compatibility", "readonly", "authority")
+_META = ("deprecated", "compatibility", "readonly", "authority", "xref")
 _NOT_COMPARED = frozenset((*COMPUTED, "basemessage", "version_uri"))
 Perspective = Literal["client", "server"]
 _ADDRESS_OPTIONS = {
@@ -220,10 +220,13 @@ class MessageWriter:
         return as_payload(object_at(message, "envelopemetadata"), shown) if is_structured else shown
 
     def _schema(self, xid: Xid, versionid: str | None, *, is_free: bool = False) -> _SchemaOut | None:
-        """Write a Version of a schema, the default one without an id, and give its place; None: the registry does not hold it."""
-        tokens = xid.split("/")
-        schema_group = objects_at(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
-        schema = objects_at(schema_group, "schemas").get(tokens[4]) if schema_group else None
+        """Write a Version of a schema, the default one without an id, and give its place; None: the registry does not hold it.
+
+        An alias gets a copy of what it names, since AsyncAPI has none; its `xref` is a loss.
+        """
+        schema = self._schema_of(xid)
+        alias_of = text_at(object_at(schema, "meta"), "xref")
+        schema = schema if alias_of is None else self._schema_of(alias_of)
         if schema is None:
             return None
         version = versionid or schema.get("versionid") or "1"
@@ -231,13 +234,19 @@ class MessageWriter:
         if body is None or body.get("schema") is None:
             return None
         if (xid, version) not in self._used:
-            key = unique(key_of(tokens[4]), self._schemas)
+            key = unique(key_of(xid.rpartition("/")[2]), self._schemas)
             schema_format = str(body.get("format") or "JSONSchema/draft-07")
             self._used[xid, version] = _SchemaOut(key, schema_format, version, body["schema"])
             hint = {"xid": xid, "version": version, "format": schema_format} if is_free else None
             shown = _shown(body["schema"], schema_format, pointer_of("components", "schemas", key))
             self._schemas[key] = shown | {HINT: hint} if hint and isinstance(shown, dict) else shown
         return self._used[xid, version]
+
+    def _schema_of(self, xid: str) -> dict[str, Any] | None:
+        """Return a schema of the registry; None: it holds none of that XID."""
+        tokens = xid.split("/")
+        schema_group = objects_at(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
+        return objects_at(schema_group, "schemas").get(tokens[4]) if schema_group else None
 
 
 def identity_of(message: dict[str, Any]) -> str:

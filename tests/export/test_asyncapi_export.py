@@ -115,6 +115,31 @@ def test_a_schema_is_written_once_for_each_version_that_is_used():
     assert [(one, loss.pointer, loss.rule_id) for one, loss in made.losses] == [(xid, "/versions/2", "AAPI-102")]
 
 
+@pytest.mark.parametrize("used", ["Alias", "Lamp", None])
+def test_a_schema_that_is_an_alias_becomes_a_copy_and_the_alias_is_a_loss(used):
+    version = {"format": "JSONSchema/draft-07", "schema": {"type": "object"}}
+    alias = {"meta": {"xref": "/schemagroups/s/schemas/Lamp"}}
+    schemas = {"Lamp": {"versionid": "2", "versions": {"2": version}}, "Alias": alias}
+    message = MESSAGE | ({} if used is None else {"dataschemaxid": f"/schemagroups/s/schemas/{used}"})
+    made = written({"messagegroups": {"g": {"messages": {"On": message}}}, "schemagroups": {"s": {"schemas": schemas}}})
+    assert [(xid, loss.pointer, loss.rule_id) for xid, loss in made.losses] == [
+        ("/schemagroups/s/schemas/Alias", "/meta/xref", "AAPI-104")
+    ]
+    components = made.document["components"]
+    assert components["messages"]["On"].get("payload") == (None if used is None else {"$ref": f"#/components/schemas/{used}"})
+    again = convert(made.document).document
+    assert again["messagegroups"]["g"]["messages"]["On"].get("dataschemaxid") == message.get("dataschemaxid")
+    assert again["schemagroups"] == {"s": {"schemas": {name: {"versions": {"2": version}} for name in schemas}}}
+
+
+def test_an_alias_of_a_schema_that_is_not_there_is_a_loss():
+    schemas = {"Alias": {"meta": {"xref": "/schemagroups/s/schemas/Lamp"}}}
+    message = MESSAGE | {"dataschemaxid": "/schemagroups/s/schemas/Alias"}
+    made = written({"messagegroups": {"g": {"messages": {"On": message}}}, "schemagroups": {"s": {"schemas": schemas}}})
+    assert [loss.rule_id for _, loss in made.losses] == ["AAPI-104"]
+    assert "schemas" not in made.document["components"]
+
+
 SCHEMAS = [
     (
         "JSONSchema/draft-04",
