@@ -184,6 +184,16 @@ class _HeadersReading:
         return schema
 
 
+def is_declared(schema: Any) -> bool:
+    """Return whether declarations say all that the schema of an object does."""
+    properties = object_at(schema, "properties")
+    is_plain = isinstance(schema, dict) and set(schema) <= {"type", "properties", "required"}
+    return is_plain and all(
+        HINT in object_at(properties, name) or says_the_same(property_schema, property_of(declaration_of(property_schema)))
+        for name, property_schema in properties.items()
+    )
+
+
 CLOUDEVENTS = "CloudEvents/1.0"
 STRUCTURED = "application/cloudevents+json"
 _REQUIRED = ("specversion", "id", "source", "type")
@@ -243,6 +253,16 @@ def from_payload(schema: Any) -> Envelope | None:
         return None
     attributes = {name: property_schema for name, property_schema in properties.items() if name != _DATA}
     return Envelope(_read(declared_headers({"properties": attributes, "required": required})), properties.get(_DATA))
+
+
+def says_more(schema: dict[str, Any]) -> bool:
+    """Return whether the schema of a structured event says more than its attributes, and the schema of its `data`, do."""
+    properties = object_at(schema, "properties")
+    attributes = {name: attribute for name, attribute in properties.items() if name != _DATA}
+    stated = {name: attribute for name, attribute in attributes.items() if attribute != {}}
+    has_other_data = _DATA in properties and not isinstance(properties[_DATA], dict)
+    requires_more = any(name not in list(attributes) for name in array_at(schema, "required"))
+    return has_other_data or requires_more or not is_declared(schema | {"properties": stated})
 
 
 def declares_the_same(schema: Any, headers: dict[str, dict[str, Any]], family: str | None) -> bool:

@@ -27,19 +27,26 @@ from lakehouse.asyncapi.headerschemas import (
     CLOUDEVENTS,
     HINT,
     STRUCTURED,
-    declaration_of,
     declared_headers,
     from_headers,
     from_payload,
     headers_schema,
+    is_declared,
     option_of,
-    property_of,
-    says_the_same,
+    says_more,
 )
 from lakehouse.asyncapi.identifiers import fitted, id_of_key, slug, with_symbols
-from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, Wire, bindings_of, format_of, has_references, is_json_schema
+from lakehouse.asyncapi.protocoltables import (
+    FAMILY_NAMES,
+    Wire,
+    bindings_of,
+    format_of,
+    has_references,
+    is_json_schema,
+    media_type_of,
+)
 from lakehouse.asyncapi.servers import authorization_of, schemes_of
-from lakehouse.asyncapi.texts import CORRELATION, EXAMPLES, HEADERS, IDLE_CHANNELS, IDLE_SERVERS, REPLIES, Texts
+from lakehouse.asyncapi.texts import CORRELATION, EXAMPLES, HEADERS, IDLE_CHANNELS, IDLE_SERVERS, PAYLOADS, REPLIES, Texts
 from lakehouse.dialects.draft.reader import Converted
 from lakehouse.dialects.tables import family_of
 from lakehouse.text.jsontext import array_at, below, object_at, pointer_of, text_at, texts_in
@@ -51,6 +58,7 @@ _OF_MESSAGE = (
     "messageId", "title", "name", "summary", "description", "tags", "externalDocs", "contentType", "schemaFormat", "payload",
     "headers", "bindings", "traits", HINT,
 )  # fmt: skip
+_KINDS = {"correlationId": CORRELATION, "examples": EXAMPLES, "headers": HEADERS, "payload": PAYLOADS}
 OTHER_FILES = "AAPI-007"
 _OF_INFO = ("title", "description", "tags", "externalDocs")
 _SCHEMA_XID = re.compile(r"/schemagroups/([^/]+)/schemas/([^/]+)")
@@ -72,10 +80,26 @@ class PayloadMaker:
         self._used: set[tuple[str, Pointer]] = set()  # schemas that messages use
 
     def payload(self, part: MessagePart, group: str, here: Pointer, hints: dict[str, Any], *, is_event: bool) -> dict[str, Any]:
-        """Return the attributes of a message of a group that say what its payload is."""
+        """Return the attributes of a message of a group that say what its payload is; in `asyncapi` what no other one says."""
+        whole = self._following.follow(part.payload) if part.payload is not None else None
+        attributes = self._attributes(part, whole, group, here, hints, is_event=is_event)
+        is_structured = bool(hints.get("structured")) or "envelope" in attributes
+        return attributes | (self._kept_event(whole, format_of(part.schema_format)) if is_structured and whole else {})
+
+    def _kept_event(self, whole: Spot, schema_format: str) -> dict[str, Any]:
+        """Return the payload of a structured event in `asyncapi`, if it says more than the attributes that are made of it."""
+        schema = self._schema(whole, schema_format)
+        if from_payload(schema) is None or not says_more(schema):
+            return {}
+        media_type = media_type_of(schema_format)
+        return {"asyncapi": {"payload": schema if media_type is None else {"schemaFormat": media_type, "schema": schema}}}
+
+    def _attributes(
+        self, part: MessagePart, whole: Spot | None, group: str, here: Pointer, hints: dict[str, Any], *, is_event: bool
+    ) -> dict[str, Any]:
+        """Return the attributes of a message of a group that say what its payload, `whole`, is."""
         written, written_format = part.payload, part.schema_format
         if hints.get("structured") and written is not None:
-            whole = self._following.follow(written)
             properties = self._following.member(whole, "properties")
             is_there = properties is not None and isinstance(properties.value, dict)
             written, data_format = self._application.with_format(properties, "data") if is_there and properties else (None, None)
@@ -211,10 +235,11 @@ class MessageMaker:
         uninterpreted |= unsaid
         self._point(part, options, envelope, here)
         options |= self._bound(part, meant.protocol)
-        for name, kind in (("correlationId", CORRELATION), ("examples", EXAMPLES), ("headers", HEADERS)):
+        payload = self.payloads.payload(part, meant.group, here, hints, is_event=envelope is not None)
+        uninterpreted |= object_at(payload, "asyncapi")
+        for name, kind in _KINDS.items():
             if name in uninterpreted:
                 self._texts.note_uninterpreted(kind, part.spot)
-        payload = self.payloads.payload(part, meant.group, here, hints, is_event=envelope is not None)
         message |= payload
         message |= envelope or {}
         is_structured = "envelopeoptions" in payload and not str(message.get("datacontenttype")).startswith(STRUCTURED[:-5])
@@ -242,8 +267,8 @@ class MessageMaker:
         has_place = names is not None and meant.protocol != "MQTT/3.1.1"
         if has_place and names is not None and rest:
             options[names.headers] = rest
-        is_declared = schema is None or _is_declared(schema)
-        uninterpreted = {} if is_declared and (has_place or not rest) else {"headers": schema or headers_schema(rest)}
+        is_plain = schema is None or is_declared(schema)
+        uninterpreted = {} if is_plain and (has_place or not rest) else {"headers": schema or headers_schema(rest)}
         return options, envelope, uninterpreted
 
     def _point(self, part: MessagePart, options: dict[str, Any], envelope: dict[str, Any] | None, here: Pointer) -> None:
@@ -288,16 +313,6 @@ class MessageMaker:
             option = None if member is None else option_of(row.how, self._following.plain(member))
             options |= {} if option is None else {row.option: option}
         return options
-
-
-def _is_declared(schema: Any) -> bool:
-    """Return whether declarations say all that a schema of headers does."""
-    properties = object_at(schema, "properties")
-    is_plain = isinstance(schema, dict) and set(schema) <= {"type", "properties", "required"}
-    return is_plain and all(
-        HINT in object_at(properties, name) or says_the_same(property_schema, property_of(declaration_of(property_schema)))
-        for name, property_schema in properties.items()
-    )
 
 
 def convert(document: dict[str, Any], open_file: OpenFile = no_file) -> Converted:

@@ -19,11 +19,12 @@ from lakehouse.asyncapi.headerschemas import (
     as_payload,
     declared,
     declares_the_same,
+    from_payload,
     headers_schema,
 )
 from lakehouse.asyncapi.identifiers import placeholders
 from lakehouse.asyncapi.inward import convert
-from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, has_references, media_type_of
+from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, format_of, has_references, media_type_of
 from lakehouse.asyncapi.servers import ServerWriter, bindings_with, kept_schemes, key_of, unique
 from lakehouse.asyncapi.texts import kept_members, texts_of
 from lakehouse.dialects.entityreader import read_entity
@@ -202,6 +203,10 @@ class MessageWriter:
         """Return the payload of a message."""
         schema_format, schema = message.get("dataschemaformat"), message.get("dataschema")
         reference = message.get("dataschemaxid") or message.get("dataschemauri")
+        here = pointer_of("components", "messages", made.component, "payload")
+        original = _kept_event(message, here) if is_structured and (schema is not None or reference is None) else None
+        if original is not None:
+            return original
         if schema is None and isinstance(reference, str):
             places = schema_places(reference)
             place = places[-1] if places else None
@@ -214,8 +219,7 @@ class MessageWriter:
             return as_payload(object_at(message, "envelopemetadata"), shown) if is_structured else shown
         if schema is None:
             return as_payload(object_at(message, "envelopemetadata"), None) if is_structured else None
-        inside = ["properties", "data"] if is_structured else []
-        at = pointer_of("components", "messages", made.component, "payload", *inside)
+        at = below(here, "properties", "data") if is_structured else here
         shown = _shown(schema, str(schema_format or ""), at)
         return as_payload(object_at(message, "envelopemetadata"), shown) if is_structured else shown
 
@@ -261,6 +265,16 @@ def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
         return with_placed_references(schema, at)
     inner = with_placed_references(schema, below(at, "schema")) if has_references(schema_format) else schema
     return {"schemaFormat": media_type, "schema": inner}
+
+
+def _kept_event(message: dict[str, Any], at: Pointer) -> Any:
+    """Return the payload of a structured event that was kept as it was read; None: the message says something else now."""
+    original = object_at(object_at(message, "asyncapi"), "payload")
+    original_format = format_of(text_at(original, "schemaFormat"))
+    schema = original.get("schema") if "schemaFormat" in original else original
+    event, now = from_payload(schema), from_payload(as_payload(object_at(message, "envelopemetadata"), message.get("dataschema")))
+    is_same = event == now and message.get("dataschemaformat", original_format) == original_format
+    return None if event is None or not is_same else _shown(schema, original_format, at)
 
 
 def address_of(message: dict[str, Any], family: str | None) -> str | None:

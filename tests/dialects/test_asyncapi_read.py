@@ -211,6 +211,42 @@ def test_headers_behind_references_are_read(headers):
     assert errors(reading) == [] == result(reading, "AAPI-001")
 
 
+EVENT = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {
+        "specversion": {"const": "1.0"},
+        "id": {"type": "string"},
+        "source": {},
+        "type": {"type": "string", "const": "lamp.on"},
+        "time": {"type": "string", "format": "date-time"},
+        "data": {"type": "object", "minProperties": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"title": "Lamp on"},
+        {"additionalProperties": False},
+        {"required": [*EVENT["required"], "data"]},
+        {"required": [*EVENT["required"], "comment"]},
+        {"properties": EVENT["properties"] | {"id": {"type": "string", "minLength": 5}}},
+        {"properties": EVENT["properties"] | {"type": {"type": "string", "enum": ["lamp.on", "lamp.off"]}}},
+        {"properties": EVENT["properties"] | {"data": True}},
+        {},
+    ],
+    ids=json.dumps,
+)
+def test_a_structured_event_that_says_more_than_attributes_is_kept(more):
+    reading = read(components={"messages": {"On": {"payload": EVENT | more}}})
+    on = message(reading, "lamps/messages/On")
+    assert (on["envelope"], on["envelopeoptions"]) == ("CloudEvents/1.0", {"mode": "structured"})
+    assert on.get("extensions", {}).get("asyncapi") == ({"payload": EVENT | more} if more else None)
+    assert result(reading, "AAPI-005") == (["/components/messages/On"] if more else [])
+
+
 def test_headers_of_a_message_and_of_its_binding_may_both_refer_to_schemas():
     schemas = {"A": {"properties": {"a": {"const": "1"}}}, "B": {"properties": {"b": {"const": "2"}}}}
     first, second = ({"allOf": [{"$ref": f"#/components/schemas/{name}"}]} for name in schemas)

@@ -244,6 +244,32 @@ def test_headers_behind_references_are_written_as_they_were_read():
     assert convert(document).document["messagegroups"]["g"]["messages"]["On"]["asyncapi"]["headers"] == schema
 
 
+def structured_event(schema: dict[str, Any], schema_format: str | None) -> dict[str, Any]:
+    """Return a document of one message, whose payload is the schema of a structured CloudEvent."""
+    properties: dict[str, Any] = {name: {"type": "string"} for name in ("id", "source", "type")}
+    properties |= {"specversion": {"const": "1.0"}, "id": {"type": "string", "minLength": 5}}
+    payload: dict[str, Any] = {"type": "object", "required": list(properties), "properties": properties | schema}
+    if schema_format is not None:
+        payload = {"schemaFormat": schema_format, "schema": payload}
+    return {"asyncapi": "3.0.0", "info": {"title": "r", "version": "1"}, "components": {"messages": {"On": {"payload": payload}}}}
+
+
+@pytest.mark.parametrize("schema_format", [None, "application/schema+json;version=2020-12"])
+@pytest.mark.parametrize("schema", [{"data": {"type": "object"}}, {}], ids=json.dumps)
+def test_a_structured_event_is_written_as_it_was_read_until_it_changes_in_the_catalog(schema, schema_format):
+    document = structured_event(schema, schema_format)
+    registry = convert(document).document
+    payload = document["components"]["messages"]["On"]["payload"]
+    again = written(registry).document
+    assert again["components"]["messages"]["On"]["payload"] == payload
+    message = registry["messagegroups"]["r"]["messages"]["On"]
+    assert convert(again).document["messagegroups"]["r"]["messages"]["On"] == message
+    for changed in ({"envelopemetadata": {"type": {"value": "lamp.off"}}}, {"dataschemaxid": "/schemagroups/s/schemas/Lamp"}):
+        other = {name: value for name, value in message.items() if name != "dataschema"} | changed
+        off = written({"messagegroups": {"r": {"messages": {"On": other}}}}).document["components"]["messages"]["On"]
+        assert "minLength" not in off["payload"]["properties"]["id"]
+
+
 def test_a_group_without_messages_is_a_channel():
     made = written({"messagegroups": {"g": {"description": "empty"}}})
     assert made.losses == []
