@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch, completed
 from lakehouse.asyncapi.headerschemas import HINT
-from lakehouse.asyncapi.identifiers import fitted, id_of_address, id_of_key, with_symbols
+from lakehouse.asyncapi.identifiers import apart, fitted, id_of_address, id_of_key, with_symbols
 from lakehouse.asyncapi.protocoltables import Wire, normal_protocol, wire_of
 from lakehouse.asyncapi.texts import NAMES, Texts
 from lakehouse.dialects.detection import asyncapi_of
@@ -289,6 +289,7 @@ class ServedChannels:
         self._texts = texts
         self.name = name
         self._reported: set[str] = set()
+        self._groups = {name.casefold(): name}  # ids by their case-folded forms
 
     def servers(self, channel: ChannelPart) -> list[ServerPart] | list[None]:
         """Return the servers of a channel; an export writes channels that have none, which AsyncAPI has no word for."""
@@ -309,11 +310,13 @@ class ServedChannels:
         hinted = text_at(hint_of(channel.spot), "group")
         if hinted is not None and "/" not in hinted:
             group = hinted
+            self._groups.setdefault(hinted.casefold(), hinted)
         elif wire is not None and address:
             prefix = "mqtt3" if protocol == "MQTT/3.1.1" else wire.normal.lower()
-            group = fitted(f"{prefix}.{id_of_address(address)}")
+            group = apart(fitted(f"{prefix}.{id_of_address(address)}"), self._groups)
         else:
-            group = fitted(f"{self.name}.{id_of_key(channel.key)}" + (f".{wire.normal.lower()}" if wire else ""))
+            keyed = f"{self.name}.{id_of_key(channel.key)}" + (f".{wire.normal.lower()}" if wire else "")
+            group = apart(fitted(keyed), self._groups)
         return group, Meant(protocol, address, group)
 
     def wire(self, server: ServerPart | None) -> tuple[Wire | None, str | None]:

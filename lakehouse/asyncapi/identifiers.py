@@ -16,7 +16,7 @@ def slug(text: str) -> str:
 
 
 def id_of_address(address: str) -> str:
-    """Make an id of an address: no two addresses have the same; `/` becomes `:` and `{x}` becomes `@x`."""
+    """Make an id of an address: no two have the same, letter case counts; `/` becomes `:`, `{x}` becomes `@x`."""
     plain = _PLACEHOLDER.sub(lambda result: "\x1f" + result[1], address)
     return _OUTSIDE.sub(lambda result: {"/": ":", "\x1f": "@"}.get(result[0]) or _coded(result[0]), plain)
 
@@ -29,8 +29,20 @@ def id_of_key(key: str) -> str:
 
 def fitted(identifier: str) -> str:
     """Shorten an id that is too long; its hash keeps it apart from others."""
-    if len(identifier) <= _LONGEST_ID:
-        return identifier
+    return identifier if len(identifier) <= _LONGEST_ID else _hashed(identifier)
+
+
+def apart(identifier: str, taken: dict[str, str]) -> str:
+    """Return an id; of ids that differ only in letter case, which a collection cannot hold, the later ones get their hash.
+
+    Args:
+        identifier: the id.
+        taken: the first ids of the collection by their case-folded forms; gets this one if it is the first.
+    """
+    return identifier if taken.setdefault(identifier.casefold(), identifier) == identifier else _hashed(identifier)
+
+
+def _hashed(identifier: str) -> str:
     return f"{identifier[:100]}~{hashlib.sha256(identifier.encode()).hexdigest()[:12]}"
 
 

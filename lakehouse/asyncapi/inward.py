@@ -35,7 +35,7 @@ from lakehouse.asyncapi.headerschemas import (
     option_of,
     says_more,
 )
-from lakehouse.asyncapi.identifiers import fitted, id_of_key, slug, with_symbols
+from lakehouse.asyncapi.identifiers import apart, fitted, id_of_key, slug, with_symbols
 from lakehouse.asyncapi.protocoltables import (
     FAMILY_NAMES,
     Wire,
@@ -78,6 +78,7 @@ class PayloadMaker:
         self._following = application.following
         self._made = made
         self._used: set[tuple[str, Pointer]] = set()  # schemas that messages use
+        self._taken: dict[str, dict[str, str]] = {}  # by group the ids of schemas by their case-folded forms
 
     def payload(self, part: MessagePart, group: str, here: Pointer, hints: dict[str, Any], *, is_event: bool) -> dict[str, Any]:
         """Return the attributes of a message of a group that say what its payload is; in `asyncapi` what no other one says."""
@@ -170,6 +171,7 @@ class PayloadMaker:
             versions = schemas.setdefault(schemaid, {"versions": {}}).setdefault("versions", {})
             versions.setdefault(version, schema)
             return xid_of("schemagroups", group, "schemas", schemaid)
+        schemaid = apart(schemaid, self._taken.setdefault(group, {}))
         name, nth = schemaid, 1
         while name in schemas and schemas[name] != schema:
             nth += 1
@@ -191,7 +193,7 @@ class MessageMaker:
         self.payloads = PayloadMaker(application, made)
         self._content_type = text_at(application.root.value, "defaultContentType")
         self._ids: dict[tuple[Pointer, str, str], Xid] = {}
-        self._taken: dict[str, set[Xid]] = {}  # by group
+        self._taken: dict[str, set[str]] = {}  # case-folded XIDs by group
 
     def add(self, part: MessagePart, meant: Meant) -> Xid:
         """Add a message to its group; one that is there already stays."""
@@ -215,10 +217,10 @@ class MessageMaker:
             wanted = id_of_key(part.key)
             taken = self._taken.setdefault(meant.group, set())
             xid, nth = xid_of("messagegroups", meant.group, "messages", wanted), 1
-            while xid in taken:
+            while xid.casefold() in taken:
                 nth += 1
                 xid = xid_of("messagegroups", meant.group, "messages", f"{wanted}-{nth}")
-            taken.add(xid)
+            taken.add(xid.casefold())
             self._ids[key] = xid
         return self._ids[key]
 
@@ -449,6 +451,7 @@ class EndpointMaker:
         self.maker = maker
         self.texts = texts
         self.perspective = hint_of(application.root).get("perspective")
+        self._taken: dict[str, str] = {}  # ids by their case-folded forms
 
     def add(self, operation: OperationPart, server: ServerPart | None) -> None:
         """Add the endpoint of an operation at a server."""
@@ -464,7 +467,7 @@ class EndpointMaker:
         options |= {"authorization": login} if login else {}
         several = len(channel.servers) > 1 and server is not None
         own = f"{self.channels.name}.{id_of_key(operation.key)}" + (f".{id_of_key(server.name)}" if several and server else "")
-        endpointid = text_at(hints, "endpointid") or fitted(own)
+        endpointid = text_at(hints, "endpointid") or apart(fitted(own), self._taken)
         endpoint: dict[str, Any] = {"usage": [self._usage(operation, wire)], "channel": meant.address or channel.key}
         endpoint |= {"protocol": protocol} if protocol else {}
         endpoint |= {"protocoloptions": options} if options or protocol else {}

@@ -754,6 +754,46 @@ def test_a_schema_of_a_file_has_the_name_of_the_file(text, tmp_path):
     assert message(read_file(tmp_path / "a.json"), "t/messages/M")["dataschemaxid"] == "/schemagroups/t/schemas/schema"
 
 
+@pytest.mark.parametrize("version", ["2.6.0", "3.0.0"])
+@pytest.mark.parametrize("server", [KAFKA, {}], ids=["kafka", "no server"])
+def test_names_that_differ_only_in_letter_case_are_different_entities(server, version):
+    names = ("Orders", "orders", "ORDERS", "other")
+    message_of = {name: {"name": name, "payload": {"$ref": f"#/components/schemas/{name}"}} for name in names}
+    if version == "2.6.0":
+        channels: dict[str, Any] = {
+            name: {"publish": {"message": {"oneOf": [{"$ref": f"#/components/messages/{one}"} for one in names]}}}
+            for name in names
+        }
+        written: dict[str, Any] = {"servers": {name: {"url": one["host"], **one} for name, one in server.items()}}
+    else:
+        channels = {name: {"address": name, "messages": message_of} for name in names}
+        operations = {f"{name}.publish": {"action": "receive", "channel": {"$ref": f"#/channels/{name}"}} for name in names}
+        written = {"servers": server, "operations": operations}
+    schemas = {name: {"const": name} for name in names}
+    reading = read(asyncapi=version, channels=channels, components={"schemas": schemas, "messages": message_of}, **written)
+    assert errors(reading) == []
+    groups = [json.loads(row.body)["name"] for xid, row in rows(reading, "group").items() if "protocol" in row.body]
+    assert sorted(groups) == (sorted(names) if server else [])
+    endpoints = {xid: json.loads(row.body) for xid, row in rows(reading, "endpoint").items()}
+    assert sorted(one["channel"] for one in endpoints.values()) == sorted(names)
+    carried = [group for one in endpoints.values() for group in one["messagegroups"]]
+    assert len(set(carried)) == len(names)
+    for group in carried:
+        read_schemas = {
+            json.loads(row.body)["name"]: body(reading, f"{json.loads(row.body)['dataschemaxid']}/versions/1")["schema"]["const"]
+            for xid, row in rows(reading, "version").items()
+            if xid.startswith(f"{group}/")
+        }
+        assert read_schemas == {name: name for name in names}
+
+
+def test_the_later_of_two_names_that_differ_only_in_letter_case_gets_another_id():
+    channels = {name: {"address": name, "messages": {"On": {}, "ON": {}}} for name in ("Orders", "orders", "others")}
+    groups = ("kafka.Orders", "kafka.orders~ccbac5cdb2e0", "kafka.others")
+    expected = [f"/messagegroups/{group}/messages/{messageid}" for group in groups for messageid in ("ON-2", "On")]
+    assert sorted(rows(read(servers=KAFKA, channels=channels), "message")) == expected
+
+
 def test_ids_of_messages_are_looked_for_in_their_group_alone():
     shared = {"messages": {"On": {"payload": {"type": "object"}}}}
     channels = {f"c{n}": {"address": f"a{n % 2}"} | shared for n in range(4)}
