@@ -59,7 +59,7 @@ def read_target(raw_path: bytes) -> RequestTarget:
     """Read a request's path.
 
     Raises:
-        ProblemFound: it is no UTF-8, or holds control characters or an endless id.
+        ProblemFound: it is no UTF-8, holds control characters or an endless id, or mounts a registry without an id.
     """
     segments = raw_path.split(b"/")[1:]
     while segments and not segments[-1]:
@@ -72,6 +72,8 @@ def read_target(raw_path: bytes) -> RequestTarget:
         at, used = parts[1], 2
     if len(parts) > used and parts[used].startswith("reg-"):
         registry = RegistryId(parts[used].removeprefix("reg-"))
+        if not registry:  # no table accepts a row of it
+            raise ProblemFound("not_found", mount_of(registry), "A registry has an id: /reg-ID/.")
         used += 1
     prefix = "".join(f"/{segment}" for segment in raw[:used])
     rest = parts[used:]

@@ -94,6 +94,12 @@ def test_a_batch_in_which_nothing_is_accepted_commits_nothing(batches):
     assert batches.commit([asks("DELETE", "/messagegroups/none")], ignore)[0] == 1
 
 
+def test_a_request_without_the_id_of_a_registry_commits_nothing(batches):
+    nameless = asks("PUT", "/messagegroups/g", {})._replace(registryid="")
+    snapshot_id, results = batches.commit([nameless], ignore)
+    assert (snapshot_id, [one.name for one in results]) == (0, ["malformed_id"])
+
+
 def test_requests_of_a_batch_count_in_their_order(batches):
     path = "/messagegroups/g/messages/m"
     reported = [asks("PUT", path, EVENT), asks("PATCH", path, {"epoch": 1, "name": "x"}), asks("PATCH", path, {"epoch": 1})]

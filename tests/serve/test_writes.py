@@ -47,6 +47,11 @@ def put(served, path, **more):
     return served.done("PUT", path, EVENT | more)
 
 
+def snapshot(served):
+    """Return the newest snapshot that is served; None: the catalog is empty."""
+    return served.ask("/").headers.get("lakehouse-snapshot")
+
+
 def test_a_message_is_made_with_its_group(served, request):
     # Given a group that is not there
     path = f"/messagegroups/new-{served.address.rsplit(':', 1)[1]}/messages/m"
@@ -708,6 +713,15 @@ def test_a_registry_of_its_own_is_begun_by_a_write(served, group):
     made = served.done("PUT", mount + "/messagegroups/g/messages/m", EVENT)
     assert made["self"] == served.url + mount + "/messagegroups/g/messages/m"
     assert served.get(mount + "/")["messagegroupscount"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "/messagegroups/g"), ("POST", "/messagegroups"), ("DELETE", "/messagegroups")]
+)
+def test_a_registry_without_an_id_is_not_found_and_nothing_is_written(rc4, method, path):
+    before = snapshot(rc4)
+    assert rc4.refused(method, "/reg-" + path, None if method == "DELETE" else {}) == (404, "not_found")
+    assert snapshot(rc4) == before
 
 
 def test_both_servers_see_what_one_of_them_wrote(rc4, rc2):

@@ -172,6 +172,8 @@ def _of_resource(context: WriteContext) -> WriteOutcome:
 
 
 def _check_ids(write_request: WriteRequest) -> None:
+    if not write_request.registryid:  # the log would take its rows, and each table refuse them later
+        raise ProblemFound("malformed_id", write_request.path, id="", error_detail="the id of a registry is not empty")
     for part in write_request.parts[1::2]:
         if "/" in part or not part:
             raise ProblemFound(
