@@ -171,9 +171,7 @@ class Writes:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         parameters = read_parameters(api_request.query)
         dialect = self.pages.meanings.dialect_of(parameters)
-        read_flags(
-            parameters, api_request.target.parts, api_request.target.path
-        )  # nothing is written for an answer that cannot be given
+        _check_flags(parameters, api_request.target)
         named = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in headers.items()
@@ -211,6 +209,18 @@ class Writes:
             detail = f"It was written, in snapshot {done.snapshot_id}, but this server does not see it yet."
             raise ProblemFound("data_retrieval_error", detail=detail, status=503, headers={"Retry-After": "5"})
         return head
+
+
+def _check_flags(parameters: list[tuple[str, str]], target: RequestTarget) -> None:
+    """Make sure that a request can be answered with what it writes: nothing is written for an answer that cannot be given.
+
+    Raises:
+        ProblemFound: a flag is malformed or does not go with the path, or a filter might leave out what is written.
+    """
+    flags = read_flags(parameters, target.parts, target.path)
+    if flags.filters or flags.excludes_all:
+        detail = "The answer to a write is what was written. Filter what GET answers."
+        raise ProblemFound("bad_flag", target.path, detail, flag="filter")
 
 
 def methods_of_path(path: str) -> tuple[str, ...]:

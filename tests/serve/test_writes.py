@@ -708,6 +708,23 @@ def test_a_flag_that_cannot_be_followed_writes_nothing(served, group):
     assert put(served, path + "?inline=meta,versions")["versions"].keys() == {"1"}
 
 
+def test_a_filter_on_a_write_is_refused_and_nothing_is_written(served, group):
+    """Core, Filter Flag: an entity that it does not match is 404, and a request that fails writes nothing."""
+    put(served, group + "/messages/kept")
+    for method, path, body in (
+        ("PUT", "?filter=name=zzz", {"name": "after"}),
+        ("PUT", "?filter=name=after", {"name": "after"}),
+        ("PATCH", "?filter=excludeall", {"name": "after"}),
+        ("POST", "/messages?filter=name=zzz", {"m": EVENT}),
+        ("PUT", "/messages/m?filter=name=zzz", EVENT),
+        ("DELETE", "?filter=name=zzz", None),
+        ("DELETE", "/messages?filter=name=zzz", None),
+    ):
+        assert served.refused(method, group + path, body) == (400, "bad_flag"), (method, path)
+    stored = served.get(group + "?inline=messages")
+    assert (stored["name"], list(stored["messages"])) == ("before", ["kept"])
+
+
 def test_a_registry_of_its_own_is_begun_by_a_write(served, group):
     mount = "/reg-" + group.rsplit("/", 1)[1]
     made = served.done("PUT", mount + "/messagegroups/g/messages/m", EVENT)
