@@ -182,7 +182,7 @@ class Writes:
             method=method,
             parts=target.parts,
             details=target.details,
-            registryid=self._registry_of(api_request, head),
+            registryid=self._registry_of(method, api_request, head),
             dialect=dialect,
             parameters=parameters,
             headers=named,
@@ -196,9 +196,13 @@ class Writes:
         with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
             return written_answer(self.pages, api_request, done, followed), api_request
 
-    def _registry_of(self, api_request: ApiRequest, head: ServedHead) -> RegistryId:
-        """Find the registry that is meant; one that a mount names may be new."""
-        if api_request.target.registry is not None:
+    def _registry_of(self, method: str, api_request: ApiRequest, head: ServedHead) -> RegistryId:
+        """Find the registry that is meant; one that a mount names may be new, unless something in it is deleted.
+
+        Raises:
+            ProblemFound: there is none.
+        """
+        if api_request.target.registry is not None and method != "DELETE":
             return api_request.target.registry
         return self.pages.meanings.registry_of(api_request, head)
 

@@ -100,6 +100,11 @@ def test_a_request_without_the_id_of_a_registry_commits_nothing(batches):
     assert (snapshot_id, [one.name for one in results]) == (0, ["malformed_id"])
 
 
+def test_a_deletion_in_an_empty_catalog_commits_nothing(batches):
+    snapshot_id, results = batches.commit([asks("DELETE", "/messagegroups")], ignore)
+    assert (snapshot_id, [one.shows for one in results]) == (0, ["nothing"])
+
+
 def test_requests_of_a_batch_count_in_their_order(batches):
     path = "/messagegroups/g/messages/m"
     reported = [asks("PUT", path, EVENT), asks("PATCH", path, {"epoch": 1, "name": "x"}), asks("PATCH", path, {"epoch": 1})]

@@ -725,6 +725,15 @@ def test_a_filter_on_a_write_is_refused_and_nothing_is_written(served, group):
     assert (stored["name"], list(stored["messages"])) == ("before", ["kept"])
 
 
+def test_a_deletion_begins_no_registry(served, group):
+    before = snapshot(served)
+    mount = "/reg-" + group.rsplit("/", 1)[1]
+    for path in ("/messagegroups", "/endpoints", "/messagegroups/g", "/messagegroups/g/messages"):
+        assert served.refused("DELETE", mount + path) == (404, "not_found")
+    assert served.send("GET", mount + "/").status == 404
+    assert snapshot(served) == before
+
+
 def test_a_registry_of_its_own_is_begun_by_a_write(served, group):
     mount = "/reg-" + group.rsplit("/", 1)[1]
     made = served.done("PUT", mount + "/messagegroups/g/messages/m", EVENT)

@@ -341,8 +341,8 @@ class _EffectsWriter:
             self._count_epochs(xid)
 
     def _parsed(self, resource_states: list[ResourceState]) -> dict[Xid, Parsed]:
-        has_registry = self.overlay.row(self.registryid, REGISTRY) is not None
-        if not resource_states and not self.effects.groups and self.effects.registry is None and has_registry:
+        begins = self.overlay.row(self.registryid, REGISTRY) is None and self.write_request.method != "DELETE"
+        if not resource_states and not self.effects.groups and self.effects.registry is None and not begins:
             return {}
         return parse(
             self.overlay, self.registryid, self.write_request.dialect, resource_states, self.effects.groups, self.effects.registry
