@@ -98,7 +98,8 @@ _ABOUT_DRAFT = """\
 `format` of a group is its envelope or its protocol. `tags` are labels without values; a `documentation` that is no URL is kept as
 `documentationtext`. A file that holds a single definition belongs to the group in its path
 (`.../GROUP/messagedefinitions/...`), else to the group `default`. Of two definitions with one id, the first of the document is
-loaded, and the other is rejected.
+loaded, and the other is rejected. A member that the draft does not know is kept, unless it has the name of something that the
+`definition` becomes (`envelopemetadata`): the `definition` counts, and the member is left out with an error (CAT-081).
 
 Versions are integers. A version without a number gets the next one; a free number is kept. A changed definition becomes a new
 Version above the highest that ever existed, also if it has the number of an existing Version. An existing

@@ -462,6 +462,38 @@ def test_a_word_for_people_of_a_wrong_type_is_left_out_and_its_definition_is_loa
         assert name not in json.loads(row.body) | json.loads(row.body).get("extensions", {})
 
 
+@pytest.mark.parametrize(
+    ("name", "definition", "member", "value"),
+    [
+        ("CloudEvents", SOME["CloudEvents"], "envelopemetadata", 0),
+        ("CloudEvents", SOME["CloudEvents"], "envelopemetadata", {"type": {"value": "another"}}),
+        ("CloudEvents", SOME["CloudEvents"], "envelope", []),
+        ("AMQP", {"footer": {"a": {"value": "b"}}}, "protocoloptions", "x"),
+        ("MQTT", {"publish": {"qos": 1}}, "protocoloptions", {"qos": {"value": 2}}),
+        ("MQTT", {"publish": {"mqttversion": "3.1.1"}}, "protocol", "MQTT/5.0"),
+        ("NATS", {"payload": {"dataschema": {"value": "https://a.example/x"}}}, "dataschemauri", "https://b.example/x"),
+    ],
+)
+def test_a_member_that_the_definition_replaces_is_reported_and_the_definition_is_loaded(name, definition, member, value):
+    plain = version(name, definition=definition)
+    reading = read(group(plain | {member: value}, plain | {"id": "other"}, name=name), "file:/x.json")
+    left_out = [one for one in reading.findings if one.pointer == f"/messagedefinitions/0/{member}"]
+    assert [(one.rule_id, one.severity, one.action) for one in left_out] == [("CAT-081", "error", "kept")]
+    expected = rows(read(group(plain, name=name)))
+    xid = f"/messagegroups/g/messages/{NAME}/versions/1"
+    assert json.loads(rows(reading)[xid].body)[member] == json.loads(expected[xid].body)[member]
+    assert len(reading.rows) == 5 or name == "CloudEvents"  # of an event, `other` is not the declared type
+
+
+@pytest.mark.parametrize("member", ["envelopemetadata", "protocoloptions", "protocol", "dataschema", "envelope"])
+@law
+@given(value=json_values)
+def test_any_value_of_a_member_with_a_name_of_the_normal_form_gives_rows_or_findings(member, value):
+    for name in SOME:
+        reading = read_draft(group(version(name, **{member: value}), name=name), [], "", rules=False)
+        assert reading.rows
+
+
 @pytest.mark.parametrize(("rule", "written"), [pytest.param(*one, id=f"{one[0]}-{n}") for n, one in enumerate(REFUSED)])
 def test_what_breaks_a_rule_is_refused_under_its_id(rule, written):
     reading = read(written)

@@ -798,6 +798,33 @@ def test_the_catalog_draft_is_written(served, group):
     assert any(one["type"].endswith("deleted.v1") and one["subject"] == path for one in events)
 
 
+def test_a_deletion_that_names_what_no_id_can_be_is_refused(served, group):
+    put(served, group + "/messages/a")
+    draft = group.replace("messagegroups", "messagecatalog")
+    for path in ("/messagegroups", group + "/messages", group + "/messages/a/versions", draft + "/messagedefinitions"):
+        for name in ("a/b", "", "/"):
+            assert served.refused("DELETE", path, {name: {}}) == (400, "malformed_id"), (path, name)
+    assert served.get(group)["messagescount"] == 1
+
+
+def test_what_the_draft_api_cannot_take_is_refused_with_what_is_wrong(served, group):
+    """CAT-057, CAT-081, CAT-159, CAT-163."""
+    draft = group.replace("messagegroups", "messagecatalog")
+    post = draft + "/messagedefinitions"
+    for flag in ("?ignore", "?ignore=id"):
+        assert served.done("PUT", draft + flag, {"format": "CloudEvents"})["format"] == "CloudEvents"
+    put(served, group + "/messages/made")
+    served.done("PUT", group + "/messages/alias", {"meta": {"xref": group + "/messages/made"}})
+    definition = {"id": "alias", "definition": {"attributes": {"type": {"value": "alias"}}}}
+    assert served.refused("POST", post, definition) == (400, "extra_xref_attribute")
+    other = {"id": "b", "definition": {"attributes": {"type": {"value": "b"}}}}
+    for value in (0, {"type": {"value": "another"}}):
+        answer = served.send("POST", post, other | {"envelopemetadata": value})
+        assert (answer.status, "`envelopemetadata`" in answer.json["title"]) == (400, True), answer.body
+    assert served.get(post) == ["made"]
+    assert served.done("POST", post, other | {"my-note": 0})["my-note"] == 0
+
+
 def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
     """CAT-027, CAT-040, CAT-064 to CAT-066, CAT-069: what contradicts a stored definition is 409; what is invalid is 400."""
     path = "/messagecatalog/kept" + served.address.rsplit(":", 1)[1]

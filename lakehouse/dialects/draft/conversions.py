@@ -26,6 +26,7 @@ _NAME = r"[A-Za-z0-9_.%\-]+(?::[1-9][0-9]{0,3}|\*)?"
 EXPRESSION = re.compile(rf"\{{[+#./;?&|!=,@]?{_NAME}(?:,{_NAME})*\}}")
 _DRAFT = re.compile(r"draft-0[0-9]|20[0-9]{2}-[0-9]{2}")
 _MEMBERS_OF_TEMPLATE = {"required": (bool, "true or false", "CAT-087"), "description": (str, "a string", "CAT-088")}
+_OF_SCHEMA = ("dataschema", "dataschemaformat", "dataschemauri")  # attributes that a data schema becomes
 _KINDS = {dict: "an object", list: "an array", str: "a string", bool: "true or false", int: "an integer"}
 
 
@@ -65,6 +66,13 @@ def formats() -> dict[str, dict[str, str]]:
 def sections_of(own_format: str) -> list[dict[str, str]]:
     """Return the rows of the sections of a format."""
     return [row for row in rows("section") if row["format"] == own_format]
+
+
+@cache
+def names_of_sections(own_format: str) -> tuple[str, ...]:
+    """Return the names of a Version's attributes that a definition of a format, and its sections, become; sorted."""
+    names = {formats()[own_format]["normal"], *_OF_SCHEMA}
+    return tuple(sorted(names | {row["normal"].split("/")[0] for row in sections_of(own_format) if row["normal"]}))
 
 
 # Attributes

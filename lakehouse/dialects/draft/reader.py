@@ -18,8 +18,18 @@ from typing import Any
 
 from lakehouse.dialects.coercions import kind_of
 from lakehouse.dialects.detection import is_definition, is_group
-from lakehouse.dialects.draft.conversions import ATTRIBUTES, CHECKS, ID, URI, formats, read_sections, rows, sections_of
-from lakehouse.text.jsontext import below, pointer_of
+from lakehouse.dialects.draft.conversions import (
+    ATTRIBUTES,
+    CHECKS,
+    ID,
+    URI,
+    formats,
+    names_of_sections,
+    read_sections,
+    rows,
+    sections_of,
+)
+from lakehouse.text.jsontext import below, pointer_of, same
 from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.problems import Problem
 from lakehouse.text.values import is_whole, path_of_uri
@@ -350,12 +360,21 @@ class Definitions(Notes):
         row = formats().get(own_format)
         if row is None:
             return version | {"envelope": own_format, "definition": sections}
+        added = {key: version.pop(key) for key in names_of_sections(own_format) if key in version}
         version[row["normal"]] = row["type"]
         read_sections(self, own_format, sections, version, pointer, self.converted.pointers)
         check = CHECKS.get(own_format)
         if check is not None:
             check(self, sections, version, name, pointer)
-        return version
+        return version | self._not_replaced(added, version, pointer)
+
+    def _not_replaced(self, added: dict[str, Any], version: dict[str, Any], pointer: Pointer) -> dict[str, Any]:
+        """Return what may stay of members that the draft does not know, and that have names of what its sections become."""
+        for key in added.keys() & version.keys():
+            if added[key] is not None and not same(added[key], version[key]):
+                message = f"`{key}` is the name of what `definition` becomes; it is left out"
+                self.leave_out(below(pointer, key), "CAT-081", message, "Write it into `definition`, or rename it.")
+        return {key: value for key, value in added.items() if key not in version}
 
 
 __all__ = ["IMPLIED_GROUP", "Converted", "convert"]
@@ -435,7 +454,7 @@ class _Conversion(Notes):
             self.report(below(pointer, "format"), "CAT-026", "warning", text, "Correct it if it is misspelt.")
             return
         protocols = {
-            version.get("protocol")
+            protocol if isinstance(protocol := version.get("protocol"), str) else None
             for message in group["messages"].values()
             if isinstance(message, dict)
             for version in message.get("versions", {}).values()

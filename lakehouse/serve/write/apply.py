@@ -31,6 +31,7 @@ from lakehouse.serve.write.operations import (
     xregistry_parts,
 )
 from lakehouse.serve.write.overlay import CatalogOverlay
+from lakehouse.serve.write.resourcestate import check_form_of_id
 from lakehouse.serve.write.writerequest import WriteRequest
 from lakehouse.settings import Settings
 from lakehouse.text.names import REGISTRY, Xid
@@ -175,10 +176,7 @@ def _check_ids(write_request: WriteRequest) -> None:
     if not write_request.registryid:  # the log would take its rows, and each table refuse them later
         raise ProblemFound("malformed_id", write_request.path, id="", error_detail="the id of a registry is not empty")
     for part in write_request.parts[1::2]:
-        if "/" in part or not part:
-            raise ProblemFound(
-                "malformed_id", write_request.path, id=part[:128], error_detail="an id is not empty, and has no `/`"
-            )
+        check_form_of_id(part, write_request.path)
 
 
 def _check_headers(write_request: WriteRequest) -> None:

@@ -77,10 +77,11 @@ class WriteContext:
     def without_ids(self, body: Json) -> Json:
         """Return the body without the ids of the entity in the path, if `?ignore=id` says so (core, Ignore flag).
 
-        The id of a Resource is written in its `meta` and its Versions once more; other entities in a body keep their ids.
+        The id of a Resource is written in its `meta` and its Versions once more; other entities in a body keep their ids. The
+        draft has no such flag.
         """
         parts = self.write_request.parts
-        if "id" not in self.ignored or (len(parts) % 2 and parts[4:] != ("meta",)):
+        if "id" not in self.ignored or self.write_request.dialect == DRAFT or (len(parts) % 2 and parts[4:] != ("meta",)):
             return body
         if len(parts) <= 2:
             return _without(body, f"{SINGULAR[parts[0]]}id" if parts else "registryid")

@@ -22,7 +22,15 @@ from lakehouse.serve.targets import MEMBERS, SINGULAR
 from lakehouse.serve.write.context import WriteContext
 from lakehouse.serve.write.effects import group_attributes, registry_attributes
 from lakehouse.serve.write.overlay import OverlayRow, check_owner
-from lakehouse.serve.write.resourcestate import READ_ONLY, Life, ResourceState, check_body_epoch, check_id, life_of
+from lakehouse.serve.write.resourcestate import (
+    READ_ONLY,
+    Life,
+    ResourceState,
+    check_body_epoch,
+    check_form_of_id,
+    check_id,
+    life_of,
+)
 from lakehouse.serve.write.writerequest import Json, WriteRequest, check_text, object_of
 from lakehouse.text.jsontext import read_canonical, same, without
 from lakehouse.text.names import REGISTRY, Xid
@@ -176,18 +184,24 @@ def put_version(context: WriteContext, resource_state: ResourceState, versionid:
         ProblemFound: the Resource stands for another one, the body holds what a Resource has and a Version has not, or
             `ResourceState.put_version` finds something.
     """
-    if resource_state.xref is not None:
-        raise ProblemFound("extra_xref_attribute", resource_state.xid, name="versions", singular=resource_state.singular)
-    if "/" in versionid or not versionid:
-        raise ProblemFound(
-            "malformed_id", resource_state.xid, id=versionid[:128], error_detail="an id is not empty, and has no `/`"
-        )
+    _check_no_alias(resource_state)
+    check_form_of_id(versionid, resource_state.xid)
     extra = next((name for name in ("meta", "versions") if body.get(name) is not None), None)
     if extra is not None:
         detail = "This writes a Version. Write `meta` and `versions` with PUT or PATCH of the Resource, or at their own paths."
         raise ProblemFound("unknown_attribute", xid_of_version(resource_state.xid, versionid), detail, name=extra)
     context.check_names(body, xid_of_version(resource_state.xid, versionid))
     resource_state.put_version(versionid, body, patch=is_patch, check_epoch=context.checks_epoch)
+
+
+def _check_no_alias(resource_state: ResourceState) -> None:
+    """Make sure that a Resource may have Versions.
+
+    Raises:
+        ProblemFound: it stands for another one.
+    """
+    if resource_state.xref is not None:
+        raise ProblemFound("extra_xref_attribute", resource_state.xid, name="versions", singular=resource_state.singular)
 
 
 def put_versions(context: WriteContext, resource_state: ResourceState, versions: Json) -> list[Xid]:
@@ -328,8 +342,7 @@ def put_members(context: WriteContext, members: Json, path: str) -> list[Xid]:
     for name, member in members.items():
         xid = Xid(f"{path}/{name}")
         body = object_of(member, xid)
-        if "/" in name or not name:
-            raise ProblemFound("malformed_id", xid, id=name[:128], error_detail="an id is not empty, and has no `/`")
+        check_form_of_id(name, xid)
         if path.count("/") == 1:
             put_group(context, xid, body)
             is_left_out = xid not in context.effects.groups
@@ -408,6 +421,7 @@ def _delete_members(context: WriteContext) -> None:
     rows = {row.xid: row for row in _members_of(context, path)}
     bodies = context.body() if context.write_request.body else {last_id(xid): {} for xid in sorted(rows)}
     for name, members in bodies.items():
+        check_form_of_id(name, path)
         xid = Xid(f"{path}/{name}")
         body = object_of(members, xid)
         _check_ids(body, xid)
@@ -520,7 +534,8 @@ def post_definition(context: WriteContext) -> tuple[str, bool]:
     """Make a definition, or a version of one (CAT-163); the path of the version, and whether it is new: the same again is not.
 
     Raises:
-        ProblemFound: 404 where there is no group, 400 where the definition is invalid, 409 where it has another authority.
+        ProblemFound: 404 where there is no group, 400 where the definition is invalid or its message is an alias, 409 where it
+            has another authority.
     """
     groupid = context.write_request.parts[1]
     group = context.row(xid_of("messagegroups", groupid))
@@ -531,6 +546,7 @@ def post_definition(context: WriteContext) -> tuple[str, bool]:
     if not isinstance(name, str) or not name or "/" in name:
         raise ProblemFound("required_attribute_missing", context.write_request.path, list="id")
     resource_state = context.resource_state(xid_of("messagegroups", groupid, "messages", name))
+    _check_no_alias(resource_state)
     _keep_authority(context, resource_state, definition)
     number = resource_state.next_number()
     made = _version(groupid, _draft_format(read_canonical(group.body)), name, definition | {"version": number})

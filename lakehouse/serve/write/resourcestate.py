@@ -349,6 +349,16 @@ def _keep_document_text(attributes: Json, body: Json) -> None:
         attributes[name] = document
 
 
+def check_form_of_id(value: str, subject: str) -> None:
+    """Make sure that an id is not empty, and has no `/`.
+
+    Raises:
+        ProblemFound: it is, or has.
+    """
+    if "/" in value or not value:
+        raise ProblemFound("malformed_id", subject, id=value[:128], error_detail="an id is not empty, and has no `/`")
+
+
 def check_id(body: Json, name: str, singular: str, subject: str, expected: str) -> None:
     """Make sure that an id in a body is that of the path.
 
