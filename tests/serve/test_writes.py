@@ -825,6 +825,18 @@ def test_what_the_draft_api_cannot_take_is_refused_with_what_is_wrong(served, gr
     assert served.done("POST", post, other | {"my-note": 0})["my-note"] == 0
 
 
+def test_a_definition_like_a_version_that_the_draft_cannot_say_is_made(served, group):
+    """CAT-163: only a version that the API shows is the same again."""
+    draft = group.replace("messagegroups", "messagecatalog")
+    served.done("PUT", draft, {"format": "CloudEvents"})
+    put(served, group + "/messages/made/versions/beta")
+    definition = {"id": "made", "definition": {"attributes": {"type": {"value": "made"}}}}
+    answer = served.send("POST", draft + "/messagedefinitions", definition)
+    assert (answer.status, answer.json["version"]) == (201, 1)
+    assert served.send("POST", draft + "/messagedefinitions", definition).status == 200
+    assert served.get(group + "/messages/made?inline=versions")["versions"].keys() == {"1", "beta"}
+
+
 def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
     """CAT-027, CAT-040, CAT-064 to CAT-066, CAT-069: what contradicts a stored definition is 409; what is invalid is 400."""
     path = "/messagecatalog/kept" + served.address.rsplit(":", 1)[1]

@@ -93,6 +93,11 @@ class AttributeWriter:
             written["tags"] = ",".join(tags)
 
 
+def is_number_of_version(versionid: str) -> bool:
+    """Return whether the draft can say the id of a Version: its versions are counted (CAT-077)."""
+    return re.fullmatch(r"[1-9][0-9]{0,17}", versionid) is not None
+
+
 def format_of(normal: dict[str, Any]) -> str | None:
     """Return the format of the draft that a group or Version has: its envelope, else its protocol."""
     for name, row in formats().items():
@@ -398,7 +403,7 @@ class DraftGroup(AttributeWriter):
         members = _versions(message)
         for versionid in sorted(members, key=natural_order):
             pointer = below(inner_pointer, "versions", versionid) if message.get("versions") else inner_pointer
-            if not re.fullmatch(r"[1-9][0-9]{0,17}", versionid):
+            if not is_number_of_version(versionid):
                 self.lose(pointer, f"{versionid!r} is not a number of a version", "CAT-077")
                 continue
             writing = DraftVersion(name, self.losses)

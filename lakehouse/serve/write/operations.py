@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from lakehouse.dialects.draft.conversions import formats
 from lakehouse.dialects.draft.reader import Converted, convert
+from lakehouse.dialects.draft.writer import is_number_of_version
 from lakehouse.dialects.schemadocuments import document_of, member_of
 from lakehouse.serve.apierrors import ProblemFound, raise_problems
 from lakehouse.serve.targets import MEMBERS, SINGULAR
@@ -551,7 +552,7 @@ def post_definition(context: WriteContext) -> tuple[str, bool]:
     number = resource_state.next_number()
     made = _version(groupid, _draft_format(read_canonical(group.body)), name, definition | {"version": number})
     for versionid, attributes in resource_state.versions.items():
-        if same(_comparable(attributes), _comparable(made)):
+        if is_number_of_version(versionid) and same(_comparable(attributes), _comparable(made)):
             return f"/{CATALOG}/{groupid}/messagedefinitions/{name}/versions/{versionid}", False
     attributes = made | {resource_state.ancestor: resource_state.newest() or str(number)}
     resource_state.versions[str(number)] = attributes
