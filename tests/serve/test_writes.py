@@ -837,6 +837,28 @@ def test_a_definition_like_a_version_that_the_draft_cannot_say_is_made(served, g
     assert served.get(group + "/messages/made?inline=versions")["versions"].keys() == {"1", "beta"}
 
 
+def test_the_draft_api_deletes_only_what_it_shows(served, group):
+    """CAT-165, CAT-175: what the draft cannot say is 404 to its GET and to its DELETE, and no member of its collection."""
+    draft = group.replace("messagegroups", "messagecatalog") + "/messagedefinitions"
+    served.done("PUT", group, {"envelope": "CloudEvents/1.0"})
+    for path in ("made/versions/1", "made/versions/beta", "of-another-type", "gone"):
+        put(served, f"{group}/messages/{path}")
+    served.done("PUT", group + "/messages/gone", EVENT | {"envelopemetadata": {"type": {"value": "gone"}}})
+    served.done("PUT", group + "/messages/alias", {"meta": {"xref": group + "/messages/made"}})
+    for path in ("made/versions/beta", "made/versions/2", "of-another-type", "of-another-type/versions/1", "alias", "none"):
+        assert served.send("GET", f"{draft}/{path}").status == 404, path
+        assert served.refused("DELETE", f"{draft}/{path}") == (404, "not_found"), path
+    assert served.get(group + "/messages").keys() == {"made", "of-another-type", "gone", "alias"}
+    assert served.get(draft) == ["gone", "made"]
+    served.done("DELETE", draft, {"of-another-type": {}, "gone": {}})
+    assert served.get(group + "/messages").keys() == {"made", "of-another-type", "alias"}
+    served.done("DELETE", draft + "/made/versions/1")
+    assert served.get(group + "/messages/made/versions").keys() == {"beta"}
+    put(served, group + "/messages/made/versions/2")
+    served.done("DELETE", draft)
+    assert served.get(group + "/messages").keys() == {"of-another-type", "alias"}
+
+
 def test_a_definition_of_the_draft_keeps_its_authority_and_its_format(served):
     """CAT-027, CAT-040, CAT-064 to CAT-066, CAT-069: what contradicts a stored definition is 409; what is invalid is 400."""
     path = "/messagecatalog/kept" + served.address.rsplit(":", 1)[1]

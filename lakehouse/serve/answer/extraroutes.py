@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakehouse.dialects.draft.writer import DraftGroup
-from lakehouse.export.view import Urls, group_view, resource_view
 from lakehouse.readmodel import Entity
 from lakehouse.readmodel.detail import show_messages, stored
 from lakehouse.serve.answer.changes import batch_answer
+from lakehouse.serve.answer.drafted import Definition, drafted_definition, drafted_group
 from lakehouse.serve.answer.exchange import ApiAnswer, Part, ReadRequest
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.describe import Document, as_page, openapi
@@ -26,8 +26,6 @@ from lakehouse.serve.subjects.registryapi import subjects_answer
 from lakehouse.serve.targets import MEMBERS, SUBJECTS
 from lakehouse.text.jsontext import in_order
 from lakehouse.text.xid import xid_of
-
-Definition = dict[str, Any]
 
 
 def catalog_answer(request: ReadRequest) -> ApiAnswer:
@@ -81,8 +79,7 @@ def _group(request: ReadRequest, groupid: str) -> Entity | None:
 
 
 def _drafted(group: Entity | None, groupid: str) -> DraftGroup:
-    own = group_view(xid_of("messagegroups", groupid), None if group is None else stored(group), Urls())
-    return DraftGroup(own, groupid)
+    return drafted_group(None if group is None else stored(group), groupid)
 
 
 def _group_attributes(request: ReadRequest, groupid: str) -> Definition:
@@ -109,8 +106,7 @@ def _write(request: ReadRequest, drafted: DraftGroup, groupid: str, messageid: s
     row = None if view is None else view.entity(registryid, xid)
     if view is None or row is None:
         return None
-    versions = [stored(row) for row in view.versions(registryid, xid)]
-    return drafted.definition(messageid, resource_view(xid, stored(row), versions, None, Urls(), bare=False))
+    return drafted_definition(drafted, xid, stored(row), [stored(version) for version in view.versions(registryid, xid)])
 
 
 def _version(definition: Definition, number: str) -> Definition:

@@ -16,6 +16,7 @@ from lakehouse.serve.write.operations import (
     CATALOG,
     body_of_document,
     delete,
+    delete_of_draft,
     only_collections,
     post_definition,
     post_version,
@@ -28,7 +29,6 @@ from lakehouse.serve.write.operations import (
     put_types,
     put_version,
     put_versions,
-    xregistry_parts,
 )
 from lakehouse.serve.write.overlay import CatalogOverlay
 from lakehouse.serve.write.resourcestate import check_form_of_id
@@ -137,10 +137,7 @@ def _of_draft(context: WriteContext) -> WriteOutcome:
     if write_request.method == "POST":
         path, is_new = post_definition(context)
         return WriteOutcome("entity", [Xid(path)], is_new)
-    context.write_request = write_request._replace(parts=xregistry_parts(write_request.parts))
-    if context.row(context.write_request.path) is None and len(write_request.parts) % 2 == 0:
-        raise ProblemFound("not_found", write_request.path)
-    delete(context)
+    delete_of_draft(context)
     return WriteOutcome("nothing", [])
 
 

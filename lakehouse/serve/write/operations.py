@@ -14,10 +14,12 @@ import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from lakehouse.dialects.detection import DRAFT
 from lakehouse.dialects.draft.conversions import formats
 from lakehouse.dialects.draft.reader import Converted, convert
 from lakehouse.dialects.draft.writer import is_number_of_version
 from lakehouse.dialects.schemadocuments import document_of, member_of
+from lakehouse.serve.answer.drafted import Definition, drafted_definition, drafted_group
 from lakehouse.serve.apierrors import ProblemFound, raise_problems
 from lakehouse.serve.targets import MEMBERS, SINGULAR
 from lakehouse.serve.write.context import WriteContext
@@ -469,10 +471,19 @@ def _ignores_member(context: WriteContext, xid: Xid) -> bool:
 
 
 def _members_of(context: WriteContext, path: str) -> list[OverlayRow]:
-    """List the members of a collection."""
+    """List the members of a collection; for a request of the draft those that its API lists."""
     collection = path.rsplit("/", 1)[1]
     rows = context.overlay.children(context.registryid, parent_xid(Xid(path + "/x")))
-    return [row for row in rows if row.xid.split("/")[-2] == collection]
+    is_draft = context.write_request.dialect == DRAFT
+    return [row for row in rows if row.xid.split("/")[-2] == collection and not (is_draft and _definition(context, row) is None)]
+
+
+def _definition(context: WriteContext, row: OverlayRow) -> Definition | None:
+    """Return a message as a definition of the draft; None: the draft cannot say it."""
+    group, groupid = context.row(parent_xid(row.xid)), last_id(parent_xid(row.xid))
+    drafted = drafted_group(None if group is None else group.as_stored(context.registryid), groupid)
+    versions = [version.as_stored(context.registryid) for version in context.overlay.children(context.registryid, row.xid)]
+    return drafted_definition(drafted, row.xid, row.as_stored(context.registryid), versions)
 
 
 def _delete_version(resource_state: ResourceState, versionid: str, epoch: Any) -> None:
@@ -504,6 +515,28 @@ def xregistry_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the path of the same entity in the xRegistry API."""
     names = {0: "messagegroups", 2: "messages", 4: "versions"}
     return tuple(names.get(index, part) for index, part in enumerate(parts))
+
+
+def delete_of_draft(context: WriteContext) -> None:
+    """Delete what a path of the draft names (CAT-165, CAT-175): a definition with all Versions of its message.
+
+    Raises:
+        ProblemFound: 404 where the draft's API does not show it, else as `delete`.
+    """
+    path, parts = context.write_request.path, xregistry_parts(context.write_request.parts)
+    context.write_request = context.write_request._replace(parts=parts)
+    if len(parts) % 2 == 0 and not _is_shown(context, parts):
+        raise ProblemFound("not_found", path)
+    delete(context)
+
+
+def _is_shown(context: WriteContext, parts: tuple[str, ...]) -> bool:
+    """Return whether the draft's API shows a group, a definition or a version; parts: of its XID."""
+    row = context.row(xid_of(*parts[:4]))
+    if row is None or len(parts) == 2:
+        return row is not None
+    definition = _definition(context, row)
+    return definition is not None and (len(parts) == 4 or parts[5] in definition["versions"])
 
 
 def put_draft_group(context: WriteContext) -> bool:
