@@ -67,6 +67,13 @@ def test_counts_of_the_registry_and_of_a_group_are_asked(served):
     assert refused(served, "/messagegroups/orders?filter=messagescount=6") == (404, "not_found")
 
 
+@pytest.mark.parametrize("value", ["ja%5C,%20gerne", "ja%5C,*", "*%5C,%20g*,messagegroups.labels.stage=prod"])
+def test_a_comma_in_a_filter_stays_one_in_the_urls_of_collections(served, value):
+    found = served.get(f"/?filter=messagegroups.labels.K%C3%A4se={value}")
+    assert found["messagegroupscount"] == 1
+    assert list(served.get(found["messagegroupsurl"].removeprefix(served.url))) == ["orders"]
+
+
 def test_urls_are_filtered_as_clients_see_them(served):
     for path in ("/messagegroups/mqtt", f"{ORDERS}/placed", f"{ORDERS}/many/versions/2"):
         url = served.get(path)["self"]

@@ -104,8 +104,11 @@ def admitted_filters(entity: dict[str, Any], filters: list[Filter], as_shown: Ca
 
 
 def as_query(filters: list[Filter]) -> list[str]:
-    """Write filters as values of `?filter`."""
-    return [",".join(".".join([*expression.path, expression.text]) for expression in expressions) for expressions in filters]
+    """Write filters as values of `?filter`, as `split_expressions` takes them apart."""
+    return [
+        ",".join(".".join([*expression.path, expression.text]).replace(",", "\\,") for expression in expressions)
+        for expressions in filters
+    ]
 
 
 def values_at(value: Any, steps: tuple[Step, ...]) -> list[Any]:
