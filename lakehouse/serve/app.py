@@ -64,6 +64,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 METHODS = "GET, HEAD, OPTIONS"
 _REQUESTED_HEADERS = re.compile(r"[A-Za-z0-9!#$&'*+.^_`|~, -]{1,1000}")
+_OF_PROXIES = "x-forwarded-"  # headers that a page may not send: they say which origin is the server's
 _MOST_WAITING = 200
 _ARRIVED = "lakehouse.arrived"  # in a scope: when the request came, by the monotonic clock
 
@@ -252,7 +253,7 @@ class App:
                     return await self._answered_by_body(method, self._api_request(scope, origin), receive, client)
                 if self.writes is None or method not in self.writes.methods(target):
                     raise self._not_allowed(target, method)
-                self.origins.check_writes(headers)
+                self.origins.check_writes(scope, headers)
                 api_request = self._api_request(scope, origin)
                 return with_etag(*await self.writes.answer(method, api_request, headers, receive, client, user))
             if raw_path == b"/" and not query and _is_browser(headers):
@@ -346,6 +347,7 @@ class App:
         allowed = [(b"allow", methods), (b"access-control-allow-methods", methods)]
         wanted = headers.get(b"access-control-request-headers", b"").decode("latin-1")
         if wanted and _REQUESTED_HEADERS.fullmatch(wanted):
+            wanted = ",".join(name for name in wanted.split(",") if not name.strip().lower().startswith(_OF_PROXIES))
             allowed += [(b"access-control-allow-headers", wanted.encode()), (b"access-control-max-age", b"86400")]
         return CachedResponse(200, allowed, b"", b"", None)
 
@@ -492,7 +494,7 @@ def _agents(app: App, settings: Settings) -> AgentEndpoint | None:
 
     async def admit(scope: Scope) -> str:
         headers = dict(scope["headers"])
-        app.origins.check_writes(headers)  # pages of other sites may not ask either
+        app.origins.check_writes(scope, headers)  # pages of other sites may not ask either
         return (await app.client(scope, headers))[0]
 
     questions = CatalogQuestions(app.live.model, app.options.registry, settings.max_unpacked_bytes)

@@ -11,7 +11,7 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.serve.config import ANY_ORIGIN, Options
@@ -138,17 +138,20 @@ class Origins:
         exposed = (b"access-control-expose-headers", _EXPOSED.encode())
         return [(b"access-control-allow-origin", allowed.encode("latin-1")), exposed, (b"vary", b"Origin")]
 
-    def check_writes(self, headers: dict[bytes, bytes]) -> None:
+    def check_writes(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> None:
         """Refuse a write that another site's page has a browser send: it sends `Origin`, and may not choose it.
 
+        The server's origin is that of its URL for the client, or of `Host`, which a page cannot choose either.
+
         Raises:
-            ProblemFound: pages of the origin may not write.
+            ProblemFound: pages of the origin may not write, or as `base_url_of`.
         """
         origin = headers.get(b"origin", b"").decode("latin-1")
         if not origin or origin in self.options.allow_origin:
             return
+        known = urlsplit(self.base_url_of(scope, headers))
         host = headers.get(b"host", b"").decode("latin-1")
-        if origin.partition("://")[2] != host:
+        if origin.partition("://")[2] != host and origin.lower() != f"{known.scheme}://{known.netloc}".lower():
             raise ProblemFound("", status=403, detail="Pages of this origin may not write; name it with --allow-origin.")
 
 

@@ -180,8 +180,46 @@ def test_all_pages_may_read_and_none_write(tmp_path):
     headers = {b"origin": b"https://evil.example", b"host": b"localhost:80"}
     assert (b"access-control-allow-origin", b"*") in Origins(options).cors(headers)
     with pytest.raises(ProblemFound) as found:
-        Origins(options).check_writes(headers)
+        Origins(options).check_writes({"scheme": "http", "headers": list(headers.items())}, headers)
     assert found.value.status == 403
+
+
+FORWARDED = {"x-forwarded-host": "catalog.example", "x-forwarded-proto": "https"}
+
+
+@pytest.mark.parametrize(
+    ("options", "origin", "more", "is_allowed"),
+    [
+        ({"behind_proxy": True}, "https://catalog.example", FORWARDED, True),
+        ({"behind_proxy": True}, "http://catalog.example", FORWARDED, False),
+        ({"behind_proxy": True}, "https://evil.example", FORWARDED, False),
+        ({"behind_proxy": True}, "https://catalog.example", {}, False),
+        ({"behind_proxy": True}, "null", FORWARDED, False),
+        ({"behind_proxy": True}, "https://catalog.example:81", FORWARDED, False),
+        ({"behind_proxy": True}, "http://127.0.0.1:80", FORWARDED, True),
+        ({"behind_proxy": True, "base_url": "https://shop.example/r"}, "https://shop.example", FORWARDED, True),
+        ({"behind_proxy": True, "base_url": "https://shop.example/r"}, "https://catalog.example", FORWARDED, False),
+        ({"base_url": "https://shop.example/r"}, "https://shop.example", {}, True),
+        ({}, "https://catalog.example", FORWARDED, False),
+        ({}, "http://127.0.0.1:80", {}, True),
+    ],
+)
+def test_pages_of_the_origin_that_clients_know_write_and_no_others(options, origin, more, is_allowed):
+    """Behind a proxy that rewrites `Host` the client's host is in `X-Forwarded-Host`."""
+    headers = {name.encode(): value.encode() for name, value in ({"host": "127.0.0.1:80", "origin": origin} | more).items()}
+    scope = {"scheme": "http", "headers": list(headers.items())}
+    if is_allowed:
+        Origins(Options(**options)).check_writes(scope, headers)
+        return
+    with pytest.raises(ProblemFound) as found:
+        Origins(Options(**options)).check_writes(scope, headers)
+    assert found.value.status == 403
+
+
+def test_a_page_may_not_send_what_a_proxy_says_of_the_origin(writable):
+    wanted = "authorization,X-Forwarded-Host, x-forwarded-proto,x-a"
+    answer = writable.ask("/messagegroups", "OPTIONS", Origin="https://evil.example", Access_Control_Request_Headers=wanted)
+    assert answer.headers["access-control-allow-headers"] == "authorization,x-a"
 
 
 @pytest.mark.parametrize("path", ["/", "/none", "/events", "/ui/", "/metrics", "/health", "/openapi.json", "/openapi"])
