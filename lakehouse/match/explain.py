@@ -197,7 +197,7 @@ def _candidates(matcher: Matcher, event: Event, row: dict[str, Any]) -> list[dic
             "registryid": outcome.definition.registryid,
             "xid": outcome.definition.xid,
             "matches": outcome.matches and (outcome.definition.key in matched or not _is_left_open(outcome.definition)),
-            "attributes": _attributes(outcome, event),
+            "attributes": _attributes(matcher, outcome, event),
         }
         for outcome in outcomes[:_MOST_CANDIDATES]
     ]
@@ -208,7 +208,7 @@ def _is_left_open(definition: Definition) -> bool:
     return definition.is_bare or bool(definition.incomplete)
 
 
-def _attributes(outcome: Evaluation, event: Event) -> list[dict[str, Any]]:
+def _attributes(matcher: Matcher, outcome: Evaluation, event: Event) -> list[dict[str, Any]]:
     """Return the verdict on each declared attribute: pass, fail (and why), deviates, or unknown."""
     failed = {reason.pointer: f"fail: {reason.reason}" for reason in outcome.reasons}
     failed |= {reason.pointer: f"deviates: {reason.reason}" for reason in outcome.deviations if reason.pointer not in failed}
@@ -231,7 +231,7 @@ def _attributes(outcome: Evaluation, event: Event) -> list[dict[str, Any]]:
             {
                 "pointer": attribute.pointer,
                 "declared": declared if not attribute.required or attribute.has_value else f"{declared or 'anything'}, required",
-                "actual": as_text(actual[0]) if actual else None,
+                "actual": matcher.shown_text(as_text(actual[0]), attribute.pointer, outcome.definition) if actual else None,
                 "verdict": failed.get(attribute.pointer, "pass"),
             }
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from lakehouse.match.event.canonical import MOST_UNPACKED, CapturedEvent, Event,
 from lakehouse.match.index import Index, is_close
 from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadError, Payloads, PayloadVerdict
 from lakehouse.text.blanking import REDACTED, blank_value, looks_secret
+from lakehouse.text.names import Pointer
 from lakehouse.text.xid import last_id
 
 _REASON = pa.struct([("pointer", pa.string()), ("reason", pa.string()), ("expected", pa.string()), ("actual", pa.string())])
@@ -73,6 +75,7 @@ LINE_COLUMNS = ("status", "best", "matches", "variables", "reasons", "deviations
                 "address")  # fmt: skip
 LONGEST_VALUE = 120
 _MOST_LEFT_OPEN = 5
+_MOST_CACHED = 5_000
 _NOT_VALIDATED = PayloadVerdict(NOT_CHECKED)
 _UNMATCHED_PAYLOAD = PayloadVerdict(NOT_CHECKED, (), ("no definition, so no schema",))
 
@@ -190,8 +193,8 @@ class Matcher:
             "best": [_key(outcome.definition) for outcome in match.best],
             "matches": [_key(outcome.definition) for outcome in match.matches],
             "variables": self._variables(shown),
-            "reasons": [self._shown_reason(reason) for reason in match.reasons],
-            "deviations": [self._shown_reason(reason) for reason in shown.deviations] if shown else [],
+            "reasons": [self._shown_reason(reason, nearest.definition if nearest else None) for reason in match.reasons],
+            "deviations": [self._shown_reason(reason, shown.definition) for reason in shown.deviations] if shown else [],
             "unchecked": shown.unchecked if shown else [],
             "nearest_xid": nearest.definition.xid if nearest else None,
             "payload_status": verdict.status,
@@ -228,23 +231,66 @@ class Matcher:
             return {}
         if not self.request.with_values:
             return dict.fromkeys(shown.variables, "")
-        return {name: REDACTED if looks_secret(name) else _shortened(text) for name, text in shown.variables.items()}
+        secret = secret_variables(shown.definition)
+        return {name: REDACTED if name in secret else _shortened(text) for name, text in shown.variables.items()}
 
-    def _shown_reason(self, reason: Reason) -> dict[str, str | None]:
-        actual = reason.actual
-        if actual is not None:
-            named = reason.pointer.count("/") > 2 and not reason.pointer.startswith("/protocoloptions/properties/")
-            secret = named and looks_secret(reason.pointer.rpartition("/")[2])  # of a header; a Kafka key is none
-            actual = (REDACTED if secret else _shortened(blank_value(actual))) if self.request.with_values else None
-        expected = None if reason.expected is None else _shortened(reason.expected)
-        if not self.request.with_values and reason.reason.startswith("variable"):
-            expected = None
+    def shown_text(self, text: str, pointer: str, definition: Definition | None) -> str | None:
+        """Return a text of an event as a result shows it: cut, and without what looks like a secret.
+
+        Args:
+            text: the text.
+            pointer: JSON Pointer of the attribute that holds it.
+            definition: what declares the attribute, or None.
+
+        Returns:
+            None: results are without texts of events.
+        """
+        if not self.request.with_values:
+            return None
+        return REDACTED if _is_secret(pointer, definition) else _shortened(blank_value(text))
+
+    def _shown_reason(self, reason: Reason, definition: Definition | None) -> dict[str, str | None]:
+        actual = None if reason.actual is None else self.shown_text(reason.actual, reason.pointer, definition)
+        expected = reason.expected
+        if expected is not None:  # of a placeholder: what it holds elsewhere in the event
+            is_text = reason.reason.startswith("variable ")
+            expected = self.shown_text(expected, reason.pointer, definition) if is_text else _shortened(expected)
         return {"pointer": reason.pointer, "reason": reason.reason, "expected": expected, "actual": actual}
 
     def reported_error(self, error: PayloadError) -> dict[str, str]:
         """Return an error of a payload, without what looks like a secret."""
-        message = _shortened(blank_value(error.message)) if self.request.with_values else ""
+        message = ""
+        if self.request.with_values:
+            is_secret = any(map(looks_secret, error.pointer.split("/")))
+            message = REDACTED if is_secret else _shortened(blank_value(error.message))
         return {"pointer": error.pointer, "keyword": error.keyword, "message": message}
+
+
+@lru_cache(_MOST_CACHED)
+def secret_variables(definition: Definition) -> frozenset[str]:
+    """Return the placeholders of a definition that may hold a secret: by their names, or by an attribute that holds them."""
+    return frozenset(
+        name
+        for attribute in definition.attributes
+        if attribute.template is not None
+        for name in attribute.template.names
+        if looks_secret(name) or _names_secret(attribute.pointer)
+    )
+
+
+def _is_secret(pointer: str, definition: Definition | None) -> bool:
+    """Return whether an attribute looks secret: by its name, or by a placeholder that it holds."""
+    if _names_secret(pointer):
+        return True
+    secret = secret_variables(definition) if definition else frozenset()
+    attribute = definition.attribute(Pointer(pointer)) if definition and secret else None
+    return attribute is not None and attribute.template is not None and not secret.isdisjoint(attribute.template.names)
+
+
+def _names_secret(pointer: str) -> bool:
+    """Return whether the name of an attribute of the envelope, a header or a property looks secret; a Kafka key is none."""
+    start, _, name = pointer.rpartition("/")
+    return start not in ("", "/protocoloptions", "/protocoloptions/properties") and looks_secret(name)
 
 
 def remarks_of(definition: Definition) -> list[str]:

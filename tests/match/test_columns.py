@@ -134,6 +134,20 @@ def test_rows_of_all_kinds():
     assert [one["status"] for one in looped[:3]] == ["unreadable", "matched", "matched"]
 
 
+def test_placeholders_that_may_hold_a_secret_are_blanked():
+    options = {"headers": {"x-api-key": {"value": "{k}"}, "h": {"value": "{shop}"}, "i": {"value": "{token}"}}}
+    written = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}},
+               "protocol": "KAFKA", "protocoloptions": options}  # fmt: skip
+    rows, schemas = load({"r": document({"g": group({"m": written})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+    named = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s", "h": "eu"}
+    made = [row(number, named | {"x-api-key": f"a{number}", "i": f"b{number}"}) for number in range(90)]
+    count, by_columns, looped = both(matcher, made)
+    assert count == 90
+    assert by_columns == looped
+    assert {tuple(sorted(one["variables"])) for one in looped} == {(("k", "REDACTED"), ("shop", "eu"), ("token", "REDACTED"))}
+
+
 READING = {
     "envelope": "CloudEvents/1.0",
     "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/s/{room}"}, "subject": {"value": "{id}"}},

@@ -474,8 +474,8 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
     if family == "HTTP" and isinstance(options.get("path"), str) and _is_url(options["path"]):
         try:
             parts = urlsplit(options["path"])
-        except ValueError as error:
-            return CapturedEvent(named, problem=f"path: no URL ({error})")
+        except ValueError:  # whose text quotes the host, and a password before it
+            return CapturedEvent(named, problem="path: no URL")
         options["path"], query = parts.path or "/", parts.query
         pairs, more = named_values(parse_qsl(query, keep_blank_values=True), "query")
         options, repeated = pairs | options, more | repeated
@@ -546,8 +546,8 @@ def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes
     """Read an HTTP message: the path without its query, per segment; header names in lower case; credentials dropped."""
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        return CapturedEvent("HTTP", problem=f"url: no URL ({error})")
+    except ValueError:  # whose text quotes the host, and a password before it
+        return CapturedEvent("HTTP", problem="url: no URL")
     options, repeated = named_values(headers or [], "headers", lower=True)
     query, more = named_values(parse_qsl(parts.query, keep_blank_values=True), "query")
     options |= query | {"path": parts.path or "/"}

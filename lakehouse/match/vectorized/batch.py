@@ -20,7 +20,7 @@ from lakehouse.match.definition.compiled import DeclaredAttribute, Definition
 from lakehouse.match.evaluation import hides_envelope_type, is_captured, is_version
 from lakehouse.match.event.canonical import CapturedEvent, Event
 from lakehouse.match.event.captured import FORM, landed_of_columns, landed_of_text
-from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, why_of
+from lakehouse.match.matcher import EVENT_REF, RESULT_SCHEMA, Matcher, remarks_of, secret_variables, why_of
 from lakehouse.match.payload.payloads import NOT_CHECKED, PayloadVerdict
 from lakehouse.match.payload.validators import is_json
 from lakehouse.match.vectorized.answers import Candidates, Choice, ColumnAnswer, FastPathCache, Likeness, RowGroup, is_index_key
@@ -34,7 +34,7 @@ from lakehouse.match.vectorized.columns import (
     columns_of,
     payload_of,
 )
-from lakehouse.text.blanking import REDACTED, looks_secret
+from lakehouse.text.blanking import REDACTED
 from lakehouse.text.values import media_type
 
 _LIKENESS: WeakKeyDictionary[Matcher, Likeness] = WeakKeyDictionary()  # what definitions ask is numbered once for a matcher
@@ -57,6 +57,7 @@ class MatchedRows(NamedTuple):
         choices: what rows are of; None, where no row is of it.
         which: for each row the number of its choice.
         variables: what the placeholders of the definition that is shown hold, row by row.
+        secret: those of them that may hold a secret.
         unchecked: what the landing does not say.
     """
 
@@ -64,6 +65,7 @@ class MatchedRows(NamedTuple):
     choices: list[Choice | None]
     which: Rows
     variables: dict[str, Captures]
+    secret: frozenset[str]
     unchecked: list[str]
 
 
@@ -249,7 +251,7 @@ def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None)
     distinct: list[pa.Array] = []
     sizes, at, texts = [], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for matched in results:
-        shown = [_shown(matcher, name, capture) for name, capture in matched.variables.items()]
+        shown = [_shown(matcher, capture, name in matched.secret) for name, capture in matched.variables.items()]
         for values in (capture.values for capture in shown):
             if id(values) not in starts:
                 starts[id(values)] = sum(map(len, distinct))
@@ -273,10 +275,10 @@ def _variables(matcher: Matcher, results: list[MatchedRows], order: Rows | None)
     return pa.MapArray.from_arrays(offsets, keys, values.take(pa.array(own_texts)))
 
 
-def _shown(matcher: Matcher, name: str, capture: Captures) -> Captures:
+def _shown(matcher: Matcher, capture: Captures, is_secret: bool) -> Captures:
     if not matcher.request.with_values:
         return Captures(_NOTHING, np.zeros(len(capture.at), np.int64))
-    return Captures(_HIDDEN, np.zeros(len(capture.at), np.int64)) if looks_secret(name) else capture
+    return Captures(_HIDDEN, np.zeros(len(capture.at), np.int64)) if is_secret else capture
 
 
 def _key(definition: Definition) -> dict[str, str]:
@@ -387,7 +389,8 @@ def _match_group(group: RowGroup, members: list[Candidates], which: Rows) -> Ite
                 chosen = here if (shown == slot).all() else here[shown == slot]
                 verdict = verdicts[slot]
                 variables = {name: capture.take(chosen) for name, capture in verdict.variables.items()}
-                yield MatchedRows(rows[chosen], choices, which[chosen], variables, verdict.unchecked)
+                secret = secret_variables(members[0].definitions[slot])  # those of other members are the same
+                yield MatchedRows(rows[chosen], choices, which[chosen], variables, secret, verdict.unchecked)
 
 
 def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
