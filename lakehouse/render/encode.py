@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-import jiter
 import orjson
 
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
@@ -22,6 +21,7 @@ from lakehouse.match.payload.validators import is_json
 from lakehouse.render.filling import RenderInput, ResolvedDefinition
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Refusal, RenderRefused
+from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.values import media_type
 
@@ -65,7 +65,7 @@ def bind(binding: ProtocolBinding, filled: ResolvedDefinition, render_input: Ren
     if mode == "structured":
         event = _structured(binding, filled, render_input, data_type)
         envelope_type = _envelope_type(binding)
-        body = orjson.dumps(event)
+        body = in_order(event)
         if content_key and not binding.only_structured:
             options.setdefault(content_key, envelope_type)
     else:
@@ -117,19 +117,17 @@ def is_text(content_type: str) -> bool:
     return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "+yaml"))
 
 
-def json_of(definition_xid: Xid, payload: bytes) -> Any:
-    """Read a payload that its content type says is JSON.
+def json_of(definition_xid: Xid, payload: bytes) -> orjson.Fragment:
+    """Return a payload that its content type says is JSON as it is written, in one line.
 
     Raises:
         RenderRefused: it is none.
     """
     try:
-        return orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        try:
-            return jiter.from_json(payload, allow_inf_nan=False)  # integers of more than 64 bits
-        except ValueError as error:
-            raise RenderRefused(definition_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
+        read_exactly(payload)
+    except orjson.JSONDecodeError as error:
+        raise RenderRefused(definition_xid, [Refusal("payload", f"no JSON, as its content type says: {error}")]) from error
+    return orjson.Fragment(payload.translate(None, b"\r\n"))  # strings of JSON hold none
 
 
 def _options(binding: ProtocolBinding, filled: ResolvedDefinition) -> dict[str, Any]:
@@ -169,8 +167,7 @@ def _structured(
     if render_input.payload is None:
         return event
     if data_type is None or is_json(media_type(data_type)[0]):
-        value = json_of(binding.definition.xid, render_input.payload)
-        event["data"] = value if b"\n" in render_input.payload and _is_plain(value) else orjson.Fragment(render_input.payload)
+        event["data"] = json_of(binding.definition.xid, render_input.payload)
     elif is_text(data_type) and _is_utf8(render_input.payload):
         event["data"] = render_input.payload.decode()
     else:
@@ -180,14 +177,6 @@ def _structured(
 
 def _says_type(binding: ProtocolBinding) -> bool:
     return binding.definition.attribute(CONTENT_TYPE) is not None or f"{ENVELOPE}datacontenttype/value" in binding.inferred
-
-
-def _is_plain(value: Any) -> bool:
-    try:
-        orjson.dumps(value)
-    except TypeError:  # integers of more than 64 bits
-        return False
-    return True
 
 
 def _is_utf8(payload: bytes) -> bool:

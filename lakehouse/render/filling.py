@@ -24,6 +24,7 @@ from lakehouse.match.definition.compiled import ENVELOPE, PROTOCOL, DeclaredAttr
 from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
+from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.names import Pointer
 
 CORE_TYPES = {
@@ -377,8 +378,15 @@ def input_of(row: Mapping[str, Any], common: RenderInput) -> RenderInput:
         return RenderInput({**common.values, **values}, common.payload, common.payload_type)
     if isinstance(payload, bytes | bytearray):
         return RenderInput({**common.values, **values}, bytes(payload), common.payload_type)
-    body = payload.encode() if isinstance(payload, str) else orjson.dumps(payload, default=_plain)
+    body = payload.encode() if isinstance(payload, str) else _json(payload)
     return RenderInput({**common.values, **values}, body, None if isinstance(payload, str) else "application/json")
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, default=_plain)
+    except orjson.JSONEncodeError:  # integers of more than 64 bits, which JSON lines hold and no table does
+        return in_order(value)
 
 
 def _plain(value: Any) -> Any:
@@ -398,7 +406,7 @@ def _lines(written: str, lines: Any) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            value = orjson.loads(line)
+            value = read_exactly(line)
         except orjson.JSONDecodeError as error:
             raise SettingsError(
                 f"--values {written}: line {number} is no JSON ({error}). A JSON object a line is needed."

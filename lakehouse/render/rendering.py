@@ -29,6 +29,7 @@ from lakehouse.render.example.payload import Examples
 from lakehouse.render.filling import RenderInput, ResolvedDefinition, fill
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Refusal, RenderRefused, refusals_of
+from lakehouse.text.jsontext import canonical, in_order, read_exactly
 from lakehouse.text.names import NO_XID, RegistryId, Xid
 
 BATCH_JSON = "application/cloudevents-batch+json"
@@ -85,7 +86,7 @@ class Rendered:
             "protocol": self.protocol,
             "captured": self.captured,
         }
-        return orjson.dumps(fields | {"payload_base64": encoded})
+        return in_order(fields | {"payload_base64": encoded})
 
     def as_json(self) -> bytes:
         """Return it as one JSON value, its payload as JSON or text where it is that; or the CloudEvent."""
@@ -100,7 +101,7 @@ class Rendered:
         fields |= {"endpoint": self.endpoint} if self.endpoint else {}
         fields |= {"captured": self.captured} | _payload(self.body)
         fields |= {"variables": self.variables, "payload_status": self.payload_status}
-        return orjson.dumps(fields | ({"remarks": self.remarks} if self.remarks else {}))
+        return in_order(fields | ({"remarks": self.remarks} if self.remarks else {}))
 
 
 def _payload(body: bytes | None) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _payload(body: bytes | None) -> dict[str, Any]:
         return {"payload_base64": base64.b64encode(body).decode()}
     if text[:1] in ("{", "["):
         try:
-            return {"payload": orjson.loads(body)}
+            return {"payload": read_exactly(body)}
         except orjson.JSONDecodeError:
             return {"payload": text}
     return {"payload": text}
@@ -130,7 +131,7 @@ def batched(messages: Iterable[Rendered]) -> list[Rendered]:
     """
     results: dict[tuple[str | None, str | None, bytes], list[Rendered]] = {}
     for message in messages:
-        key = (message.protocol, message.uri, orjson.dumps(message.captured, option=orjson.OPT_SORT_KEYS))
+        key = (message.protocol, message.uri, canonical(message.captured))
         results.setdefault(key, []).append(message)
     return [_batch(members) for members in results.values()]
 
@@ -149,7 +150,7 @@ def _batch(members: list[Rendered]) -> Rendered:
         xid=first.xid if is_of_single_definition else NO_XID,
         captured=captured,
         event=None,
-        body=orjson.dumps(events),
+        body=in_order(events),
         variables=first.variables if len(members) == 1 else {},
         payload_status=statuses.pop() if len(statuses) == 1 else "mixed",
         remarks=tuple(dict.fromkeys(remark for member in members for remark in member.remarks)),

@@ -31,6 +31,9 @@ _joined = cast("Callable[[Iterable[str]], Pointer]", "".join)
 _TRUE, _FALSE = JsonText("true"), JsonText("false")
 _TWO_DIGITS = re.compile("[0-9]{2}")
 _LONG_NUMBER = re.compile("[0-9]{19}")
+# Each digit as 0, the minus as it is, all else as a blank: what has more than 64 bits is one of these runs.
+_DIGITS = bytes(0x30 if byte in b"0123456789" else byte if byte in b"-" else 0x20 for byte in range(256))
+_FOUR_DIGITS, _BIG_INTEGER, _BIG_NEGATIVE = b"0" * 4, b"0" * 20, b"-" + b"0" * 19
 _AT = re.compile(r" at line ([0-9]+) column 0\Z")
 MEND = "Fix the text at that place and load it again: nothing of it was loaded. An editor that knows JSON marks the place."
 _NAME_IT = "If it is YAML, let its name end in .yaml or .yml; else write JSON."
@@ -162,6 +165,25 @@ def read_canonical(text: JsonText) -> Any:
     if _TWO_DIGITS.search(text[::9]) and _LONG_NUMBER.search(text):  # orjson makes a double of an integer of more than 64 bits
         return jiter.from_json(text.encode(), float_mode="lossless-float")
     return orjson.loads(text)
+
+
+def read_exactly(text: bytes) -> Any:
+    """Read JSON into values of Python; integers of any size keep their digits, where orjson makes doubles of long ones.
+
+    Raises:
+        orjson.JSONDecodeError: it is no JSON, or holds a number that is no integer and lies outside the doubles.
+    """
+    # A run of 19 digits has four at every 4th place: most texts are passed over quickly.
+    if _FOUR_DIGITS not in text[::4].translate(_DIGITS):
+        return orjson.loads(text)
+    kinds = text.translate(_DIGITS)
+    if _BIG_INTEGER not in kinds and _BIG_NEGATIVE not in kinds:
+        return orjson.loads(text)
+    try:
+        value = jiter.from_json(text, allow_inf_nan=False)
+    except ValueError:  # no JSON, or deeper than jiter reads
+        return orjson.loads(text)
+    return orjson.loads(text) if _holds_infinity(value) else value  # jiter makes one of 1e999, which orjson refuses
 
 
 def read_written(text: JsonText) -> Any:
@@ -331,6 +353,19 @@ def _with_big_integers(value: Any) -> Any:
         return [_with_big_integers(member) for member in value]
     is_big = isinstance(value, int) and not -(2**63) <= value < 2**64
     return orjson.Fragment(str(value)) if is_big else value
+
+
+def _holds_infinity(value: Any) -> bool:
+    left = [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+        elif isinstance(part, float) and math.isinf(part):
+            return True
+    return False
 
 
 def _comparable(value: Any) -> bytes:

@@ -317,6 +317,32 @@ def test_lines(protocol):
     assert {one["protocol"] for one in by_columns if one["status"] == "matched"} == {protocol}
 
 
+@pytest.mark.parametrize("is_line", [True, False])
+def test_integers_of_any_size_are_compared_to_the_last_digit(is_line):
+    big = 123456789012345678901234567890
+    schema = {"dataschemaformat": "JSONSchema/draft-07", "dataschema": {"properties": {"x": {"const": big}}}}
+    written = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "n": {"type": "number"}}}
+    rows, schemas = load({"r": document({"g": group({"m": written | schema})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+    changes: list[dict[str, Any]] = [{"data": {"x": big}}, {"data": {"x": big + 1}}, {"n": big}, {"further": {"n": big}}]
+    made: list[Any] = []
+    for number, change in enumerate(changes * 40):
+        text = structured({"source": "/s", **change})
+        made.append(row(number, {"content-type": "application/cloudevents+json"}, payload=text))
+        if is_line:
+            made[-1] = dict.fromkeys(FROM_SPARK.names) | {"source": "f", "partition": 0, "row": number, "offset": number,
+                                                          "line": text}  # fmt: skip
+    _, by_columns, looped = both(matcher, made)
+    assert by_columns == looped
+    assert [one["payload_status"] for one in looped[:2]] == ["valid", "invalid"]
+    binary = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s", "content-type": "application/json"}
+    bodies = [row(number, binary, payload=b'{"x": %d}' % (big + number % 2)) for number in range(80)]
+    count, by_columns, looped = both(matcher, bodies)
+    assert count == 80
+    assert by_columns == looped
+    assert [one["payload_status"] for one in looped[:2]] == ["valid", "invalid"]
+
+
 def test_many_types_and_many_values():
     """Small groups that ask alike, and large ones, are looked at by kernels: what is odd still comes out as in the loop."""
     asked = {"subject": {"value": "{id}"}, "time": {"type": "timestamp", "required": True}, "who": {"type": "string"},

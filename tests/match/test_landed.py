@@ -46,6 +46,23 @@ def test_the_last_kafka_header_counts_and_any_http_header():
     assert http.repeated == {"headers/x": ["1", "2"]}
 
 
+BIG = 123456789012345678901234567890
+BIG_LINES = {
+    "CloudEvent": EVENT | {"data": {"n": BIG}},
+    "captured message": {"protocol": "KAFKA", "captured": {"topic": "t", "headers": pairs(ce_type="T")}, "payload": {"n": BIG}},
+    "columns": EVENT | {"specversion": None, "data": {"n": BIG}},
+    "columns of KQL": {f"___{name}": text for name, text in EVENT.items()} | {"n": BIG},
+}
+
+
+@pytest.mark.parametrize("written", BIG_LINES.values(), ids=BIG_LINES)
+def test_a_line_keeps_all_digits_of_an_integer(written):
+    [landed] = landed_of_text(json.dumps(written).encode(), form="cloudevents" if "data" in written else None)
+    [event] = events_of(landed)
+    assert not event.problem
+    assert (event.data if event.has_data else json.loads(event.body)) == {"n": BIG}
+
+
 def test_structured_events_and_batches():
     body = json.dumps(EVENT | {"data": {"a": 1}, "subject": None}).encode()
     for content in ("application/cloudevents+json", "Application/CloudEvents; charset=utf-8"):

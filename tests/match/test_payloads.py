@@ -58,6 +58,24 @@ def test_json_payloads_in_all_formats(format_, schema):
         assert reported(verdict(format_, schema, body=b"{}")) == ("invalid", ["/n"])
 
 
+BIG = 123456789012345678901234567890
+BIG_SCHEMAS = {
+    "const": ({"properties": {"n": {"const": BIG}}}, BIG, BIG + 1),
+    "maximum": ({"properties": {"n": {"maximum": 2**64}}}, 2**64, 2**64 + 1),
+    "multipleOf": ({"properties": {"n": {"multipleOf": 10}}}, BIG, BIG + 1),
+    "schema in a text": (json.dumps({"properties": {"n": {"const": BIG}}}), BIG, BIG + 1),
+}
+
+
+@pytest.mark.parametrize(("schema", "good", "bad"), BIG_SCHEMAS.values(), ids=BIG_SCHEMAS)
+def test_integers_of_any_size_are_compared_to_the_last_digit(schema, good, bad):
+    for number, status in ((good, "valid"), (bad, "invalid")):
+        text = json.dumps({"n": number})
+        for event in ({"body": text.encode()}, {"data": text, "has_data": True}, {"data": {"n": number}, "has_data": True}):
+            assert verdict("JSONSchema/draft-07", schema, **event).status == status
+    assert verdict("JSONSchema/draft-07", schema, body=b'{"n": 1e400}').status == "undecodable"  # no double holds it
+
+
 def test_formats_are_asserted_in_all_drafts():
     for format_ in ("JSONSchema/draft-07", "JSONSchema/2020-12"):
         assert reported(verdict(format_, JSON_SCHEMA, body=b'{"n": 1, "t": "2026-01-01T00:00:00"}')) == ("invalid", ["/t"])

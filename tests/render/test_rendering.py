@@ -10,8 +10,8 @@ import pytest
 from lakehouse.errors import SettingsError
 from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
-from lakehouse.render import Endpoint, MissingValues, RenderRefused, RenderStyle, bindings_of, protocolbinding
-from lakehouse.render.filling import check_names
+from lakehouse.render import Endpoint, MissingValues, RenderInput, RenderRefused, RenderStyle, bindings_of, protocolbinding
+from lakehouse.render.filling import check_names, input_of, read_values
 from render.definitions import NOW, cloudevent, pairs, rendered, row
 
 SUBJECT = {"value": "{region}/{id}"}
@@ -95,6 +95,12 @@ def test_a_structured_event_is_json_and_its_attributes_keep_their_types():
     [
         ("application/json", b'{"a":12345678901234567890123}', "data", {"a": 12345678901234567890123}),
         ("application/json", b'{\n "a": 1}', "data", {"a": 1}),
+        (
+            "application/json",
+            b'{\r\n "a": 12345678901234567890123,\n"b": "\\n"}',
+            "data",
+            {"a": 12345678901234567890123, "b": "\n"},
+        ),
         ("text/xml", "<ä/>".encode(), "data", "<ä/>"),
         ("avro/binary", b"\x00\xff", "data_base64", base64.b64encode(b"\x00\xff").decode()),
     ],
@@ -104,6 +110,24 @@ def test_data_of_a_structured_event_is_as_its_content_type_says(content_type, pa
     event = json.loads(rendered(declared, over="CLOUDEVENTS", payload=payload).line())
     assert event[member] == held
     assert b"\n" not in rendered(declared, over="CLOUDEVENTS", payload=payload).line()
+
+
+def test_numbers_of_a_payload_are_sent_as_they_are_written():
+    payload = b'{\n"price": 1.10, "n": 123456789012345678901234567890}'
+    event = rendered(cloudevent(), over="CLOUDEVENTS", payload=payload).body
+    assert b'"data":{"price": 1.10, "n": 123456789012345678901234567890}' in event
+    shown = rendered(cloudevent(), {"topic": "t"}, "KAFKA", payload=payload).as_json()
+    assert json.loads(shown)["payload"]["n"] == 123456789012345678901234567890
+
+
+def test_an_integer_of_any_size_may_be_a_value_or_the_payload_of_a_line(tmp_path):
+    lines = tmp_path / "values.jsonl"
+    lines.write_text('{"data": {"n": 123456789012345678901234567890}, "/envelopemetadata/n": 123456789012345678901234567890}')
+    [given] = [input_of(values, RenderInput()) for values in read_values(str(lines))]
+    assert given.payload == b'{"n":123456789012345678901234567890}'
+    for mode in ("binary", "structured"):
+        message = rendered(cloudevent(), dict(given.values), "HTTP", payload=given.payload, mode=mode)
+        assert message.as_json().count(b"123456789012345678901234567890") == 2
 
 
 def test_a_payload_that_is_no_json_is_refused():

@@ -17,6 +17,7 @@ from lakehouse.text.jsontext import (
     canonical_text,
     pointer_of,
     read_canonical,
+    read_exactly,
     read_json,
     unquoted,
 )
@@ -324,6 +325,41 @@ def test_an_integer_of_thousands_of_digits_beside_a_duplicate_key_is_refused_or_
     except NotJson:
         return
     assert canonical(value).decode() == text.replace('"a":1,"a":1', '"a":1')
+
+
+EXACT = {
+    "more than 64 bits": "123456789012345678901234567890",
+    "one more than the largest of orjson": "18446744073709551616",
+    "one less than the smallest of orjson": "-9223372036854775809",
+    "as many bits as orjson reads": "18446744073709551615",
+    "more than a double holds": "1" + "0" * 400,
+    "a fraction": "0.12345678901234567890123",
+}
+
+
+@pytest.mark.parametrize("number", EXACT.values(), ids=EXACT)
+@pytest.mark.parametrize("text", ["{}", '{{"a": [1, {{"n": {}}}], "t": "ä"}}'])
+def test_read_exactly_keeps_all_digits_of_integers(number, text):
+    written = text.format(number)
+    assert read_exactly(written.encode()) == json.loads(written)
+
+
+def test_read_exactly_reads_an_integer_below_many_levels_as_a_double():
+    assert read_exactly(b"[" * 300 + str(HUGE).encode() + b"]" * 300)
+
+
+@pytest.mark.parametrize("text", ["{}, ", "[{}, NaN]", "[{}, 1e400]", "[{}, -1e400]", '[{}, "\\ud800"]', "[{}", "0{}", "[{},]"])
+def test_read_exactly_refuses_what_is_no_json_with_an_integer_of_any_size(text):
+    for number in ("1", HUGE):
+        with pytest.raises(orjson.JSONDecodeError):
+            read_exactly(text.format(number).encode())
+
+
+@law
+@given(json_values)
+def test_read_exactly_reads_what_json_reads(value):
+    text = json.dumps(value)
+    assert json.dumps(read_exactly(text.encode())) == text
 
 
 # Canonical and as written

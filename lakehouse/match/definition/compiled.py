@@ -18,6 +18,7 @@ import orjson
 from lakehouse.dialects.tables import PROTOCOLS, separator_of
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
+from lakehouse.text.jsontext import decoded, in_order, read_exactly
 from lakehouse.text.names import NO_XID, JsonText, Pointer, RegistryId, Xid
 
 ENVELOPE, PROTOCOL = "/envelopemetadata/", "/protocoloptions/"
@@ -66,14 +67,14 @@ class DeclaredAttribute:
     def question(self) -> tuple[object, ...]:
         """Return what an answer to a value depends on: two attributes of one protocol that ask the same have the same."""
         template = None if self.template is None else (self.template.text, self.template.separator)
-        return (self.pointer, self.kind, self.inferred_kind, self.has_value, orjson.dumps(self.value), template)
+        return (self.pointer, self.kind, self.inferred_kind, self.has_value, in_order(self.value), template)
 
     @cached_property
     def shape(self) -> tuple[str, str] | None:
         """Return what distinguishes it from others, names of placeholders removed; None when it has no value."""
         if not self.has_value:
             return None
-        return (self.pointer, "{" + self.template.shape if self.template else "=" + orjson.dumps(self.value).decode())
+        return (self.pointer, "{" + self.template.shape if self.template else "=" + decoded(in_order(self.value)))
 
     @cached_property
     def demands(self) -> tuple[tuple[str, str], ...]:
@@ -238,7 +239,7 @@ def _attributes(
             if member in _MEMBERS and base not in ("/envelopemetadata", "/protocoloptions"):
                 declared.setdefault(base, {})[member] = text
             elif member in _LISTS and base == "/protocoloptions":
-                listed += _of_list(pointer, orjson.loads(text))
+                listed += _of_list(pointer, read_exactly(text.encode()))
     if is_cloudevent:
         for name in CORE:
             declared.setdefault(ENVELOPE + name, {})
@@ -280,7 +281,8 @@ def _attribute(declaration: _Declaration, family: str | None, rule: Rule) -> Dec
     pointer = declaration.pointer
     in_envelope = pointer.startswith(ENVELOPE)
     key = pointer[len(ENVELOPE if in_envelope else PROTOCOL) :]
-    kind, value = (None if text is None else orjson.loads(text) for text in (declaration.type_text, declaration.value_text))
+    texts = (declaration.type_text, declaration.value_text)
+    kind, value = (None if text is None else read_exactly(text.encode()) for text in texts)
     if in_envelope and key == "specversion" and value is None:
         value = "1.0"
     if declaration.required_text is not None:
@@ -311,7 +313,7 @@ def _of_list(pointer: Pointer, items: Any) -> Iterator[tuple[str, dict[str, Json
     for name, members in named:
         if isinstance(name, str):
             values = members if isinstance(members, dict) else {"value": members}
-            texts = {member: JsonText(orjson.dumps(values[member]).decode()) for member in _MEMBERS if member in values}
+            texts = {member: decoded(in_order(values[member])) for member in _MEMBERS if member in values}
             yield f"{pointer}/{escape(name)}", texts
 
 

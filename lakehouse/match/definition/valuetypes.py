@@ -12,8 +12,7 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
-import orjson
-
+from lakehouse.text.jsontext import canonical
 from lakehouse.text.values import decoded_base64, media_type
 
 MARKER = re.compile(r"\A(?:0000-01-01|01-01-0000)")  # "now" when written, any timestamp when matched (MSG-232, WIP-037)
@@ -51,7 +50,7 @@ def as_text(value: Any) -> str:
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return canonical(value).decode()
 
 
 def is_timestamp(text: str) -> bool:

@@ -21,6 +21,7 @@ import orjson
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, message_options
 from lakehouse.match.definition.compiled import ADDRESSES, escape
 from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.values import media_type
 
 MOST_UNPACKED = 2**30
@@ -329,7 +330,7 @@ def _fill(event: Event, members: dict[str, Any]) -> Event:
 
 def _json(text: bytes) -> Any:
     try:
-        return orjson.loads(text.removeprefix(codecs.BOM_UTF8))
+        return read_exactly(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError:
         return None
 

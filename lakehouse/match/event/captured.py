@@ -32,6 +32,7 @@ from lakehouse.match.event.canonical import (
     named_values,
 )
 from lakehouse.match.event.framing import is_framed
+from lakehouse.text.jsontext import in_order, read_exactly
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 PLATFORMS = FORMATS[2:]  # whose columns have names
@@ -189,7 +190,7 @@ def _cloudevents(named: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str
     data = next((name for name in BODIES["cloudevents"] if name in named), None)
     if prefix:
         members = {name: member for name, member in value.items() if not name.startswith(KQL) and member is not None}
-        row["payload"] = orjson.dumps(members)
+        row["payload"] = in_order(members)
     elif data is not None:
         row["payload"] = (_from_base64 if data == "data_base64" else _bytes)(named[data])
     return row
@@ -353,7 +354,7 @@ def _named_pairs(items: Any, column: str) -> Iterator[tuple[str, Any]]:
 
 def _bytes(value: Any) -> bytes | None:
     """Return a text or another JSON value as a payload."""
-    return None if value is None else value.encode("utf-8", "surrogatepass") if isinstance(value, str) else orjson.dumps(value)
+    return None if value is None else value.encode("utf-8", "surrogatepass") if isinstance(value, str) else in_order(value)
 
 
 def _reading(body: Any) -> Callable[[Any], bytes | None]:
@@ -416,7 +417,7 @@ def landed_of_text(text: bytes, protocol: str | None = None, form: str | None = 
         What is in it; a text that is none of them is one row that cannot be read, with the reason.
     """
     try:
-        value = orjson.loads(text.removeprefix(codecs.BOM_UTF8))
+        value = read_exactly(text.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
         return [CapturedEvent(None, problem=f"line: not JSON ({error})")]
     if isinstance(value, list):
@@ -458,7 +459,7 @@ def landed_of_object(value: Mapping[str, Any], protocol: str | None = None, form
 
 def landed_of_cloudevent(value: Mapping[str, Any], protocol: str | None = None) -> CapturedEvent:
     """Read a CloudEvent in JSON: its attributes are known, and nothing of the protocol but its name."""
-    return CapturedEvent(protocol, body=orjson.dumps(value), captured=frozenset())
+    return CapturedEvent(protocol, body=in_order(value), captured=frozenset())
 
 
 def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) -> CapturedEvent:
@@ -628,7 +629,7 @@ def _payload(value: Mapping[str, Any]) -> tuple[bytes | None, str]:
     payload = value.get("payload")
     if payload is None:
         return None, ""
-    return (payload.encode() if isinstance(payload, str) else orjson.dumps(payload)), ""
+    return (payload.encode() if isinstance(payload, str) else in_order(payload)), ""
 
 
 def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozenset[str]:

@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
 from lakehouse.domain.references import SchemaPlace, schema_places
 from lakehouse.match.definition.compiled import Definition
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import last_id
 
@@ -69,7 +68,7 @@ class Resolved(NamedTuple):
     @property
     def document(self) -> Any:
         """Return the schema as a JSON value; one that is text is a string."""
-        return orjson.loads(self.text)
+        return read_exactly(self.text.encode())
 
     @property
     def named(self) -> str:
@@ -209,7 +208,7 @@ class Schemas:
             results: dict[str, Any] = {}
             for version in self.versions.defaults(registryid):
                 if version.text and '"$id"' in version.text:
-                    document = orjson.loads(version.text)
+                    document = read_exactly(version.text.encode())
                     if isinstance(document, dict) and isinstance(document.get("$id"), str):
                         results[document["$id"].partition("#")[0]] = document
             self._named[registryid] = results

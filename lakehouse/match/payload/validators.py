@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import jiter
 import orjson
 
 from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.match.payload.costlimit import Effort
 from lakehouse.match.payload.schemas import Resolved
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.values import media_type
 
 # Imported when a schema of the family is met first: each needs its own library.
@@ -107,7 +107,7 @@ def make_validator(resolved: Resolved, find: Callable[[str], Any]) -> Validator:
         raise Unsupported(f"schemas of format {resolved.format or 'unknown'} are not validated")
     if family not in ("protobuf", "xsd") and isinstance(document, str):
         try:
-            document = orjson.loads(document)
+            document = read_exactly(document.encode())
         except orjson.JSONDecodeError as error:
             raise Unsupported(f"the schema is not JSON: {error}") from error
     module, name = _VALIDATORS[family]
@@ -120,8 +120,8 @@ def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Deco
     if body is None:
         if isinstance(data, str) and data.lstrip()[:1] in ("{", "["):
             try:
-                return Decoded(orjson.loads(data), ("double_encoded",))
-            except orjson.JSONDecodeError:
+                return Decoded(read_exactly(data.encode()), ("double_encoded",))
+            except ValueError:  # no JSON, or a surrogate alone
                 return Decoded(data)
         return Decoded(data)
     kind = media_type(content_type)[0] if content_type else ""
@@ -131,9 +131,9 @@ def decode_json(body: bytes | None, data: Any, content_type: str | None) -> Deco
     if body.startswith(codecs.BOM_UTF8):  # it may be ignored (RFC 8259, section 8.1)
         text, remarks = body.removeprefix(codecs.BOM_UTF8), ("byte_order_mark",)
     try:
-        return Decoded(orjson.loads(text), remarks)
+        return Decoded(read_exactly(text), remarks)
     except orjson.JSONDecodeError as error:
-        return Decoded(_big(text, error), remarks)
+        raise Undecodable(f"not JSON: {error}") from error
 
 
 def may_be_long(effort: Effort, body: bytes | None, data: Any, *, slowness: int = 1) -> bool:
@@ -154,11 +154,3 @@ def is_json(kind: str) -> bool:
 def pointer_of(path: Any) -> str:
     """Write a path of names and numbers as JSON Pointer."""
     return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in path)
-
-
-def _big(body: bytes, first: orjson.JSONDecodeError) -> Any:
-    """Read JSON whose integers have more than 64 bits; NaN and Infinity are refused (RFC 8259)."""
-    try:
-        return jiter.from_json(body, allow_inf_nan=False)
-    except ValueError:
-        raise Undecodable(f"not JSON: {first}") from first

@@ -35,6 +35,7 @@ from lakehouse.match.vectorized.columns import (
     payload_of,
 )
 from lakehouse.text.blanking import REDACTED
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.values import media_type
 
 _LIKENESS: WeakKeyDictionary[Matcher, Likeness] = WeakKeyDictionary()  # what definitions ask is numbered once for a matcher
@@ -222,16 +223,15 @@ def _verdict(matcher: Matcher, columns: Columns, shown: Definition, row: int, pa
 
 def _validated(quick: Quick, bodies: list[bytes | None]) -> Rows:
     """Return the texts that are JSON and valid; others are left to the usual way."""
-    loads = orjson.loads
     try:
-        return np.array([quick(loads(body)) for body in bodies], bool)  # type: ignore[arg-type]
+        return np.array([quick(read_exactly(body)) for body in bodies], bool)  # type: ignore[arg-type]
     except (orjson.JSONDecodeError, TypeError):  # one of them is no JSON, or not there: it costs no other
         return np.array([_is_valid_text(quick, body) for body in bodies], bool)
 
 
 def _is_valid_text(quick: Quick, body: bytes | None) -> bool:
     try:
-        return bool(body) and quick(orjson.loads(body or b""))
+        return bool(body) and quick(read_exactly(body or b""))
     except orjson.JSONDecodeError:
         return False
 

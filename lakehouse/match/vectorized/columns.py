@@ -22,6 +22,7 @@ from lakehouse.match.definition.compiled import unescape
 from lakehouse.match.event.canonical import BATCH, ELSEWHERE, KEY_SCHEMA_ID, PLACES, SCHEMA_ID, STRUCTURED, Event
 from lakehouse.match.event.captured import AMQP_SECTIONS, SECRET_HEADERS
 from lakehouse.match.index import DISCRIMINATORS
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.values import media_type
 
 Rows = np.ndarray[Any, Any]  # numbers of rows, or a verdict for each
@@ -534,7 +535,7 @@ def _envelope(text: bytes | None, is_line: bool) -> dict[str, Any] | None:
     if not text:
         return None
     try:
-        value = orjson.loads(text)
+        value = read_exactly(text)
         if not isinstance(value, dict):
             return None
         encoded = value.get("data_base64")

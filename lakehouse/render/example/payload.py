@@ -28,6 +28,7 @@ from lakehouse.render.example.plausible import Impossible, Plausible
 from lakehouse.render.filling import RenderInput, kind_of, needs_of
 from lakehouse.render.protocolbinding import ProtocolBinding
 from lakehouse.render.unrenderable import Need, Refusal, RenderRefused
+from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.values import media_type
 
 _LEVELS = (0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 9, 9)
@@ -157,7 +158,7 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Unsupported(f"{type(error).__name__}: {error}") from error
     document = (
-        orjson.loads(resolved.document)
+        read_exactly(resolved.document.encode())
         if isinstance(resolved.document, str) and family not in ("protobuf", "xsd")
         else resolved.document
     )
@@ -165,13 +166,13 @@ def _maker(family: str, resolved: Resolved, find: Callable[[str], Any], content_
         from lakehouse.render.example.jsonschema import JsonExample
 
         def example(made: Plausible) -> bytes:
-            return orjson.dumps(JsonExample(document, find, made).make(resolved.fragment))
+            return in_order(JsonExample(document, find, made).make(resolved.fragment))
 
         return example if validator.is_valid is not None else partial(_made_apart, example)
     if family == "jsonstructure":
         from lakehouse.render.example.structureexample import StructureExample
 
-        return lambda made: orjson.dumps(StructureExample(document, made).make(resolved.fragment))
+        return lambda made: in_order(StructureExample(document, made).make(resolved.fragment))
     if family == "avro":
         return _avro_maker(validator, as_json)
     if family == "xsd":
@@ -240,7 +241,7 @@ def _with_values(payload: bytes, values: Mapping[str, Any], content_type: str | 
     """Write values that were given into the members of an object that are called so."""
     if not values or (content_type and not is_json(media_type(content_type)[0])):
         return payload
-    document = orjson.loads(payload)
+    document = read_exactly(payload)
     if not isinstance(document, dict):
         return payload
     named = {_squashed(name): value for name, value in values.items() if not name.startswith("/")}
@@ -253,16 +254,16 @@ def _with_values(payload: bytes, values: Mapping[str, Any], content_type: str | 
         elif not isinstance(value, str):
             document[name] = value
         elif is_of_type(value, "number") and not isinstance(member, bool):
-            document[name] = orjson.loads(value)
+            document[name] = read_exactly(value.encode())
         elif value in ("true", "false") and isinstance(member, bool):
             document[name] = value == "true"
-    return orjson.dumps(document)
+    return in_order(document)
 
 
 def _members(payload: bytes | None) -> dict[str, str]:
     """Return the texts of a JSON payload's scalar members by name, letters and digits only; higher ones win."""
     try:
-        document = orjson.loads(payload or b"null")
+        document = read_exactly(payload or b"null")
     except orjson.JSONDecodeError:
         return {}
     results: dict[str, str] = {}
