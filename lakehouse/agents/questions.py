@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import orjson
@@ -225,25 +226,35 @@ def _registry_of(shown: Any) -> RegistryId:
 def bounded(answer: dict[str, Any], most: int = MOST_CHARACTERS) -> str:
     """Return an answer as JSON of at most so many characters.
 
-    Long texts are shortened first; then the longest list is halved until the answer fits. `cut` names what was shortened: the
-    member, how many of its rows are shown, and of how many.
+    Long texts are shortened first; then the longest list is halved until the answer fits. A list of one is left whole, and lists
+    in it are halved. `cut` names what was shortened: the member, how many of its rows are shown, and of how many.
     """
     shortened: set[str] = set()
     made = {name: _short(value, name, shortened) for name, value in answer.items()}
-    totals = {name: len(value) for name, value in made.items() if isinstance(value, list)}
-    while len(text := _written(made, totals, shortened)) > most:
-        longest = max((name for name in totals if made[name]), key=lambda name: len(orjson.dumps(made[name])), default=None)
-        if longest is None:
+    totals: dict[str, int] = {}
+    cut: dict[str, Any] = {}
+    while len(text := _written(made, cut, shortened)) > most:
+        lists = list(_lists(made)) or [(name, made, name) for name, value in made.items() if isinstance(value, list) and value]
+        if not lists:
             return _written({"error": "The answer is too large. Ask for less of it."}, {}, set())
-        made[longest] = made[longest][: len(made[longest]) // 2]
+        place, parent, name = max(lists, key=lambda found: len(orjson.dumps(found[1][found[2]], default=str)))
+        total = totals.setdefault(place, len(parent[name]))
+        parent[name] = parent[name][: len(parent[name]) // 2]
+        cut[place] = f"{len(parent[name])} of {total}"
     return text
 
 
-def _written(made: dict[str, Any], totals: dict[str, int], shortened: set[str]) -> str:
-    cut: dict[str, Any] = {
-        name: f"{len(made[name])} of {total}" for name, total in totals.items() if len(made.get(name, ())) < total
-    }
-    cut |= {"texts": sorted(shortened)[:5]} if shortened else {}
+def _lists(parent: dict[str, Any], start: str = "") -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the lists of several in an object, and in the objects of its lists of one: their places, what holds them, as what."""
+    for name, value in parent.items():
+        if isinstance(value, list) and len(value) > 1:
+            yield start + name, parent, name
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from _lists(value[0], f"{start}{name}/0/")
+
+
+def _written(made: dict[str, Any], cut: dict[str, Any], shortened: set[str]) -> str:
+    cut = cut | ({"texts": sorted(shortened)[:5]} if shortened else {})
     return orjson.dumps(made | ({"cut": cut} if cut else {}) | _MARK, default=str).decode()
 
 

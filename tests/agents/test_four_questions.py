@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from sitecatalogs import opened, write_demo
 
 from lakehouse.agents import CatalogQuestions, make_mcp_server
-from lakehouse.agents.questions import MOST_CHARACTERS
+from lakehouse.agents.questions import MOST_CHARACTERS, bounded
 
 CHARACTERS_A_TOKEN = 4
 MOST_CALLS, MOST_TOKENS = 3, 2_000
@@ -96,6 +96,41 @@ def test_a_question_is_answered_in_few_calls_and_tokens(model, question, record_
     print(f"{question.__name__}: {session.calls} calls, {tokens} tokens")
     assert session.calls <= MOST_CALLS
     assert tokens <= MOST_TOKENS
+
+
+def result(candidates: int, attributes: int = 8) -> dict[str, Any]:
+    held = [{"pointer": f"/envelopemetadata/{number}", "declared": "x" * 40, "actual": "y" * 40, "verdict": "pass"}
+            for number in range(attributes)]  # fmt: skip
+    best = [{"registryid": "r", "xid": "/messagegroups/g/messages/m0"}]
+    found = [{"xid": f"/messagegroups/g/messages/m{number}", "attributes": held} for number in range(candidates)]
+    return {"row": 0, "status": "matched", "best": best, "candidates": found}
+
+
+@pytest.mark.parametrize(("candidates", "attributes"), [(1, 8), (8, 8), (10, 40), (10, 400), (1, 4000)])
+def test_the_result_of_one_event_keeps_its_nearest_candidates(candidates, attributes):
+    text = bounded({"results": [result(candidates, attributes)], "snapshot": 1})
+    assert len(text) <= MOST_CHARACTERS
+    answer = json.loads(text)
+    [shown] = answer["results"]
+    assert (shown["status"], shown["best"][0]["xid"]) == ("matched", "/messagegroups/g/messages/m0")
+    assert shown["candidates"][0]["xid"] == "/messagegroups/g/messages/m0"
+    assert shown["candidates"][0]["attributes"][0]["pointer"] == "/envelopemetadata/0"
+    is_cut = len(shown["candidates"]) < candidates
+    assert answer.get("cut", {}).get("results/0/candidates") == (
+        f"{len(shown['candidates'])} of {candidates}" if is_cut else None
+    )
+
+
+def test_of_several_events_the_first_are_answered_and_cut_counts_the_rest():
+    answer = json.loads(bounded({"results": [result(8) for _ in range(8)], "snapshot": 1}))
+    assert answer["results"][0]["candidates"]
+    assert answer["cut"]["results"] == "1 of 8"
+
+
+def test_what_cannot_be_cut_is_said_to_be_too_large():
+    assert "too large" in json.loads(bounded({str(number): "x" * 500 for number in range(50)}))["error"]
+    row = ["x" * 500] * 50
+    assert json.loads(bounded({"columns": ["c"], "rows": [row], "snapshot": 1}))["cut"] == {"rows": "0 of 1"}
 
 
 WORDS = ("x" * 1_000_000, "\x00\x1b[31m\u202e", '" OR 1=1 --', "attr:" * 1000, "*", "' NEAR(", "")
