@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -134,6 +137,29 @@ def test_members_of_gzip_are_one_payload():
     ):
         with pytest.raises(ValueError, match=why):
             unpacked(wrong, "gzip", most)
+
+
+@pytest.mark.parametrize("lengths", [[0] * 5000, [200_000, 0, 1, 70_000, 0], [511, 512, 513]], ids=["empty", "long", "short"])
+def test_of_many_members_of_gzip_no_byte_is_looked_at_often(lengths, monkeypatch):
+    texts = [Random(length).randbytes(length) for length in lengths]  # which no packing makes shorter
+    packed = b"".join(map(gzip.compress, texts))
+    looked: list[int] = []
+    made = zlib.decompressobj
+
+    class Counted:
+        def __init__(self, wbits: int) -> None:
+            self._made = made(wbits=wbits)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._made, name)
+
+        def decompress(self, text: bytes, most: int) -> bytes:
+            looked.append(len(text))
+            return self._made.decompress(text, most)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counted)
+    assert unpacked(packed, "gzip") == b"".join(texts)
+    assert sum(looked) <= 30 * len(packed)
 
 
 def test_http_rows_report_what_their_columns_report():

@@ -25,6 +25,8 @@ from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.values import media_type
 
 MOST_UNPACKED = 2**30
+# Bytes that a decompressor gets at a time: it copies what follows the end of a member, so the first ones are few.
+_FIRST_SLICE, _LONGEST_SLICE = 2**9, 2**16
 PLACES = {"AMQP": "properties/content-encoding", "MQTT": "user_properties/content-encoding"}
 ELSEWHERE = "headers/content-encoding"
 # Ids of schemas, of a record's value and key; what is in bytes is in hexadecimal digits here.
@@ -55,19 +57,24 @@ def unpacked(body: bytes, encoding: str, most: int = MOST_UNPACKED) -> bytes:
         return body
     if written not in ("gzip", "x-gzip", "deflate"):
         raise ValueError(f"content encoding {written}: only gzip and deflate are unpacked")
-    text, rest = b"", body
-    while rest or not body:  # gzip may have several members (RFC 1952, section 2.2)
-        unpacker = zlib.decompressobj(wbits=47)
-        try:
-            text += unpacker.decompress(rest, most + 1 - len(text))
-        except zlib.error as error:
-            raise ValueError(f"content encoding {written}: {error}") from error
-        if len(text) > most:
-            raise ValueError(f"unpacks to more than {most} bytes (max_unpacked_bytes)")
-        if not unpacker.eof:
-            raise ValueError(f"content encoding {written}: cut off")
-        rest = unpacker.unused_data
-    return text
+    parts: list[bytes] = []
+    view, at, size = memoryview(body), 0, 0
+    while at < len(body) or not body:  # gzip may have several members (RFC 1952, section 2.2)
+        unpacker, step = zlib.decompressobj(wbits=47), _FIRST_SLICE
+        while not unpacker.eof:
+            if at == len(body):
+                raise ValueError(f"content encoding {written}: cut off")
+            piece = view[at : at + step]
+            try:
+                parts.append(unpacker.decompress(piece, most + 1 - size))
+            except zlib.error as error:
+                raise ValueError(f"content encoding {written}: {error}") from error
+            size += len(parts[-1])
+            if size > most:
+                raise ValueError(f"unpacks to more than {most} bytes (max_unpacked_bytes)")
+            at += len(piece) - len(unpacker.unused_data)
+            step = min(2 * step, _LONGEST_SLICE)
+    return b"".join(parts)
 
 
 @dataclass
