@@ -99,6 +99,49 @@ def _avro(schema: Any, *values: Any, container: bool = False) -> bytes:
     return written.getvalue()
 
 
+DOUBLE = {"type": "record", "name": "R", "fields": [{"name": "lat", "type": "double"}]}
+INTEGERS = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"},
+            {"name": "s", "type": "string"}]}  # fmt: skip
+FIXED = {"type": "record", "name": "R", "fields": [{"name": "f", "type": {"type": "fixed", "name": "F", "size": 12}}]}
+
+
+@pytest.mark.parametrize("framing", [b"", b"\0\0\0\0\7"])
+@pytest.mark.parametrize(
+    ("schema", "value", "start", "content_type"),
+    [
+        (DOUBLE, {"lat": 50.0207}, b"{", None),
+        (AVRO, {"n": -62}, b"{", None),
+        (INTEGERS, {"a": -2, "b": -3, "s": "x" * 20}, b"\3\5", None),  # as Glue's framing, with its compression
+        (INTEGERS, {"a": -2, "b": -3, "s": "x" * 20}, b"\3\5", "application/avro"),
+        (FIXED, {"f": b"\xc3\x01" + b"x" * 10}, b"\xc3\x01", "application/avro"),  # as a single object
+        (FIXED, {"f": b"Obj\x01" + b"x" * 8}, b"Obj\x01", "application/avro"),  # as a container
+    ],
+)
+def test_avro_bytes_that_begin_as_another_form_does_are_valid(schema, value, start, content_type, framing):
+    body = _avro(schema, value)
+    assert body.startswith(start)
+    found = verdict("Avro", schema, body=framing + body, content_type=content_type)
+    assert reported(found) == ("valid", [])
+    assert found.written_with == f"{S}/versions/1"
+    longer = verdict("Avro", schema, body=framing + body + b"x", content_type=content_type)
+    assert longer.status == "undecodable"
+
+
+def test_json_without_a_content_type_is_valid_by_an_avro_schema_and_broken_json_says_so():
+    assert reported(verdict("Avro", AVRO, body=b'{"n": 1}', content_type=None)) == ("valid", [])
+    assert reported(verdict("Avro", AVRO, body=b'{"n": "x"}', content_type=None)) == ("invalid", ["/n"])
+    broken = verdict("Avro", AVRO, body=b'{"n": 1', content_type=None)
+    assert broken.status == "undecodable"
+    assert broken.errors[0].message.startswith("not JSON")
+
+
+def test_avro_that_begins_as_json_does_is_read_by_the_version_that_wrote_it():
+    newer = {"type": "record", "name": "R", "fields": [*DOUBLE["fields"], {"name": "s", "type": "string", "default": ""}]}
+    more = (SchemaVersion("r", f"{S}/versions/0", S, False, "Avro", json.dumps(DOUBLE)),)
+    found = verdict("Avro", newer, more=more, body=_avro(DOUBLE, {"lat": 50.0207}), content_type=None)
+    assert (found.status, found.written_with) == ("valid_older", f"{S}/versions/0")
+
+
 def test_values_of_logical_types_that_python_has_not_are_read():
     def record(**type_: Any) -> dict[str, Any]:
         return {"type": "record", "name": "R", "fields": [{"name": "n", "type": type_}]}

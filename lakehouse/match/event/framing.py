@@ -29,12 +29,14 @@ class Framing(NamedTuple):
         label: of the Version.
         id: what that label holds.
         payload: what was framed.
+        problem: why it cannot be unpacked; empty: it was, or is not compressed.
     """
 
     name: str
     label: str
     id: str
     payload: bytes
+    problem: str = ""
 
 
 def framings_of(body: bytes, header: str | None, content_type: str | None, family: str, most: int) -> Iterator[Framing]:
@@ -46,9 +48,6 @@ def framings_of(body: bytes, header: str | None, content_type: str | None, famil
         content_type: of the payload.
         family: of the schema's format; behind an id, Protobuf names its type.
         most: bytes that a compressed payload may have.
-
-    Raises:
-        ValueError: it is compressed, and cannot be unpacked.
     """
     if header is not None:
         named = _CONFLUENT.match(bytes.fromhex(header) if _DIGITS.match(header) else header.encode())
@@ -61,10 +60,13 @@ def framings_of(body: bytes, header: str | None, content_type: str | None, famil
         return
     glue, azure = _GLUE.match(body), _AZURE.match(body)
     if glue is not None:
-        payload = body[glue.end() :]
+        payload, problem = body[glue.end() :], ""
         if glue[1] == b"\x05":
-            payload = unpacked(payload, "deflate", most)
-        yield Framing("glue_framing", GLUE_LABEL, str(UUID(bytes=glue[2])), payload)
+            try:
+                payload = unpacked(payload, "deflate", most)
+            except ValueError as error:
+                problem = str(error)
+        yield Framing("glue_framing", GLUE_LABEL, str(UUID(bytes=glue[2])), payload, problem)
     if azure is not None:
         yield Framing("azure_framing", AZURE_LABEL, azure[1].decode().lower(), body[azure.end() :])
     confluent = _CONFLUENT.match(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import fastavro
 from fastavro.read import SchemaResolutionError
@@ -26,7 +26,8 @@ from lakehouse.match.payload.validators import (
 )
 from lakehouse.text.values import media_type
 
-_SINGLE_OBJECT = b"\xc3\x01"  # then eight bytes of fingerprint
+_SINGLE_OBJECT = b"\xc3\x01"
+_HEADER = 10  # bytes of a single object's: these two, and eight of fingerprint
 _CONTAINER = b"Obj\x01"
 
 
@@ -51,6 +52,13 @@ class _SchemaParts(NamedTuple):
     parts_of_byte: int = 1
     parts_of_default: int = 1
     looks: int = 1
+
+
+class _Form(NamedTuple):
+    """How a payload may be written, and the bytes that are so."""
+
+    kind: Literal["json", "container", "binary"]
+    body: bytes
 
 
 class AvroValidator:
@@ -101,24 +109,20 @@ class AvroValidator:
 
     def decode(self, body: bytes | None, data: Any, content_type: str | None) -> Decoded:
         """Read Avro binary, bare, as single object or in a container; or JSON."""
-        if body is None or _is_text(body, content_type):
-            return decode_json(body, data, content_type)
-        if body.startswith(_CONTAINER):
-            return self._container(body)
-        if body.startswith(_SINGLE_OBJECT):
-            return Decoded(self._read(body[10:]))
-        return Decoded(self._read(body))
+        return decode_json(None, data, content_type) if body is None else self._decoded(body, content_type)[0]
 
     def errors_as_read(self, writer: Validator, body: bytes | None, data: Any, content_type: str | None) -> list[Error]:
         """Return what a reader of this schema cannot take, by Avro's schema resolution, and what then breaks the schema."""
-        if body is None or _is_text(body, content_type) or not isinstance(writer, AvroValidator):
+        if body is None or not isinstance(writer, AvroValidator):
             return self.errors(self.decode(body, data, content_type).value)
-        written = body[10:] if body.startswith(_SINGLE_OBJECT) else body
+        decoded, form = writer._decoded(body, content_type)
+        if form.kind == "json":
+            return self.errors(decoded.value)
         try:
-            if body.startswith(_CONTAINER):  # its own schema wrote it
+            if form.kind == "container":  # its own schema wrote it
                 (value,) = fastavro.reader(io.BytesIO(body), self._schema)
             else:
-                value = fastavro.schemaless_reader(io.BytesIO(written), writer.schema, self._schema)
+                value = fastavro.schemaless_reader(io.BytesIO(form.body), writer.schema, self._schema)
         except SchemaResolutionError as error:
             return [("", "resolution", str(error))]
         return self.errors(value)
@@ -141,6 +145,30 @@ class AvroValidator:
         if isinstance(value, bytes):
             return value.decode("latin-1")
         return value if value is None or isinstance(value, str | int | float) else str(value)
+
+    def _decoded(self, body: bytes, content_type: str | None) -> tuple[Decoded, _Form]:
+        """Read a payload in the first of its forms that it is wholly of.
+
+        Raises:
+            Undecodable: it is of none; the error is that of the likeliest form.
+        """
+        first, *further = _forms(body, content_type)
+        decoded = self._decoded_as(first, content_type)
+        if isinstance(decoded, Decoded):
+            return decoded, first
+        for form in further:
+            other = self._decoded_as(form, content_type)
+            if isinstance(other, Decoded):
+                return other, form
+        raise decoded
+
+    def _decoded_as(self, form: _Form, content_type: str | None) -> Decoded | Undecodable:
+        try:
+            if form.kind == "json":
+                return decode_json(form.body, None, content_type)
+            return self._container(form.body) if form.kind == "container" else Decoded(self._read(form.body))
+        except Undecodable as error:
+            return error
 
     def _read(self, body: bytes) -> Any:
         stream = io.BytesIO(body)
@@ -175,10 +203,22 @@ class AvroValidator:
         return path.replace("/", "~1").replace("[", ".").replace("]", "").replace(".", "/") if path.strip(".") else ""
 
 
-def _is_text(body: bytes, content_type: str | None) -> bool:
-    """Return whether a payload is JSON: its type says so, or it has none and begins so."""
+def _forms(body: bytes, content_type: str | None) -> Iterator[_Form]:
+    """Yield how a payload may be written, the likeliest first; what its content type says is sure.
+
+    Bare Avro may begin as any of the other forms does: with the byte of `{` as the number -62, say.
+    """
     kind = media_type(content_type)[0] if content_type else ""
-    return is_json(kind) or (not kind and body.lstrip()[:1] in (b"{", b"["))
+    if is_json(kind):
+        yield _Form("json", body)
+        return
+    if not kind and body.lstrip()[:1] in (b"{", b"["):
+        yield _Form("json", body)
+    if body.startswith(_CONTAINER):
+        yield _Form("container", body)
+    if body.startswith(_SINGLE_OBJECT):
+        yield _Form("binary", body[_HEADER:])
+    yield _Form("binary", body)
 
 
 def _plain_types(schema: Any) -> Any:

@@ -193,7 +193,7 @@ class Payloads:
             body = self._unpacked(event)
             framings = [] if body is None else list(framings_of(body, header, content_type, family, self._limit))
         except ValueError as error:
-            return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), made.remarks)
+            return _undecodable(str(error), made.remarks)
         encoded = EncodedPayload(body, event.data if event.has_data else None, content_type)
         writers = self._writers(made.resolved) if framings else []
         for framing in framings:
@@ -205,6 +205,8 @@ class Payloads:
     def _by_named(self, made: MadeValidator, named: WriterSchema, framing: Framing, encoded: EncodedPayload) -> PayloadVerdict:
         """Judge a payload that names the Version that it was written with."""
         remarks = (framing.name,) if framing.name else ()
+        if framing.problem:
+            return _undecodable(framing.problem, (*remarks, *made.remarks), named.resolved.xid)
         writer = self._made(named.resolved)
         if isinstance(writer, PayloadVerdict):
             return writer._replace(remarks=(*writer.remarks, *remarks), written_with=named.resolved.xid)
@@ -213,9 +215,10 @@ class Payloads:
 
     def _by_any(self, made: MadeValidator, framings: list[Framing], encoded: EncodedPayload) -> PayloadVerdict:
         """Judge a payload by the first Version that it is wholly of: that of the definition, then the newest."""
-        readings = [(framing.payload, (framing.name,) if framing.name else ()) for framing in framings] + [
-            (encoded.body, tuple[str, ...]())
+        readings: list[tuple[bytes | None, tuple[str, ...]]] = [
+            (framing.payload, (framing.name,) if framing.name else ()) for framing in framings if not framing.problem
         ]
+        readings.append((encoded.body, ()))
         own: PayloadVerdict | None = None
         for payload, remarks in readings:
             verdict = self._checked(made, made, False, encoded._replace(body=payload))
@@ -225,6 +228,9 @@ class Payloads:
             if own is None or own.status == UNDECODABLE:
                 own = verdict
         assert own is not None
+        problem = next((framing.problem for framing in framings if framing.problem), "")
+        if problem and own.status == UNDECODABLE:  # likelier than that the bytes are of no framing, and of no schema
+            own = _undecodable(problem, own.remarks)
         if own.status not in (INVALID, UNDECODABLE):
             return own
         other_writers = [writer for writer in self._writers(made.resolved) if writer.resolved.xid != made.resolved.xid]
@@ -366,11 +372,11 @@ def _verdict(
             written_with = writer.resolved.xid
             errors = _errors_as_read(made.validator, writer.validator, encoded)
     except Undecodable as error:
-        return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", str(error)[:300]),), remarks)
+        return _undecodable(str(error), remarks)
     except Unsupported as error:
         return PayloadVerdict(UNSUPPORTED, (), (*remarks, str(error)[:300]))
     except RecursionError:
-        return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", "nested too deeply"),), remarks)
+        return _undecodable("nested too deeply", remarks)
     except MemoryError:
         raise
     except Exception as error:  # a library met what it was not made for: reported with this row, and no other row is lost
@@ -380,6 +386,10 @@ def _verdict(
         return PayloadVerdict(VALID_OLDER if is_older else VALID, (), remarks, written_with)
     details = tuple(PayloadError(pointer, keyword, message[:300]) for pointer, keyword, message in errors[:_MOST_ERRORS])
     return PayloadVerdict(INVALID, details, remarks, written_with)
+
+
+def _undecodable(problem: str, remarks: tuple[str, ...], written_with: Xid | None = None) -> PayloadVerdict:
+    return PayloadVerdict(UNDECODABLE, (PayloadError("", "decode", problem[:300]),), remarks, written_with)
 
 
 def _version_of(resolved: Resolved) -> Xid | None:
