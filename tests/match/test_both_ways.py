@@ -78,9 +78,14 @@ def events(landed: CapturedEvent | None) -> list[dict[str, Any]]:
     return [reported(event) for event in events_of(landed)]
 
 
-def landed_by_spark(frames: list[DataFrame]) -> list[list[CapturedEvent]]:
-    """Bring frames of all shapes into the canonical table in one job."""
-    made = (to_landed(frame).withColumn("ordinal", F.lit(number)) for number, frame in enumerate(frames))
+def platform_of(shape: str) -> str:
+    return {"http of a path": "http", "kql": "cloudevents"}.get(shape, shape)
+
+
+def landed_by_spark(frames: dict[str, DataFrame]) -> list[list[CapturedEvent]]:
+    """Bring frames by their shapes into the canonical table in one job."""
+    made = (to_landed(frame, platform_of(shape)).withColumn("ordinal", F.lit(number))
+            for number, (shape, frame) in enumerate(frames.items()))  # fmt: skip
     found: list[list[CapturedEvent]] = [[] for _ in frames]
     for row in reduce(DataFrame.unionByName, made).collect():
         found[row["ordinal"]] += landed_of_row(row.asDict(recursive=True))
@@ -182,18 +187,28 @@ def captured_rows() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
 
 def test_generated_rows(spark):
     rows = {shape: some_rows(shape, 150) for shape in SCHEMAS}
-    by_columns = landed_by_spark([frame_of(spark, shape, rows[shape]) for shape in SCHEMAS])
+    by_columns = landed_by_spark({shape: frame_of(spark, shape, rows[shape]) for shape in SCHEMAS})
     for (shape, own), landed in zip(rows.items(), by_columns, strict=True):
-        platform = {"http of a path": "http", "kql": "cloudevents"}.get(shape, shape)
         for row, one in zip(own, landed, strict=True):
-            assert events(one) == events(landed_of_object(_json(row, shape), None, platform)), (shape, row)
+            assert events(one) == events(landed_of_object(_json(row, shape), None, platform_of(shape))), (shape, row)
+
+
+def test_the_status_of_a_log_is_no_part_of_its_request(spark):
+    headers = [(f"ce-{name}", text) for name, text in CE.items()]
+    rows: list[dict[str, Any]] = [{"method": method, "url": "/in", "headers": headers, "status": 202, "body": "{}"}
+                                  for method in ("POST", None)]  # fmt: skip
+    frame = frame_of(spark, "http", rows)
+    for form, statuses in ((None, [None, "202"]), ("http", ["202", "202"])):
+        found = [one for row in to_landed(frame, form).collect() for one in landed_of_row(row.asDict(recursive=True))]
+        assert [one.options.get("status") for one in found] == statuses
+        assert [events(one) for one in found] == [events(landed_of_object(_json(row, "http"), None, form)) for row in rows]
 
 
 @pytest.mark.skipif(not (SAMPLES / "events").is_dir(), reason="the published samples are not next to this checkout")
 def test_published_messages(spark):
     captured = captured_rows()
     for_shape = {shape: [one for one in captured if one[0] == shape] for shape in ("kafka", "mqtt", "amqp")}
-    by_columns = landed_by_spark([frame_of(spark, shape, [row for _, row, _ in own]) for shape, own in for_shape.items()])
+    by_columns = landed_by_spark({shape: frame_of(spark, shape, [row for _, row, _ in own]) for shape, own in for_shape.items()})
     assert sum(map(len, by_columns)) == len(captured)
     for (shape, own), landed in zip(for_shape.items(), by_columns, strict=True):
         for (_, row, line), one in zip(own, landed, strict=True):

@@ -106,6 +106,23 @@ def test_what_a_line_reports_of_the_protocol(name, options):
     assert "status" not in landed.options  # that of a log is of the answer
 
 
+@pytest.mark.parametrize(
+    ("line", "form", "options", "knows_method"),
+    [
+        ({"path": "/in"}, "http", {"path": "/in"}, False),  # no column says the method
+        ({"method": "POST", "path": "/in", "status": 202}, None, {"path": "/in", "method": "POST"}, True),
+        ({"Method": "POST", "Url": "/in", "Status": 202}, None, {"path": "/in", "method": "POST"}, True),
+        ({"request_method": "POST", "path": "/in", "status": 202}, None, {"path": "/in", "method": "POST"}, True),
+        ({"method": None, "path": "/in", "status": 202}, None, {"path": "/in", "status": "202"}, True),
+        ({"method": "POST", "path": "/in", "status": 202}, "http", {"path": "/in", "status": "202"}, True),
+    ],
+)
+def test_http_columns_give_a_method_where_they_have_one_and_a_status_to_answers_only(line, form, options, knows_method):
+    [event] = events_of(landed_of_text(json.dumps(line | {"headers": prefixed("ce-")}).encode(), None, form)[0])
+    assert {name: text for name, text in event.options.items() if not name.startswith("headers/")} == options
+    assert event.knows("/protocoloptions/method") == knows_method
+
+
 def test_a_log_knows_the_headers_that_it_logs():
     [event] = events_of(landed_of_text(json.dumps(NGINX | prefixed("http_ce_")).encode())[0])
     assert event.knows("/protocoloptions/headers/ce-type")

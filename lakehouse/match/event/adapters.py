@@ -220,7 +220,7 @@ def to_landed(
     plain = rows.drop(PLACE)
     adapter = _adapter(plain.schema, form, strict=not mapping)
     if adapter is not None:
-        made |= _ADAPTERS[adapter](plain)
+        made |= _http(plain, has_answers=True) if form == "http" == adapter else _ADAPTERS[adapter](plain)
     if adapter == "json" and form in PLATFORMS and not mapping:
         made["options"] = _options({FORM: F.lit(form)})
     if mapping:
@@ -364,12 +364,15 @@ def _any_starts(names: Column, start: str) -> Column:
     return F.exists(names, lambda name: F.startswith(name, F.lit(start)))
 
 
-def _http(rows: DataFrame) -> dict[str, Column]:
+def _http(rows: DataFrame, *, has_answers: bool = False) -> dict[str, Column]:
+    """Read requests; what has a status is an answer where `has_answers`, else where it has no method: logs have both."""
     names = {name.lower(): name for name in rows.columns}
     url = F.col(names["url"]) if "url" in names else F.col(names["path"])
     if "query" in names and "url" not in names:
         url = F.concat_ws("?", url, F.col(names["query"]))
     options = {"url": url} | {name: F.col(names[name]) for name in ("method", "status") if name in names}
+    if "status" in options and "method" in options and not has_answers:
+        options["status"] = F.when(options["method"].isNull(), options["status"])
     body = next((names[name] for name in BODIES["http"] if name in names), None)
     made = {"protocol": F.lit("HTTP"), "options": _options(options)}
     if "headers" in names:

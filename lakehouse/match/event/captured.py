@@ -136,6 +136,8 @@ def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> 
         platform, value = "http", logged
     elif platform is None:
         platform = platform_of_columns(value)
+        if platform == "http":
+            value = _without_answer(value)
         if platform == "cloudevents" and f"{KQL}type" not in {name.lower() for name in value}:
             return None  # more likely a CloudEvent without its specversion
     if platform is None:
@@ -294,6 +296,14 @@ def _of_log(value: Mapping[str, Any]) -> dict[str, Any] | None:
         result["url"] += f"?{result['query'].lstrip('?')}"
     made: dict[str, Any] = {name: result[name] for name in ("method", "url", "headers", "body") if name in result}
     return made if not headers or "headers" in made else made | {_LOGGED_HEADERS: headers}
+
+
+def _without_answer(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Drop the status of what has a method, too: a log's line. With a format that is named, a row with a status is an answer."""
+    members = {name.lower(): member for name, member in value.items()}
+    if members.get("method") is None:
+        return value
+    return {name: member for name, member in value.items() if name.lower() != "status"}
 
 
 def _request_members(*parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -552,10 +562,10 @@ def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes
     options, repeated = named_values(headers or [], "headers", lower=True)
     query, more = named_values(parse_qsl(parts.query, keep_blank_values=True), "query")
     options |= query | {"path": parts.path or "/"}
-    if status is None:
-        options["method"] = method.upper()
-    else:
+    if status is not None:
         options["status"] = status
+    elif method:  # a landing without a column for it leaves it unknown
+        options["method"] = method.upper()
     sections = {"headers", "path", "query", "method", "status"}
     return CapturedEvent("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", sections), body=body)
 
