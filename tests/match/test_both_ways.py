@@ -30,8 +30,9 @@ SCHEMAS = {
     "mqtt": f"topic STRING, payload BINARY, qos INT, retain BOOLEAN, content_type STRING, user_properties {NAMED}",
     "amqp": f"properties {MAP}, application_properties {MAP}, message_annotations {MAP}, header {MAP}, body BINARY",
     "eventhubs": f"SequenceNumber BIGINT, Properties MAP<STRING, {UNION}>, SystemProperties MAP<STRING, {UNION}>, Body BINARY",
-    "cloudevents": "type STRING, source STRING, id STRING, specversion STRING, time STRING, datacontenttype STRING, data STRING",
-    "kql": "___type STRING, ___source STRING, ___id STRING, n INT, text STRING",
+    "cloudevents": "type STRING, source STRING, id STRING, specversion STRING, time STRING, datacontenttype STRING, data STRING, "
+    "region STRING, n INT",
+    "kql": "___type STRING, ___source STRING, ___id STRING, ___region STRING, n INT, text STRING",
 }  # fmt: skip
 NAMES = [
     "a",
@@ -153,9 +154,10 @@ def some_rows(shape: str, count: int) -> list[dict[str, Any]]:
                              "header": chance.choice([None, {"durable": "true"}]), "body": body},
             "eventhubs": lambda: {"SequenceNumber": 1, "Properties": a_map() | {"n": 7}, "Body": body,
                                   "SystemProperties": chance.choice(SYSTEM)},
-            "cloudevents": lambda: CE | {"time": chance.choice(TEXTS), "data": body, "datacontenttype": chance.choice(TEXTS)},
+            "cloudevents": lambda: CE | {"time": chance.choice(TEXTS), "data": body, "datacontenttype": chance.choice(TEXTS),
+                                        "region": chance.choice(TEXTS), "n": chance.choice([None, 7])},
             "kql": lambda: {f"___{name}": text for name, text in CE.items() if name != "specversion"} | {
-                "n": chance.choice([None, 1]), "text": chance.choice(TEXTS)},
+                "___region": chance.choice(TEXTS), "n": chance.choice([None, 1]), "text": chance.choice(TEXTS)},
         }[shape]()  # fmt: skip
 
     return [row() for _ in range(count)]

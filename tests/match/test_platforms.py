@@ -161,6 +161,19 @@ def test_lines_that_are_of_no_platform_say_so():
     assert typed.ce == CE | {"id": "1"}
 
 
+@pytest.mark.parametrize(
+    ("line", "data"),
+    [
+        ({**CE, "region": "eu", "n": 7, "ok": True, "none": None, "a_b": "no name", "data": {"x": 1}, "more": {"x": 2}}, {"x": 1}),
+        ({**prefixed("___"), "___region": "eu", "___n": 7, "___ok": True, "___none": None, "x": 1, "y": "z"}, {"x": 1, "y": "z"}),
+    ],
+)
+def test_columns_of_extensions_are_attributes_of_a_cloudevent(line, data):
+    [event] = events_of(landed_of_text(json.dumps(line).encode(), None, "cloudevents")[0])
+    assert event.ce == CE | {"region": "eu", "n": "7", "ok": "true"}
+    assert json.loads(event.body) == data
+
+
 def test_the_command_reads_them(tmp_path):
     message = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}}
     run = partial(CliRunner().invoke, cli, standalone_mode=False)

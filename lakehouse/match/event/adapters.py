@@ -29,6 +29,7 @@ from lakehouse.match.event.captured import (
     MQTT_OPTIONS,
     PLATFORM_COLUMNS,
     PLATFORMS,
+    attribute_columns,
     captured_names,
     missing_columns,
     platform_of_columns,
@@ -66,6 +67,7 @@ LANDED: dict[str, str] = {
     "line": "BINARY",
     "problem": "STRING",
 }
+_NO_ATTRIBUTES = (StructType, MapType, ArrayType, BinaryType)  # types of columns that hold no extension of a CloudEvent
 _LINES, _CAPTURED = frozenset({"line", "source", "partition"}), frozenset({"captured", "protocol"})
 JSON = "json"  # what mappings call the text of a line
 _CAPTURE_TIME = "M/d/yyyy h:mm:ss a"  # as Event Hubs Capture writes it
@@ -312,8 +314,12 @@ def _kafka(rows: DataFrame) -> dict[str, Column]:
 def _cloudevents(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower(): name for name in rows.columns}
     prefix = KQL if f"{KQL}type" in names else ""
-    attribute_columns = {name: names[prefix + name] for name in ATTRIBUTES if prefix + name in names}
-    texts = {name: _text(rows, column) for name, column in attribute_columns.items()}
+    columns_of_attributes = {name: names[column] for name, column in attribute_columns(names).items()}
+    texts = {
+        name: _text(rows, column)
+        for name, column in columns_of_attributes.items()
+        if name in ATTRIBUTES or not isinstance(rows.schema[column].dataType, _NO_ATTRIBUTES)
+    }
     texts.setdefault("specversion", F.lit("1.0"))
     made = {"ce": _options(texts), "captured": F.array().cast("ARRAY<STRING>")}
     data = next((names[name] for name in BODIES["cloudevents"] if name in names), None)

@@ -87,6 +87,7 @@ _LOGGED_HEADERS = "logged_headers"
 _REQUEST_LINE = re.compile(r"\A(?P<method>[A-Z]+) (?P<url>\S+)(?: HTTP/[\d.]+)?\Z")
 _AVRO_NAMES = frozenset({"string", "bytes", "long", "int", "double", "float", "boolean"})
 _MEMBER = re.compile(r"\Amember\d\Z")
+_CE_NAME = re.compile(r"\A[a-z0-9]+\Z")  # of an attribute (CloudEvents, section 3)
 _BASE64 = re.compile(r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z")
 _VERSION = re.compile(rb"\A\d\.\d\Z")
 
@@ -115,6 +116,13 @@ def missing_columns(platform: str, names: Iterable[str]) -> list[str]:
     """Return which columns of a platform are not there."""
     written = {spelling for name in names for spelling in (name.lower(), name.lower().replace("_", "-"))}
     return [needed.replace(" ", " or ") for needed in _NEEDED.get(platform, ()) if not written & set(needed.split())]
+
+
+def attribute_columns(names: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns (names in lower case) that may hold attributes of a CloudEvent, also extensions, by attribute."""
+    start, data = (KQL, ("data",)) if f"{KQL}type" in names else ("", BODIES["cloudevents"])
+    results = {name.removeprefix(start): name for name in names if name.startswith(start)}
+    return {name: column for name, column in results.items() if _CE_NAME.match(name) and name not in data}
 
 
 def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> dict[str, Any] | None:
@@ -187,7 +195,8 @@ def _kafka(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cloudevents(named: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
     prefix = KQL if f"{KQL}type" in named else ""
-    attributes = {name: named[prefix + name] for name in ATTRIBUTES if prefix + name in named}
+    attributes = {name: named[column] for name, column in attribute_columns(named).items()}
+    attributes = {name: value for name, value in attributes.items() if name in ATTRIBUTES or not isinstance(value, dict | list)}
     row: dict[str, Any] = {"ce": _options({"specversion": "1.0"} | attributes), "captured": []}
     data = next((name for name in BODIES["cloudevents"] if name in named), None)
     if prefix:
