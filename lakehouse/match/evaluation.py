@@ -34,6 +34,7 @@ from lakehouse.match.definition.valuetypes import (
     is_timestamp,
     is_uri_reference,
     is_value,
+    milliseconds_of,
     timestamp_of,
 )
 from lakehouse.match.event.canonical import Event
@@ -180,7 +181,7 @@ def _check(
         value, captured = passing[0] if len(passing) == 1 else next(agreeing, passing[0])
         for name, pointer, text in captured:
             captures.setdefault(name, []).append((pointer, text))
-        _check_uri(attribute, value, outcome)
+        _check_uri(attribute, value, event, outcome)
         return
     typed = failure is not None and failure.reason == "type"
     decides = (attribute.decides or tolerance.level == "strict") and not (typed and tolerance.level == "lenient")
@@ -249,9 +250,7 @@ def compare(attribute: DeclaredAttribute, value: Any, event: Event, captured: li
     Returns:
         Why it fails; None: it holds. What placeholders hold is added to `captured`: name, pointer, text.
     """
-    pointer, kind = attribute.pointer, attribute.kind
-    if event.family == "AMQP" and type(value) is int and (kind or attribute.inferred_kind) in _TIMES:
-        value = timestamp_of(value)  # AMQP has a type for it, of milliseconds
+    pointer, value = attribute.pointer, _with_time(attribute, value, event)
     if attribute.section == "envelope" and attribute.key in _NOT_EMPTY and value == "":
         return Reason(pointer, "empty", _expected(attribute) or "text", "")
     if not attribute.has_value:
@@ -259,6 +258,15 @@ def compare(attribute: DeclaredAttribute, value: Any, event: Event, captured: li
     if attribute.template is not None:
         return _compare_template(attribute, attribute.template, value, captured)
     return _compare_value(attribute, value, event)
+
+
+def _with_time(attribute: DeclaredAttribute, value: Any, event: Event) -> Any:
+    """Write a time of AMQP, which has a type of milliseconds for it, as a timestamp; texts in a JSON envelope are no such time."""
+    in_json = isinstance(value, str) and event.mode == "structured" and attribute.section == "envelope"
+    if event.family != "AMQP" or in_json or (attribute.kind or attribute.inferred_kind) not in _TIMES:
+        return value
+    milliseconds = milliseconds_of(value)
+    return value if milliseconds is None else timestamp_of(milliseconds)
 
 
 def _compare_template(
@@ -312,21 +320,21 @@ def _compare_type(attribute: DeclaredAttribute, value: Any, event: Event) -> Rea
     return None if fits else Reason(attribute.pointer, "type", kind, as_text(value))
 
 
-def _check_uri(attribute: DeclaredAttribute, value: Any, outcome: Evaluation) -> None:
+def _check_uri(attribute: DeclaredAttribute, value: Any, event: Event, outcome: Evaluation) -> None:
     """Return what is not in the form of a URI or of an inferred type: a deviation, never a failure."""
-    if deviates_in_form(attribute, value):
+    if deviates_in_form(attribute, value, event):
         is_time = attribute.kind is None and attribute.inferred_kind == "timestamp"
         outcome.deviations.append(Reason(attribute.pointer, "type", "timestamp" if is_time else "URI-reference", as_text(value)))
 
 
-def deviates_in_form(attribute: DeclaredAttribute, value: Any) -> bool:
+def deviates_in_form(attribute: DeclaredAttribute, value: Any, event: Event) -> bool:
     """Return whether a value of the envelope has not the form of a URI, or of a timestamp where that type is inferred only."""
     if attribute.section != "envelope":
         return False
     kind = attribute.kind or attribute.inferred_kind
     if kind in ("uritemplate", "urireference", "uri"):
         return not (isinstance(value, str) and is_uri_reference(value))
-    return attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(value))
+    return attribute.kind is None and kind == "timestamp" and not is_timestamp(as_text(_with_time(attribute, value, event)))
 
 
 def _bind(name: str, places: list[tuple[Pointer, str]], outcome: Evaluation) -> None:

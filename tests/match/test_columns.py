@@ -248,6 +248,31 @@ def test_amqp_rows():
     assert by_columns == looped
 
 
+@pytest.mark.parametrize("declared", [{"type": "timestamp", "required": True}, {"required": True}, {"value": "{at}"}])
+def test_amqp_times_that_are_digits_in_columns_of_texts_are_timestamps(declared):
+    """Event Hubs Capture writes the type of AMQP for times as a number."""
+    reading = READING | {"envelopemetadata": READING["envelopemetadata"] | {"time": declared}}
+    on_amqp = {"basemessage": BASE, "protocol": "AMQP/1.0",
+               "protocoloptions": {"application-properties": {"seen": {"type": "timestamp", "required": True}}}}  # fmt: skip
+    rows, schemas = load({"r": document({"g": group({"m": reading}), "q": group({"q": on_amqp})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+
+    def make(number: int, change: dict[str, Any], body: bytes | None) -> Any:
+        named = GOOD | {"time": "1735689600000", "seen": "1735689600123"} | change
+        own = {f"application-properties/{'' if name == 'seen' else 'cloudEvents:'}{name}": text for name, text in named.items()}
+        return options_of(number, "AMQP/1.0", own, ["application-properties"], payload=body)
+
+    count, by_columns, looped = both(matcher, [make(number, {}, b'{"x": 1}') for number in range(100)])
+    assert count == 100
+    assert by_columns == looped
+    assert {(one["status"], one["best"][0]["xid"][-1], len(one["deviations"])) for one in looped} == {("matched", "q", 0)}
+    if "value" in declared:
+        assert dict(looped[0]["variables"])["at"] == "2025-01-01T00:00:00.000Z"
+    for wrong in ("1735689600000000000", "-1735689600000", "noon"):
+        [row, *_] = both(matcher, [make(0, {"seen": wrong}, None)])[2]
+        assert row["best"][0]["xid"].endswith("/m")
+
+
 STRUCTURED: list[dict[str, Any]] = [
     {}, {"data": {}}, {"data": "text"}, {"data": '{"x": 1}'}, {"data": None}, {"data": 1}, {"id": 7}, {"id": None}, {"id": ""},
     {"type": 7}, {"type": "other"}, {"source": ["/s/eu"]}, {"source": "/s/a b"}, {"subject": 5}, {"subject": "x" * 200},

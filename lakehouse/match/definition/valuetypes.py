@@ -78,6 +78,14 @@ def timestamp_of(milliseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
 
+def milliseconds_of(value: Any) -> int | None:
+    """Return a time of AMQP, which is in milliseconds: a number, or its text, as columns hold it; None: it is none."""
+    if type(value) is int:
+        return value
+    is_number = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19
+    return int(value) if is_number else None
+
+
 def is_uri_reference(text: str) -> bool:
     """Return whether a text is a URI-reference by RFC 3986, as far as its characters go (MSG-219)."""
     return _URI_REFERENCE.match(text) is not None

@@ -21,7 +21,7 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, listed_options
 from lakehouse.match.definition.compiled import escape
-from lakehouse.match.definition.valuetypes import as_text, timestamp_of
+from lakehouse.match.definition.valuetypes import as_text, milliseconds_of, timestamp_of
 from lakehouse.match.event.canonical import (
     KEY_SCHEMA_ID,
     SCHEMA_ID,
@@ -500,7 +500,8 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
         pairs, more = named_values(parse_qsl(query, keep_blank_values=True), "query")
         options, repeated = pairs | options, more | repeated
     if family == "AMQP":
-        options |= {name: timestamp_of(int(options[name])) for name in _AMQP_TIMES if _is_number(options.get(name))}
+        times = {name: milliseconds_of(options.get(name)) for name in _AMQP_TIMES}
+        options |= {name: timestamp_of(time) for name, time in times.items() if time is not None}
     captured = captured_by(family, set(written))
     if family == "AMQP" and "properties/to" not in options:  # the link may have addressed the node
         captured = _without_to(captured, options)
@@ -669,11 +670,6 @@ def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
 @lru_cache(1000)
 def _pointers(pointers: tuple[str, ...]) -> frozenset[str]:
     return frozenset(pointers)
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a time is one of AMQP, in milliseconds; a column of texts holds it as one."""
-    return isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19)
 
 
 def _is_url(path: str) -> bool:

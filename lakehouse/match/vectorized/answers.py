@@ -130,7 +130,7 @@ def is_index_key(attribute: DeclaredAttribute) -> bool:
     """Return whether an attribute is the type under which the index finds its definition: it holds of all rows of that type."""
     if attribute.pointer != TYPE or attribute.template is not None or not isinstance(attribute.value, str):
         return False
-    return compare(attribute, attribute.value, Event(), []) is None and not deviates_in_form(attribute, attribute.value)
+    return compare(attribute, attribute.value, Event(), []) is None and not deviates_in_form(attribute, attribute.value, Event())
 
 
 class FastPath(NamedTuple):
@@ -258,7 +258,7 @@ class _RowTexts:
             captured: list[tuple[str, Pointer, str]] = []
             if compare(attribute, text, probe, captured) is None:
                 holds[number] = True
-                is_odd[number] = deviates_in_form(attribute, text) or any(len(piece) > LONGEST_VALUE for *_, piece in captured)
+                is_odd[number] = deviates_in_form(attribute, text, probe) or any(len(piece) > LONGEST_VALUE for *_, piece in captured)
                 if results:
                     at[number] = len(results[0])
                 for into, capture in zip(results, captured, strict=False):
