@@ -261,7 +261,7 @@ def compare(attribute: DeclaredAttribute, value: Any, event: Event, captured: li
 
 
 def _with_time(attribute: DeclaredAttribute, value: Any, event: Event) -> Any:
-    """Write a time of AMQP, which has a type of milliseconds for it, as a timestamp; texts in a JSON envelope are no such time."""
+    """Write a time of AMQP, which has a type of milliseconds for it, as a timestamp; a text in a JSON envelope is none."""
     in_json = isinstance(value, str) and event.mode == "structured" and attribute.section == "envelope"
     if event.family != "AMQP" or in_json or (attribute.kind or attribute.inferred_kind) not in _TIMES:
         return value

@@ -87,13 +87,19 @@ def test_typed_cloudevents_and_mappings(spark):
     assert (one.ce, one.body) == ({"specversion": "1.0", "type": "T", "source": "/s"}, b'{"n":5}')
     typed = spark.createDataFrame(
         [("T", "/s", "1", "eu", 7, None, {"a": "b"}, "x", "{}")],
-        "type STRING, source STRING, id STRING, region STRING, n INT, none STRING, tags MAP<STRING, STRING>, a_b STRING, data STRING",
+        "type STRING, source STRING, id STRING, region STRING, n INT, none STRING, tags MAP<STRING, STRING>, a_b STRING, "
+        "data STRING",
     )
     [one] = landed(typed)
     assert one.ce == {"specversion": "1.0", "type": "T", "source": "/s", "id": "1", "region": "eu", "n": "7"}
     kql = spark.createDataFrame([("T", "/s", "eu", 5)], "___type STRING, ___source STRING, ___region STRING, n INT")
     [one] = landed(kql)
     assert (one.ce, one.body) == ({"specversion": "1.0", "type": "T", "source": "/s", "region": "eu"}, b'{"n":5}')
+    both = spark.createDataFrame(
+        [("T", "/s", "1", None, "Yg=="), ("T", "/s", "1", "d", "Yg=="), ("T", "/s", "1", None, None)],
+        "type STRING, source STRING, id STRING, data STRING, data_base64 STRING",
+    )
+    assert [one.body for one in landed(both)] == [b"b", b"d", None]
     other = spark.createDataFrame([("T", "a/b", None)], "kind STRING, place STRING, missing STRING")
     mapping = {"protocol": "'MQTT/5.0'", "topic_name": "place", "qos": "missing", "ce": {"type": "kind", "subject": "missing"}}
     [one] = landed(other, mapping)

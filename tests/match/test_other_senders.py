@@ -168,8 +168,13 @@ def test_amqp_values_with_types():
         row = sent(matcher, "AMQP", captured)
         assert (reported(row), row["variables"], row["payload_status"]) == (MATCHED, {"id": "12"}, "valid")
     timed = matcher_of(over("AMQP/1.0", {}, event(time={"type": "timestamp", "required": True})))
-    capture = {"SequenceNumber": 1, "SystemProperties": {}, "Body": {"bytes": '{"x": 1}'}, "Properties": {
-        f"cloudEvents:{name}": {"string": text} for name, text in CE.items()} | {"cloudEvents:time": {"long": 1_700_000_000_123}}}
+    capture = {
+        "SequenceNumber": 1,
+        "SystemProperties": {},
+        "Body": {"bytes": '{"x": 1}'},
+        "Properties": {f"cloudEvents:{name}": {"string": text} for name, text in CE.items()}
+        | {"cloudEvents:time": {"long": 1_700_000_000_123}},
+    }
     [row] = lines(timed, json.dumps(capture).encode())
     assert (reported(row), row["payload_status"]) == (MATCHED, "valid")
     in_json = json.dumps(CE | {"time": "1700000000123", "data": {"x": 1}}).encode()  # where digits are no type of AMQP

@@ -64,6 +64,9 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {  # the platform, and a line
     "mosquitto_sub": ("mqtt", {"tst": "2026", "topic": "a/b", "qos": 1, "payload": {"n": 1}, "properties": {
         "content-type": "application/json", "user-properties": [{name: text} for name, text in CE.items()]}}),
     "amqp": ("amqp", AMQP | {"application_properties": prefixed("cloudEvents:")}),
+    "amqp, base64": ("amqp", AMQP | {"application_properties": prefixed("cloudEvents:"), "body": text64('{"n":1}')}),
+    "amqp, structured in base64": ("amqp", {"properties": {"content_type": "application/cloudevents+json"},
+        "application_properties": {}, "body": text64(json.dumps(CE | {"data": {"n": 1}}))}),
     "eventhubs": ("eventhubs", HUBS | {"Properties": prefixed("cloudEvents:"),
         "SystemProperties": {"content-type": "application/json"}}),
     "eventhubs, unions": ("eventhubs", HUBS | {"SystemProperties": {}, "Body": text64('{"n":1}'),
@@ -164,7 +167,10 @@ def test_lines_that_are_of_no_platform_say_so():
 @pytest.mark.parametrize(
     ("line", "data"),
     [
-        ({**CE, "region": "eu", "n": 7, "ok": True, "none": None, "a_b": "no name", "data": {"x": 1}, "more": {"x": 2}}, {"x": 1}),
+        (
+            {**CE, "region": "eu", "n": 7, "ok": True, "none": None, "a_b": "no name", "data": {"x": 1}, "more": {"x": 2}},
+            {"x": 1},
+        ),
         ({**prefixed("___"), "___region": "eu", "___n": 7, "___ok": True, "___none": None, "x": 1, "y": "z"}, {"x": 1, "y": "z"}),
     ],
 )
@@ -172,6 +178,19 @@ def test_columns_of_extensions_are_attributes_of_a_cloudevent(line, data):
     [event] = events_of(landed_of_text(json.dumps(line).encode(), None, "cloudevents")[0])
     assert event.ce == CE | {"region": "eu", "n": "7", "ok": "true"}
     assert json.loads(event.body) == data
+
+
+@pytest.mark.parametrize(
+    ("columns", "body"),
+    [
+        ({"data": None, "data_base64": text64("b")}, b"b"), ({"data_base64": text64("b"), "payload": "p"}, b"b"),
+        ({"data": "d", "data_base64": text64("b")}, b"d"), ({"data": None, "data_base64": None, "body": "p"}, b"p"),
+        ({"data": None}, None),
+    ],
+)  # fmt: skip
+def test_the_first_column_that_holds_a_payload_counts(columns, body):
+    [landed] = landed_of_text(json.dumps({"type": "T", "source": "/s", "id": "1"} | columns).encode(), None, "cloudevents")
+    assert landed.body == body
 
 
 def test_the_command_reads_them(tmp_path):

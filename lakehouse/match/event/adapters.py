@@ -322,14 +322,18 @@ def _cloudevents(rows: DataFrame) -> dict[str, Column]:
     }
     texts.setdefault("specversion", F.lit("1.0"))
     made = {"ce": _options(texts), "captured": F.array().cast("ARRAY<STRING>")}
-    data = next((names[name] for name in BODIES["cloudevents"] if name in names), None)
+    payloads = [_data(rows, names[name]) for name in BODIES["cloudevents"] if name in names]
     if prefix:
         columns = [name for name in rows.columns if not name.startswith(KQL)]
         made["payload"] = F.encode(F.to_json(F.struct(*columns)), "UTF-8")
-    elif data is not None:
-        is_base64 = data.lower() == "data_base64" and isinstance(rows.schema[data].dataType, StringType)
-        made["payload"] = F.unbase64(F.col(data)) if is_base64 else _binary(rows, data)
+    elif payloads:
+        made["payload"] = F.coalesce(*payloads)
     return made
+
+
+def _data(rows: DataFrame, name: str) -> Column:
+    is_base64 = name.lower() == "data_base64" and isinstance(rows.schema[name].dataType, StringType)
+    return F.unbase64(F.col(name)) if is_base64 else _binary(rows, name)
 
 
 def _eventhubs(rows: DataFrame) -> dict[str, Column]:

@@ -198,7 +198,7 @@ def _cloudevents(named: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str
     attributes = {name: named[column] for name, column in attribute_columns(named).items()}
     attributes = {name: value for name, value in attributes.items() if name in ATTRIBUTES or not isinstance(value, dict | list)}
     row: dict[str, Any] = {"ce": _options({"specversion": "1.0"} | attributes), "captured": []}
-    data = next((name for name in BODIES["cloudevents"] if name in named), None)
+    data = next((name for name in BODIES["cloudevents"] if named.get(name) is not None), None)
     if prefix:
         members = {name: member for name, member in value.items() if not name.startswith(KQL) and member is not None}
         row["payload"] = in_order(members)
@@ -278,7 +278,7 @@ def _amqp(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(section, dict):
             raise UnreadableEvent(f"{name}: a JSON object is needed")
     body = next((name for name in BODIES["amqp"] if name in dashed), None)
-    payload = None if body is None else _bytes(dashed[body])
+    payload = None if body is None else _reading(dashed[body])(dashed[body])
     encoded = None if payload is None else base64.b64encode(payload).decode()
     return {"message": {"protocol": "AMQP/1.0", "captured": sections, "payload_base64": encoded}}
 

@@ -258,7 +258,9 @@ class _RowTexts:
             captured: list[tuple[str, Pointer, str]] = []
             if compare(attribute, text, probe, captured) is None:
                 holds[number] = True
-                is_odd[number] = deviates_in_form(attribute, text, probe) or any(len(piece) > LONGEST_VALUE for *_, piece in captured)
+                is_odd[number] = deviates_in_form(attribute, text, probe) or any(
+                    len(piece) > LONGEST_VALUE for *_, piece in captured
+                )
                 if results:
                     at[number] = len(results[0])
                 for into, capture in zip(results, captured, strict=False):
