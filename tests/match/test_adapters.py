@@ -66,6 +66,8 @@ def test_other_protocols(spark):
     [bridged] = landed(mqtt)
     assert bridged.options == {"topic_name": "a/b", "qos": "1", "user_properties/type": "T"}
     assert bridged.captured == known("topic_name", "qos", "user_properties")
+    numbered = spark.createDataFrame([("t", b"{}", 0), ("t", b"{}", 1)], "topic STRING, payload BINARY, retain INT")
+    assert [one.options["retain"] for one in landed(numbered)] == ["false", "true"]
     headers = [("CE-Type", "T"), ("Cookie", "c")]
     http = spark.createDataFrame(
         [("post", "/in?a=1", headers, "{}")],

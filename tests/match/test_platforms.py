@@ -126,6 +126,48 @@ def test_http_columns_give_a_method_where_they_have_one_and_a_status_to_answers_
     assert event.knows("/protocoloptions/method") == knows_method
 
 
+MOSQUITTO: dict[str, Any] = {"tst": "2026", "topic": "t", "qos": 0, "payloadlen": 2, "payload": "hi"}
+
+
+@pytest.mark.parametrize("more", [{}, {"user-properties": {"a": "b"}}, {"subscription-identifier": 1}, {"topic-alias": 2}])
+def test_properties_of_mosquitto_sub_are_those_of_the_message_also_without_user_properties(more):
+    properties = {"content-type": "text/plain", "payload-format-indicator": 1, "message-expiry-interval": 60} | more
+    [event] = events_of(landed_of_text(json.dumps(MOSQUITTO | {"properties": properties}).encode())[0])
+    own = {"user_properties/a": "b"} if "user-properties" in more else {}
+    assert event.options == own | {
+        "topic_name": "t", "qos": "0", "content_type": "text/plain", "payload_format": "1", "message_expiry_interval": "60",
+    }  # fmt: skip
+    assert event.knows("/protocoloptions/user_properties/x")
+
+
+@pytest.mark.parametrize(
+    ("column", "names"), [("properties", {"content-type": "a/b", "x": "y"}), ("user_properties", {"content-type": "a/b"})]
+)
+def test_names_of_properties_that_a_sender_chose_are_user_properties(column, names):
+    [event] = events_of(landed_of_text(json.dumps(MOSQUITTO | {column: names}).encode())[0])
+    assert event.options == {"topic_name": "t", "qos": "0"} | {f"user_properties/{name}": text for name, text in names.items()}
+
+
+@pytest.mark.parametrize(
+    ("written", "text"), [(0, "false"), (1, "true"), (True, "true"), (False, "false"), (7, "7"), (None, None)]
+)
+def test_retain_is_a_boolean_also_where_it_is_a_number(written, text):
+    [event] = events_of(landed_of_text(json.dumps(MOSQUITTO | {"retain": written}).encode())[0])
+    assert event.options.get("retain") == text
+
+
+@pytest.mark.parametrize(("protocol", "name"), [("MQTT/5.0", "user_properties"), ("HTTP", "headers"), ("KAFKA", "headers")])
+def test_the_last_of_an_attribute_that_repeats_counts_in_lines_of_both_kinds(protocol, name):
+    start = {"MQTT/5.0": "", "HTTP": "ce-", "KAFKA": "ce_"}[protocol]
+    columns = {"MQTT/5.0": {"topic": "t", "payload": "{}"}, "HTTP": {"method": "POST", "path": "/"},
+               "KAFKA": {"topic": "t", "value": "{}"}}[protocol]  # fmt: skip
+    repeated = {name: [*named(start), *({"name": f"{start}subject", "value": text} for text in "ab")]}
+    captured = {"protocol": protocol, "captured": {"topic": "t", "path": "/"} | repeated}
+    for line in (columns | repeated, captured):
+        [event] = events_of(landed_of_text(json.dumps(line).encode())[0])
+        assert event.ce == CE | {"subject": "b"}
+
+
 def test_a_log_knows_the_headers_that_it_logs():
     [event] = events_of(landed_of_text(json.dumps(NGINX | prefixed("http_ce_")).encode())[0])
     assert event.knows("/protocoloptions/headers/ce-type")

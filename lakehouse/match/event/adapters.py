@@ -17,7 +17,7 @@ import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegralType, MapType, StringType, StructType, TimestampType
 
 from lakehouse.errors import SettingsError, SourceNotFound
 from lakehouse.match.event.captured import (
@@ -397,6 +397,8 @@ def _http(rows: DataFrame, *, has_answers: bool = False) -> dict[str, Column]:
 def _mqtt(rows: DataFrame) -> dict[str, Column]:
     names = {name.lower(): name for name in rows.columns}
     result = {name: F.col(names[name]) for name in MQTT_OPTIONS if name in names}
+    if "retain" in result and isinstance(rows.schema[names["retain"]].dataType, IntegralType):
+        result["retain"] = result["retain"].cast("BOOLEAN")  # some bridges write 0 or 1
     topic = names.get("topic", names.get("topic_name"))
     properties = next((names[name] for name in ("user_properties", "properties", "userproperties") if name in names), None)
     made = {

@@ -342,13 +342,11 @@ def _json(text: bytes) -> Any:
         return None
 
 
-def named_values(
-    items: Any, section: str, *, lower: bool = False, last: bool = True
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+def named_values(items: Any, section: str, *, lower: bool = False) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Read headers, user properties or a query: a list of {name, value} or {key, value}, of pairs, or a map.
 
     Returns:
-        Options (`headers/<name>` → value; the last of a name, or the first), and the values of names that occur more than once.
+        Options (`headers/<name>` → value; the last of a name), and the values of names that occur more than once.
     """
     pairs: list[tuple[str, Any]] = []
     if isinstance(items, Mapping):
@@ -363,5 +361,5 @@ def named_values(
     results: dict[str, list[Any]] = {}
     for name, value in pairs:
         results.setdefault(f"{section}/{escape(name.lower() if lower else name)}", []).append(value)
-    options = {name: values[-1 if last else 0] for name, values in results.items()}
+    options = {name: values[-1] for name, values in results.items()}
     return options, {name: values for name, values in results.items() if len(values) > 1}

@@ -48,6 +48,9 @@ MQTT_OPTIONS = (
     "correlation_data",
     "message_expiry_interval",
 )
+# Properties of a message by their letters, as mosquitto_sub writes them.
+_MQTT_PROPERTIES = {"contenttype", "payloadformatindicator", "responsetopic", "correlationdata", "messageexpiryinterval",
+                    "subscriptionidentifier", "topicalias"}  # fmt: skip
 AMQP_SECTIONS = ("properties", "application-properties", "message-annotations", "delivery-annotations", "header", "footer")
 BODIES = {
     "kafka": ("value",), "cloudevents": ("data", "data_base64", "payload", "body"), "eventhubs": ("body",),
@@ -250,16 +253,15 @@ def _mqtt(named: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: named[name] for name in MQTT_OPTIONS if name in named}
     properties = next((name for name in ("user_properties", "properties", "userproperties") if name in named), None)
     user_properties = None if properties is None else named[properties]
-    inner = (
-        next((name for name in user_properties if _letters(name) == "userproperties"), None)
-        if isinstance(user_properties, dict)
-        else None
-    )
-    # As mosquitto_sub writes them: with the other properties of the message.
-    if isinstance(user_properties, dict) and inner is not None:
+    # As mosquitto_sub writes them: with the other properties of the message, or these alone.
+    if isinstance(user_properties, dict):
         further = {_letters(name): member for name, member in user_properties.items()}
-        options |= {name: further[_letters(name)] for name in MQTT_OPTIONS if _letters(name) in further}
-        user_properties = user_properties[inner]
+        if "userproperties" in further or (properties == "properties" and further and further.keys() <= _MQTT_PROPERTIES):
+            user_properties = further.pop("userproperties", None)
+            spelled = _spelled(further, _OPTIONS["MQTT"])
+            options |= {name: spelled[name] for name in MQTT_OPTIONS if name in spelled}
+    if options.get("retain") in (0, 1):  # mosquitto_sub writes a number
+        options["retain"] = bool(options["retain"])
     pairs = None if properties is None else _pairs(user_properties, str(properties))
     topic = named.get("topic", named.get("topic_name"))
     shown = ["topic_name", *options, *(["user_properties"] if pairs is not None else [])]
@@ -515,7 +517,7 @@ def _options_of(family: str, written: Mapping[str, Any]) -> tuple[dict[str, Any]
     repeated: dict[str, list[Any]] = {}
     for name, member in written.items():
         if name in _PAIRS.get(family, ()):
-            pairs, more = named_values(member, name, lower=family == "HTTP" and name == "headers", last=family == "KAFKA")
+            pairs, more = named_values(member, name, lower=family == "HTTP" and name == "headers")
             options |= pairs
             repeated |= more
         elif family == "AMQP" and isinstance(member, dict):
