@@ -10,7 +10,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+from uuid import UUID
 
+from lakehouse.match.definition.compiled import escape
 from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.render.rendering import Rendered
 from lakehouse.render.unrenderable import Refusal, RenderRefused
@@ -87,7 +89,8 @@ def mosquitto_pub(message: Rendered) -> str:
     """Return the line of `mosquitto_pub` that would publish a message.
 
     Raises:
-        RenderRefused: the endpoint is a WebSocket, which the client does not speak in all its versions.
+        RenderRefused: the endpoint is a WebSocket, which the client does not speak in all its versions; or the correlation data
+            are bytes that no argument of a command can hold.
     """
     captured, scheme = message.captured, _scheme(message)
     if scheme in ("ws", "wss"):
@@ -101,7 +104,10 @@ def mosquitto_pub(message: Rendered) -> str:
     words += ["-q", as_text(captured["qos"])] + (["-r"] if _is_true(captured["retain"]) else [])
     for name, own in _MQTT_PROPERTIES.items():
         if name in captured:
-            words += ["-D", "publish", own, as_text(captured[name])]
+            text = _text(_declared(message, name, captured[name], _bytes))
+            if text is None:
+                raise _refused(message, pointer_of("protocoloptions", name), "mosquitto_pub takes no bytes that are not text")
+            words += ["-D", "publish", own, text]
     for user_property in captured.get("user_properties", ()):
         words += ["-D", "publish", "user-property", user_property["name"], user_property["value"]]
     if not message.body:
@@ -129,14 +135,23 @@ def _amqp_script(message: Rendered) -> list[str]:
     if captured.get("footer"):
         raise _refused(message, "/protocoloptions/footer", "python-qpid-proton sends no footer")
     named: dict[str, Any] = {"body": message.body or b"", "inferred": True}
-    for name, value in {**captured.get("header", {}), **captured["properties"]}.items():
-        converted: Callable[[Any], Any] = _AMQP_VALUES.get(name, as_text)
-        named[_AMQP_NAMES.get(name, name.replace("-", "_"))] = converted(value)
-    for section, field in _AMQP_MAPS.items():
-        named |= {field: captured[section]} if captured.get(section) else {}
+    for section in ("header", "properties"):
+        for name, value in captured.get(section, {}).items():
+            converted = _declared(message, f"{section}/{name}", value, _AMQP_VALUES.get(name, as_text))
+            named[_AMQP_NAMES.get(name, name.replace("-", "_"))] = converted
+    maps = {
+        field: {
+            name: _declared(message, f"{section}/{escape(name)}", value, _unchanged)
+            for name, value in captured.get(section, {}).items()
+        }
+        for section, field in _AMQP_MAPS.items()
+    }
+    named |= {field: values for field, values in maps.items() if values}
+    has_uuid = any(isinstance(value, UUID) for values in (named, *maps.values()) for value in values.values())
     address = f"{scheme or 'amqp'}://{_broker(message, '5671' if scheme == 'amqps' else '5672')}"
     node = message.node or as_text(captured["properties"].get("to", ""))
     return [
+        *(["from uuid import UUID", ""] if has_uuid else []),
         "from proton import Message",
         "from proton.utils import BlockingConnection",
         "",
@@ -173,7 +188,11 @@ def _mqtt_script(message: Rendered) -> list[str]:
     host, _, port = _broker(message, port).rpartition(":")
     is_5 = (message.protocol or "").endswith("/5.0")
     version, transport = 5 if is_5 else 4, "websockets" if is_websocket else "tcp"
-    properties = {name: kind(captured[option]) for option, (name, kind) in _PAHO_PROPERTIES.items() if option in captured}
+    properties = {
+        name: _declared(message, option, captured[option], usual)
+        for option, (name, usual) in _PAHO_PROPERTIES.items()
+        if option in captured
+    }
     properties |= {"UserProperty": _pairs(captured["user_properties"])} if captured.get("user_properties") else {}
     published = [as_text(captured["topic_name"]), message.body or b"", _whole(captured["qos"])]
     return [
@@ -255,6 +274,19 @@ def _bytes(value: Any) -> bytes:
     return as_text(value).encode()
 
 
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _declared(message: Rendered, option: str, value: Any, usual: Callable[[Any], Any]) -> Any:
+    """Return a value of an option in the type of Python for its declared type; the usual one where that does not matter.
+
+    Texts that are none of the declared type were refused when the message was rendered.
+    """
+    converted = _OF_KINDS.get(message.kinds.get(option, ""), usual)
+    return converted(value)
+
+
 def _broker(message: Rendered, port: str) -> str:
     """Return host and port of the endpoint, else of this machine."""
     parts = urlsplit("//" + (message.uri or "").rpartition("://")[2])
@@ -291,6 +323,10 @@ def _refused(message: Rendered, pointer: str, reason: str) -> RenderRefused:
 
 _SCRIPTS: dict[str, Callable[[Rendered], list[str]]] = {
     "AMQP": _amqp_script, "KAFKA": _kafka_script, "MQTT": _mqtt_script, "NATS": _nats_script,
+}  # fmt: skip
+# What a declared type is in Python, where the text in `captured` does not show it.
+_OF_KINDS: dict[str, Callable[[Any], Any]] = {
+    "binary": lambda value: base64.b64decode(as_text(value)), "ulong": _whole, "uuid": lambda value: UUID(as_text(value)),
 }  # fmt: skip
 # How python-qpid-proton names fields of a message, and what it takes there if not a text.
 _AMQP_NAMES = {"message-id": "id", "to": "address", "absolute-expiry-time": "expiry_time"}

@@ -172,18 +172,25 @@ def _is_shared(binding: ProtocolBinding, attribute: DeclaredAttribute, holes: Ma
 
 
 def kind_of(attribute: DeclaredAttribute) -> str | None:
-    """Return the type of an attribute: declared, inferred, or of the specification."""
+    """Return the type of an attribute: the one that the protocol gives an option, declared, inferred, or of the specification."""
+    if _has_fixed_type(attribute):
+        return OPTION_TYPES[attribute.key]
     if attribute.kind or attribute.inferred_kind:
         return attribute.kind or attribute.inferred_kind
-    return CORE_TYPES.get(attribute.key) if attribute.section == "envelope" else OPTION_TYPES.get(attribute.key)
+    return CORE_TYPES.get(attribute.key) if attribute.section == "envelope" else None
+
+
+def _has_fixed_type(attribute: DeclaredAttribute) -> bool:
+    return attribute.section == "protocol" and attribute.key in OPTION_TYPES
 
 
 def typed(value: Any, kind: str | None) -> Any:
-    """Return a value its JSON type, where it is a text that is of the type."""
+    """Return a value in its JSON type, where it is a text of the type that JSON has no other text for."""
     if not isinstance(value, str) or not is_of_type(value, kind or "string"):
         return value
     if kind == "integer":
-        return int(value)
+        whole = int(value)
+        return whole if str(whole) == value and whole.bit_length() < 64 else value
     if kind == "boolean":
         return value == "true"
     if kind == "number":
@@ -242,11 +249,11 @@ def _value(
     if not attribute.has_value:
         return _default(binding, attribute, now) if own is None else typed(own, kind_of(attribute))
     if attribute.template is not None:
-        value: Any = attribute.template.fill(variables)
+        value: Any = typed(attribute.template.fill(variables), kind_of(attribute))
     elif is_marker(attribute):
         return now if own is None else own
     else:
-        value = attribute.value
+        value = typed(attribute.value, kind_of(attribute)) if _has_fixed_type(attribute) else attribute.value
     if own is not None and not is_value(own, value, attribute.kind):
         raise ValueError(f"is declared as {as_text(attribute.value)!r}, and {as_text(own)!r} was given")
     return value

@@ -53,6 +53,7 @@ class Rendered:
         uri: first address of that endpoint, or None.
         acks: of that endpoint, or None (END-178).
         node: of AMQP that the endpoint names, or the path of its address; None: neither.
+        kinds: declared types of options, by their names as in `DeclaredAttribute.key`; `captured` has `binary` in base64.
     """
 
     registryid: RegistryId
@@ -69,6 +70,7 @@ class Rendered:
     uri: str | None = None
     acks: int | None = None
     node: str | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def family(self) -> str | None:
@@ -230,6 +232,7 @@ class Renderer:
             uri=endpoint.uri if endpoint else None,
             acks=_acks(binding),
             node=endpoint.node if endpoint else None,
+            kinds=_kinds(definition),
         )
         return self._checked(binding, made, filled, bound)
 
@@ -244,7 +247,7 @@ class Renderer:
         return Random() if seed is None else Random(f"{seed}\0{key}")  # noqa: S311  examples are no secrets
 
     def _checked(self, binding: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
-        refusals = refusals_of(binding.protocol, made.captured) if binding.protocol else []
+        refusals = refusals_of(binding.protocol, made.captured, made.kinds) if binding.protocol else []
         event = _landed(made)
         refusals += _unmatched(binding, event, filled, evaluate(binding.definition, event, self._tolerance), self.style.strict)
         if refusals:
@@ -284,6 +287,12 @@ def _refusal(reason: Reason) -> Refusal:
     start = f"would not match back ({reason.reason}): "
     expected = "nothing" if reason.expected is None else repr(reason.expected)
     return Refusal(reason.pointer, start + f"{expected} is declared, {reason.actual!r} would be there")
+
+
+def _kinds(definition: Definition) -> dict[str, str]:
+    """Return the types of the protocol options that declare one, or for which the specification infers one."""
+    declared = ((attribute, attribute.kind or attribute.inferred_kind) for attribute in definition.attributes)
+    return {attribute.key: kind for attribute, kind in declared if kind and attribute.section == "protocol"}
 
 
 def _acks(binding: ProtocolBinding) -> int | None:

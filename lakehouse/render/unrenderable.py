@@ -19,6 +19,12 @@ _FIELD = re.compile(r"\A(?:[\x21-\x7e](?:[\x20\x09\x21-\x7e]*[\x21-\x7e])?)?\Z")
 _PATH = re.compile(r"\A/(?:[A-Za-z0-9\-._~:/@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*\Z")  # RFC 3986, 3.3
 _KAFKA_TOPIC = re.compile(r"\A(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 _NATS_SUBJECT = re.compile(r"\A[^\s.*>\x00]+(?:\.[^\s.*>\x00]+)*\Z")
+_ANY = re.compile("")
+# Types that only AMQP has (MSG-317).
+_OF_AMQP = {
+    "ulong": (re.compile(r"\A(?:0|[1-9][0-9]{0,18})\Z"), "a ulong is a whole number of at most 19 digits"),
+    "uuid": (re.compile(r"\A[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\Z"), "no UUID"),
+}
 _ONLY_MQTT_5 = (
     "payload_format",
     "message_expiry_interval",
@@ -92,9 +98,17 @@ def _described(need: Need) -> str:
     return f"{need.pointer}" + (f", type {need.kind}" if need.kind else "")
 
 
-def refusals_of(protocol: str, captured: Mapping[str, Any]) -> list[Refusal]:
-    """Return what a protocol cannot carry of a message, by pointer of the declaration."""
+def refusals_of(protocol: str, captured: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Refusal]:
+    """Return what a protocol cannot carry of a message, by pointer of the declaration.
+
+    Args:
+        protocol: as the catalog writes it.
+        captured: what the transport carries, named as in `protocoloptions`.
+        kinds: declared types of options, as in `Rendered`.
+    """
     family, _, version = protocol.partition("/")
+    if family.upper() == "AMQP":
+        return _amqp(captured, kinds)
     checks: dict[str, Callable[[Mapping[str, Any], str], list[Refusal]]] = {
         "HTTP": _http, "NATS": _nats, "KAFKA": _kafka, "MQTT": _mqtt,
     }  # fmt: skip
@@ -128,6 +142,17 @@ def _kafka(captured: Mapping[str, Any], _: str) -> list[Refusal]:
     if _KAFKA_TOPIC.match(as_text(topic)):
         return []
     return [_refusal("topic", topic, "a topic holds 1 to 249 letters, digits, dots, - and _")]
+
+
+def _amqp(captured: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Refusal]:
+    results = []
+    for section, members in captured.items():
+        for name, value in members.items() if isinstance(members, Mapping) else ():
+            key = f"{section}/{escape(name)}"
+            pattern, wanted = _OF_AMQP.get(kinds.get(key, ""), (_ANY, ""))
+            if not pattern.match(as_text(value)):
+                results.append(_refusal(key, value, wanted))
+    return results
 
 
 def _mqtt(captured: Mapping[str, Any], version: str) -> list[Refusal]:

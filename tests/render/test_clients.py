@@ -6,12 +6,14 @@ import shlex
 import sys
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock, call
+from uuid import UUID
 
 import pytest
 
 from lakehouse.render.clients import kcat, mosquitto_pub, python
 from lakehouse.render.rendering import Rendered
 from lakehouse.render.unrenderable import RenderRefused
+from render.definitions import rendered
 
 RECORD: dict[str, Any] = {"topic": "t", "headers": []}
 PUBLISHED: dict[str, Any] = {"topic_name": "t", "qos": 0, "retain": False}
@@ -95,6 +97,56 @@ def test_a_script_for_amqp(monkeypatch):
         python(Rendered("r", "x", "AMQP/1.0", None, captured, uri="wss://mq.example"))
     with pytest.raises(RenderRefused, match="footer"):
         python(Rendered("r", "x", "AMQP/1.0", None, captured | {"footer": {"a": 1}}))
+
+
+TIME_UUID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+
+
+@pytest.mark.parametrize(
+    ("properties", "sent"),
+    [
+        ({"user-id": {"value": "AAEC", "type": "binary"}}, {"user_id": b"\0\1\2"}),
+        ({"user-id": {"value": "ann", "type": "string"}}, {"user_id": b"ann"}),
+        ({"message-id": {"value": "42", "type": "ulong"}}, {"id": 42}),
+        ({"message-id": {"value": TIME_UUID, "type": "uuid"}}, {"id": UUID(TIME_UUID)}),
+        ({"message-id": {"value": "AAEC", "type": "binary"}}, {"id": b"\0\1\2"}),
+        ({"message-id": {"value": "42", "type": "string"}}, {"id": "42"}),
+    ],
+)
+def test_a_script_for_amqp_sends_identifiers_in_their_declared_types(monkeypatch, properties, sent):
+    message = rendered({"protocol": "AMQP/1.0", "protocoloptions": {"properties": properties}})
+    library = executed(monkeypatch, message, "proton", "proton.utils")
+    assert library.Message.call_args.kwargs == {"body": b"", "inferred": True} | sent
+
+
+def test_a_script_for_amqp_sends_bytes_of_what_is_declared_binary(monkeypatch):
+    declared = {"a/b": {"value": "AAEC", "type": "binary"}, "c": {"value": "AAEC", "type": "string"}}
+    options = {"application-properties": declared, "message-annotations": declared}
+    library = executed(monkeypatch, rendered({"protocol": "AMQP/1.0", "protocoloptions": options}), "proton", "proton.utils")
+    sent = library.Message.call_args.kwargs
+    assert sent["properties"] == sent["annotations"] == {"a/b": b"\0\1\2", "c": "AAEC"}
+
+
+@pytest.mark.parametrize(("declared", "sent"), [
+    ({"value": "AAEC", "type": "binary"}, b"\0\1\2"), ({"value": "{c}", "type": "binary"}, b"\0\1\2"),
+    ({"type": "binary"}, b"\0\1\2"), ({"value": "AAEC", "type": "string"}, b"AAEC"),
+])  # fmt: skip
+def test_a_script_for_mqtt_sends_correlation_data_as_declared(monkeypatch, declared, sent):
+    options = {"topic_name": {"value": "t"}, "correlation_data": declared}
+    message = rendered({"protocol": "MQTT/5.0", "protocoloptions": options}, {"c": "AAEC", "correlation_data": "AAEC"})
+    modules = ("paho.mqtt.client", "paho.mqtt.packettypes", "paho.mqtt.properties", "paho.mqtt", "paho")
+    assert executed(monkeypatch, message, *modules).Properties().CorrelationData == sent
+
+
+def test_mosquitto_pub_sends_correlation_data_that_is_text():
+    def words(correlation):
+        options = {"topic_name": {"value": "t"}, "correlation_data": {"value": correlation, "type": "binary"}}
+        return shlex.split(mosquitto_pub(rendered({"protocol": "MQTT/5.0", "protocoloptions": options})))
+
+    assert "abc" in words("YWJj")
+    with pytest.raises(RenderRefused) as refused:
+        words("AAEC")
+    assert [one.pointer for one in refused.value.refusals] == ["/protocoloptions/correlation_data"]
 
 
 def test_a_script_for_nats(monkeypatch):

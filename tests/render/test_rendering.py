@@ -171,6 +171,16 @@ def test_what_is_optional_and_has_no_value_is_left_out():
         ),
         (cloudevent("KAFKA", {"topic": {"value": "t{x}"}}), {"x": " "}, "/protocoloptions/topic"),
         (cloudevent("NATS", {"subject": {"value": "a.{x}"}}), {"x": ">"}, "/protocoloptions/subject"),
+        (
+            cloudevent("AMQP/1.0", {"properties": {"message-id": {"type": "ulong"}}}),
+            {"message-id": "7", "properties/message-id": "-7"},
+            "/protocoloptions/properties/message-id",
+        ),
+        (
+            cloudevent("AMQP/1.0", {"properties": {"message-id": {"value": "7", "type": "uuid"}}}),
+            {},
+            "/protocoloptions/properties/message-id",
+        ),
     ],
 )
 def test_values_that_would_not_come_back_are_refused_with_the_attribute(declared, values, pointer):
@@ -178,6 +188,37 @@ def test_values_that_would_not_come_back_are_refused_with_the_attribute(declared
         rendered(declared, values)
     assert pointer in {one.pointer for one in reported.value.refusals}
     assert reported.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "given", "reported"),
+    [
+        ("MQTT/5.0", {"qos": {"value": "{q}", "type": "integer"}}, {"q": "1"}, {"qos": 1}),
+        ("MQTT/5.0", {"qos": {"value": "{q}"}}, {"q": "2"}, {"qos": 2}),
+        ("MQTT/5.0", {"qos": {"value": "1"}, "retain": {"value": "true"}}, {}, {"qos": 1, "retain": True}),
+        ("MQTT/5.0", {"retain": {"value": "{r}", "type": "boolean"}}, {"r": "true"}, {"retain": True}),
+        ("MQTT/5.0", {"message_expiry_interval": {"value": "60"}}, {}, {"message_expiry_interval": 60}),
+        ("KAFKA", {"partition": {"value": "{p}"}}, {"p": "3"}, {"partition": 3}),
+        ("AMQP/1.0", {"header": {"ttl": {"value": "{t}"}, "durable": {"value": "true"}}}, {"t": "5"},
+         {"header": {"ttl": 5, "durable": True}}),
+        ("AMQP/1.0", {"application-properties": {"n": {"value": "{n}", "type": "integer"}}}, {"n": "7"},
+         {"application-properties": {"n": 7}}),
+        ("NATS", {"headers": {"n": {"value": "{n}", "type": "integer"}}}, {"n": "-0"},
+         {"headers": [{"name": "n", "value": "-0"}]}),
+    ],
+)  # fmt: skip
+def test_an_option_with_a_type_is_written_in_it(protocol, options, given, reported):
+    address = {"MQTT/5.0": "topic_name", "KAFKA": "topic", "NATS": "subject"}.get(protocol)
+    addressed = options | ({address: {"value": "t"}} if address else {})
+    message = rendered({"protocol": protocol, "protocoloptions": addressed}, given)
+    assert {name: message.captured[name] for name in reported} == reported
+    assert message.variables == given
+
+
+def test_an_extension_of_a_template_keeps_its_type_in_json():
+    declared = cloudevent(n={"value": "{n}", "type": "integer"}, last={"value": "{last}", "type": "boolean"})
+    event = rendered(declared, {"n": "7", "last": "false"}, "CLOUDEVENTS").event
+    assert (event["n"], event["last"]) == (7, False)
 
 
 def test_the_marker_is_now_and_an_old_one_too():

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from random import Random
 from typing import Any, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
 
 import orjson
 
@@ -288,10 +289,12 @@ def _value_of(
     """Make up a value: the payload's member of the name, else what the name suggests, else what the type asks for."""
     moment = f"{made.moment():%Y-%m-%dT%H:%M:%SZ}"
     word = made.text(need.name if not need.name.startswith("/") else need.name.rpartition("/")[2])
+    number = str(made.integer())
     kinds = {
         "timestamp": moment, "datetime": moment, "duration": "PT5M",
-        "boolean": "true", "integer": str(made.integer()), "number": str(made.number()), "binary": made.base64(),
+        "boolean": "true", "integer": number, "number": str(made.number()), "binary": made.base64(),
         "uri": f"https://example.com/{word}", "symbol": re.sub(r"[^A-Za-z0-9_]", "_", word),
+        "ulong": number, "uuid": str(uuid5(NAMESPACE_URL, word)),
     }  # fmt: skip
     holes = binding.placeholders
     if need.template is None or need.name not in holes:
