@@ -23,23 +23,25 @@ from lakehouse.errors import SettingsError, SourceNotFound
 from lakehouse.match.definition.compiled import ENVELOPE, PROTOCOL, DeclaredAttribute
 from lakehouse.match.definition.valuetypes import MARKER, as_text, is_of_type, is_value
 from lakehouse.render.protocolbinding import ProtocolBinding
-from lakehouse.render.unrenderable import MissingValues, Need, Refusal, RenderRefused
+from lakehouse.render.unrenderable import (
+    CORE_TYPES,
+    FLAGS,
+    RANGES,
+    MissingValues,
+    Need,
+    Refusal,
+    RenderRefused,
+    refusals_of_event,
+)
 from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.names import Pointer
 
-CORE_TYPES = {
-    "id": "string", "source": "uritemplate", "type": "string", "specversion": "string", "subject": "string",
-    "time": "timestamp", "datacontenttype": "string", "dataschema": "uritemplate",
-}  # fmt: skip
 _TIMES = ("timestamp", "datetime")
 # Nobody can send a message without these.
 _ADDRESSES = {family: protocol.address for family, protocol in PROTOCOLS.items() if protocol.needs_address}
 # What may be given although the definition does not declare it.
 _OPTIONS = {family: tuple(protocol.undeclared.split()) for family, protocol in PROTOCOLS.items()}
-OPTION_TYPES = {"qos": "integer", "partition": "integer", "retain": "boolean", "message_expiry_interval": "integer",
-                "payload_format": "integer", "header/durable": "boolean", "header/priority": "integer", "header/ttl": "integer",
-                "header/first-acquirer": "boolean", "header/delivery-count": "integer",
-                "properties/group-sequence": "integer"}  # fmt: skip
+OPTION_TYPES = dict.fromkeys(RANGES, "integer") | dict.fromkeys(FLAGS, "boolean")
 PAYLOAD = "data"  # the column that holds a payload
 _FILES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
 _TYPES = {".json": "application/json", ".txt": "text/plain", ".xml": "application/xml", ".csv": "text/csv"}
@@ -90,7 +92,7 @@ def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: 
 
     Raises:
         MissingValues: with all values that are missing.
-        RenderRefused: a value does not fit where it goes.
+        RenderRefused: a value does not fit where it goes, or CloudEvents forbids it.
     """
     needs = needs_of(binding, render_input)
     if needs:
@@ -105,10 +107,12 @@ def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: 
             continue
         if value is None or attribute.section == "message":
             continue
-        if attribute.section == "protocol" and attribute.key in filled.options:
+        if attribute.section == "envelope":  # CloudEvents has no numbers but integers: others are texts
+            filled.ce[attribute.key] = as_text(value) if attribute.kind == "number" else value
+        elif attribute.key in filled.options:
             filled.further.append((attribute.key, value))
         else:
-            (filled.ce if attribute.section == "envelope" else filled.options)[attribute.key] = value
+            filled.options[attribute.key] = value
     if refusals:
         raise RenderRefused(binding.definition.xid, refusals)
     for pointer, value in _undeclared(binding, render_input):
@@ -116,6 +120,11 @@ def fill(binding: ProtocolBinding, render_input: RenderInput, now: str, new_id: 
         (filled.ce if section == "envelopemetadata" else filled.options)[key] = value
     if binding.definition.is_cloudevent:
         filled.ce = {"specversion": "1.0", "id": new_id} | _inferred(binding, now) | filled.ce
+        # Ids are often integers in tables.
+        filled.ce |= {name: as_text(value) for name in CORE_TYPES if type(value := filled.ce.get(name)) is int}
+    refusals = refusals_of_event(filled.ce)
+    if refusals:
+        raise RenderRefused(binding.definition.xid, refusals)
     return filled
 
 

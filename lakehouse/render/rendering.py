@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from lakehouse.errors import SettingsError
-from lakehouse.match.definition.compiled import Definition
+from lakehouse.match.definition.compiled import ENVELOPE, Definition
 from lakehouse.match.definition.valuetypes import is_timestamp
 from lakehouse.match.evaluation import Evaluation, Reason, Tolerance, evaluate
 from lakehouse.match.event.canonical import Event, events_of
@@ -247,7 +247,7 @@ class Renderer:
         return Random() if seed is None else Random(f"{seed}\0{key}")  # noqa: S311  examples are no secrets
 
     def _checked(self, binding: ProtocolBinding, made: Rendered, filled: ResolvedDefinition, bound: Bound) -> Rendered:
-        refusals = refusals_of(binding.protocol, made.captured, made.kinds) if binding.protocol else []
+        refusals = refusals_of(binding.protocol, made.captured, made.kinds, made.body) if binding.protocol else []
         event = _landed(made)
         refusals += _unmatched(binding, event, filled, evaluate(binding.definition, event, self._tolerance), self.style.strict)
         if refusals:
@@ -271,7 +271,12 @@ def _unmatched(
     if event.problem:
         return [Refusal("", event.problem)]
     placeholders = binding.placeholders
-    refusals = [_refusal(reason) for reason in (*outcome.reasons, *(outcome.deviations if strict else ()))]
+    # Of a text that is no URI or timestamp an event that was sent only deviates; one that is to be sent is refused.
+    forms = [reason for reason in outcome.deviations if reason.pointer.startswith(ENVELOPE) and reason.reason == "type"]
+    refusals = [Refusal(reason.pointer, f"{reason.actual!r}: no {reason.expected}") for reason in forms]
+    refusals += [
+        _refusal(reason) for reason in (*outcome.reasons, *(outcome.deviations if strict else ())) if reason not in forms
+    ]
     refusals += [
         Refusal(
             placeholders[name].pointer,

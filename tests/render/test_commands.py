@@ -239,7 +239,7 @@ def test_the_line_of_curl_sends_what_was_rendered(warehouse):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         for mode in ("binary", "structured"):
-            given = ("--set", 'region=ö "%1', "--set", "id=7", "--example", "--mode", mode)
+            given = ("--set", "region=it's", "--set", 'id=ö "%1', "--example", "--mode", mode)
             line = run(warehouse, "Order", *given, "--format", "curl", *FIXED)[1]
             line = line.replace("http://localhost:8080", f"http://127.0.0.1:{server.server_port}")
             subprocess.run(["sh", "-c", line], check=True, capture_output=True, timeout=60)
@@ -251,7 +251,7 @@ def test_the_line_of_curl_sends_what_was_rendered(warehouse):
     assert len(received) == 2
     for landed in received:
         outcome = evaluate(definition, next(events_of(landed)), Tolerance())
-        assert (outcome.reasons, outcome.variables) == ([], {"region": 'ö "%1', "id": "7"})
+        assert (outcome.reasons, outcome.variables) == ([], {"region": "it's", "id": 'ö "%1'})
 
 
 def test_the_command_needs_no_spark():

@@ -36,6 +36,23 @@ def example(schema: Any, form: str, seed: int = 1, values: dict[str, Any] | None
     return Renderer(schemas, RenderStyle(example=True, seed=seed, now=NOW)).render(way, RenderInput(values or {}))
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [
+        ("MQTT/5.0", {"topic_name": {"value": "t"}, "qos": {"value": "{q}"}, "retain": {"value": "{r}"},
+                      "payload_format": {"required": True}, "message_expiry_interval": {"required": True}}),
+        ("KAFKA", {"topic": {"value": "t"}, "partition": {"value": "{p}", "type": "integer"}}),
+        ("AMQP/1.0", {"header": {"priority": {"required": True}, "durable": {"required": True}},
+                      "properties": {"message-id": {"type": "ulong", "required": True},
+                                     "correlation-id": {"type": "uuid", "required": True}}}),
+    ],
+)  # fmt: skip
+def test_an_example_has_options_that_the_protocol_carries(protocol, options, seed):
+    [way] = bindings_of(row({"protocol": protocol, "protocoloptions": options}))
+    assert Renderer(Schemas([]), RenderStyle(example=True, seed=seed, now=NOW)).render(way)
+
+
 JSON_SCHEMAS = {
     "all types": {
         "type": "object",

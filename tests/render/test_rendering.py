@@ -215,6 +215,95 @@ def test_an_option_with_a_type_is_written_in_it(protocol, options, given, report
     assert message.variables == given
 
 
+@pytest.mark.parametrize(
+    ("declared", "given", "pointer", "reason"),
+    [
+        ({}, {"time": "yesterday"}, "time", "RFC 3339"),
+        ({}, {"subject": ""}, "subject", "must not be empty"),
+        ({"source": {"value": ""}}, {}, "source", "must not be empty"),
+        ({"datacontenttype": {"value": ""}}, {}, "datacontenttype", "must not be empty"),
+        ({}, {"dataschema": "foo bar"}, "dataschema", "no URI"),
+        ({"source": {"value": "/s/{x}"}}, {"x": "a b"}, "source", "no URI-reference"),
+        ({"link": {"value": "{x}", "type": "uritemplate"}}, {"x": "a b"}, "link", "no URI-reference"),
+        ({}, {"subject": "a\nb"}, "subject", "control characters"),
+        ({}, {"/envelopemetadata/tenant": "\ud800"}, "tenant", "control characters"),
+        ({}, {"/envelopemetadata/Trace-Id": "x"}, "Trace-Id", "a to z and digits"),
+        ({"trace_id": {"value": "x"}}, {}, "trace_id", "a to z and digits"),
+        ({}, {"/envelopemetadata/data": "x"}, "data", "of the payload"),
+        ({}, {"/envelopemetadata/data_base64": "x"}, "data_base64", "of the payload"),
+        ({}, {"/envelopemetadata/x": 1.5}, "x", "integers of 32 bits"),
+        ({}, {"/envelopemetadata/x": {"a": 1}}, "x", "integers of 32 bits"),
+        ({}, {"/envelopemetadata/x": 2**40}, "x", "integers of 32 bits"),
+        ({}, {"/envelopemetadata/x": 2**70}, "x", "integers of 32 bits"),
+        ({}, {"id": True}, "id", "a text is needed"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_what_cloudevents_forbids_is_refused(declared, given, pointer, reason, mode):
+    with pytest.raises(RenderRefused, match=reason) as refused:
+        rendered(cloudevent(**declared), given, "HTTP", mode=mode)
+    assert {one.pointer for one in refused.value.refusals} == {f"/envelopemetadata/{pointer}"}
+
+
+def test_what_cloudevents_has_no_type_for_is_a_text():
+    declared = cloudevent(n={"type": "number"}, m={"value": 2.5, "type": "number"})
+    event = rendered(declared, {"n": "1.5", "id": 7}, "CLOUDEVENTS").event
+    assert (event["n"], event["m"], event["id"]) == ("1.5", "2.5", "7")
+
+
+TO_TOPIC = {"topic_name": {"value": "t"}}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "given", "pointer", "reason"),
+    [
+        ("MQTT/5.0", TO_TOPIC | {"qos": {"value": 3}}, {}, "qos", "from 0 to 2"),
+        ("MQTT/5.0", TO_TOPIC | {"qos": {"value": "{q}"}}, {"q": "high"}, "qos", "from 0 to 2"),
+        ("MQTT/5.0", TO_TOPIC | {"retain": {"value": "no"}}, {}, "retain", "true or false"),
+        (
+            "MQTT/5.0",
+            TO_TOPIC | {"message_expiry_interval": {"value": -1}},
+            {},
+            "message_expiry_interval",
+            "from 0 to 4294967295",
+        ),
+        ("MQTT/5.0", TO_TOPIC, {"/protocoloptions/message_expiry_interval": 2**40}, "message_expiry_interval", "from 0 to"),
+        ("MQTT/5.0", TO_TOPIC | {"payload_format": {"value": 7}}, {}, "payload_format", "from 0 to 1"),
+        ("MQTT/5.0", TO_TOPIC | {"payload_format": {"value": 1}}, {}, "payload_format", "which it is not"),
+        ("MQTT/5.0", TO_TOPIC | {"user_properties": [{"name": "a", "value": "x" * 70_000}]}, {}, "user_properties/a", "65,535"),
+        ("MQTT/5.0", TO_TOPIC | {"content_type": {"value": "a\0"}}, {}, "content_type", "NUL"),
+        ("KAFKA", {"topic": {"value": "t"}, "partition": {"value": -3}}, {}, "partition", "from 0 to 2147483647"),
+        ("KAFKA", {"topic": {"value": "t"}, "key": {"value": "a"}}, {"key_base64": "Yg=="}, "key_base64", "MSG-370"),
+        ("KAFKA", {"topic": {"value": "t"}}, {"key_base64": "%"}, "key_base64", "no base64"),
+        ("HTTP", {"status": {"value": 200}}, {"/protocoloptions/method": "POST"}, "status", "MSG-290"),
+        ("AMQP/1.0", {"header": {"priority": {"value": 999}}}, {}, "header/priority", "from 0 to 255"),
+        ("AMQP/1.0", {"header": {"ttl": {"value": -5}}}, {}, "header/ttl", "from 0 to"),
+        ("AMQP/1.0", {"header": {"durable": {"value": "yes"}}}, {}, "header/durable", "true or false"),
+        ("AMQP/1.0", {"properties": {"group-sequence": {"value": -1}}}, {}, "properties/group-sequence", "from 0 to"),
+        ("AMQP/1.0", {"properties": {"content-type": {"value": "text/é"}}}, {}, "properties/content-type", "printable ASCII"),
+        ("AMQP/1.0", {"properties": {"creation-time": {"value": "soon"}}}, {}, "properties/creation-time", "RFC 3339"),
+        ("AMQP/1.0", {"message-annotations": {"x é": {"value": "1"}}}, {}, "message-annotations/x é", "printable ASCII"),
+        ("AMQP/1.0", {}, {"/protocoloptions/application-properties/a": {"b": 1}}, "application-properties/a", "no maps"),
+    ],
+)
+def test_what_a_protocol_forbids_is_refused(protocol, options, given, pointer, reason):
+    message = {"protocol": protocol, "protocoloptions": options}
+    with pytest.raises(RenderRefused, match=reason) as refused:
+        rendered(message, given, payload=b"\xff\xfe")
+    assert {one.pointer for one in refused.value.refusals} == {f"/protocoloptions/{pointer}"}
+
+
+def test_what_a_protocol_just_carries_is_rendered():
+    options = {
+        "header": {"priority": {"value": 255}, "ttl": {"value": 2**32 - 1}},
+        "message-annotations": {"x-opt": {"value": 1}},
+    }
+    properties = {"content-type": {"value": "text/plain; charset=utf-8"}, "creation-time": {"value": NOW}}
+    assert rendered({"protocol": "AMQP/1.0", "protocoloptions": options | {"properties": properties}})
+    limits = {"message_expiry_interval": {"value": 0}, "payload_format": {"value": 1}, "content_type": {"value": "x" * 65_535}}
+    assert rendered({"protocol": "MQTT/5.0", "protocoloptions": TO_TOPIC | limits}, payload="ä".encode())
+
+
 def test_an_extension_of_a_template_keeps_its_type_in_json():
     declared = cloudevent(n={"value": "{n}", "type": "integer"}, last={"value": "{last}", "type": "boolean"})
     event = rendered(declared, {"n": "7", "last": "false"}, "CLOUDEVENTS").event
@@ -321,10 +410,10 @@ def test_a_data_schema_is_written_where_all_can_resolve_it():
 
 
 def test_strict_refuses_what_only_deviates():
-    declared = cloudevent(source={"value": "{s}"})
-    assert rendered(declared, {"s": "a b"}, "CLOUDEVENTS").event["source"] == "a b"
-    with pytest.raises(RenderRefused, match="/envelopemetadata/source"):
-        rendered(declared, {"s": "a b"}, "CLOUDEVENTS", strict=True)
+    given = {"/envelopemetadata/tenant": "a"}
+    assert rendered(cloudevent(), given, "CLOUDEVENTS").event["tenant"] == "a"
+    with pytest.raises(RenderRefused, match="/envelopemetadata/tenant"):
+        rendered(cloudevent(), given, "CLOUDEVENTS", strict=True)
 
 
 def test_a_response_has_a_status_and_no_method():

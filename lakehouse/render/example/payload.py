@@ -18,7 +18,7 @@ import orjson
 
 from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.extras import not_installed
-from lakehouse.match.definition.compiled import ENVELOPE, DeclaredAttribute, Definition
+from lakehouse.match.definition.compiled import ENVELOPE, PROTOCOL, DeclaredAttribute, Definition
 from lakehouse.match.definition.valuetypes import TEMPLATED_THEN_TYPED, as_text, is_of_type, is_uri_reference
 from lakehouse.match.event.canonical import Event
 from lakehouse.match.payload.payloads import INVALID, NONE, UNDECODABLE, NoAnswer, Payloads, run_in_fork, try_to_make
@@ -26,9 +26,9 @@ from lakehouse.match.payload.schemas import Resolved, Schemas
 from lakehouse.match.payload.validators import Unsupported, is_json, make_validator
 from lakehouse.render.encode import declared_content_type
 from lakehouse.render.example.plausible import Impossible, Plausible
-from lakehouse.render.filling import RenderInput, kind_of, needs_of
+from lakehouse.render.filling import RenderInput, kind_of, needs_of, typed
 from lakehouse.render.protocolbinding import ProtocolBinding
-from lakehouse.render.unrenderable import Need, Refusal, RenderRefused
+from lakehouse.render.unrenderable import Need, Refusal, RenderRefused, problem_of_option
 from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.values import media_type
 
@@ -304,7 +304,7 @@ def _value_of(
     suggested += [kinds["uri"]] if "url" in lowered or "uri" in lowered else []
     suggested += [kinds["timestamp"]] if "time" in lowered else []
     suggested += [moment[:10]] if "date" in lowered or "day" in lowered else []
-    candidates = [*suggested, word, moment[:10], *kinds.values()]
+    candidates = [*suggested, word, moment[:10], *kinds.values(), "0"]  # the last fits where only small numbers do
     return next((text for text in candidates if _fits(binding, need.name, text, values)), word)
 
 
@@ -321,7 +321,9 @@ def _attribute_value(binding: ProtocolBinding, need: Need, kinds: Mapping[str, s
         return re.sub(r"[^A-Za-z0-9_.-]", "-", named).strip(".")[:200]
     if need.pointer.endswith(("content-type", "content_type", "datacontenttype")):
         return "application/json"
-    return kinds.get(need.kind or "", word)
+    text = kinds.get(need.kind or "", word)
+    option = need.pointer.removeprefix(PROTOCOL)
+    return "0" if problem_of_option(option, typed(text, need.kind)) else text
 
 
 def _fits(binding: ProtocolBinding, name: str, text: str, values: Mapping[str, Any]) -> bool:
@@ -348,6 +350,8 @@ def _fits_attribute(
     if kind in TEMPLATED_THEN_TYPED and whole and not is_of_type(written, kind or "", small=attribute.section == "envelope"):
         return False
     if kind in ("uri", "urireference", "uritemplate") and not is_uri_reference(written):
+        return False
+    if whole and attribute.section == "protocol" and problem_of_option(attribute.key, typed(written, kind)):
         return False
     if attribute.section == "protocol" and attribute.key in _ADDRESSED:
         return _SAFE.match(text) is not None
