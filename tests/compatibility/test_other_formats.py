@@ -129,7 +129,8 @@ def test_a_member_of_a_tuple_of_json_structure_that_has_another_type_is_unknown(
 def test_one_of_several_types_of_json_structure_is_compared_by_what_it_refers_to(before, after, writers):
     document = _of_a("string")
     document["definitions"]["Same"] = document["definitions"]["A"] | {"name": "Same"}
-    judgement = judge(*(document | {"properties": {"a": {"type": one}}} for one in (before, after)), "JsonStructure/1.0")
+    old, new = (document | {"properties": {"a": {"type": one}}} for one in (before, after))
+    judgement = judge(old, new, "JsonStructure/1.0")
     assert judgement.breaks.as_json()["writers"] == writers
 
 
@@ -193,7 +194,8 @@ def test_a_oneof_of_protobuf_breaks_writers_of_several_of_its_fields(before, aft
     ],
 )
 def test_a_field_of_protobuf_that_becomes_repeated_is_compared_by_its_type_too(before, after, readers, writers):
-    judgement = judge(*(f'syntax = "proto3"; message M {{ {fields} }}' for fields in (before, after)), "Protobuf/3")
+    old, new = (f'syntax = "proto3"; message M {{ {fields} }}' for fields in (before, after))
+    judgement = judge(old, new, "Protobuf/3")
     assert judgement.breaks.as_json() == {"readers": readers, "writers": writers}
 
 
