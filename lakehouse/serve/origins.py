@@ -149,9 +149,9 @@ class Origins:
         origin = headers.get(b"origin", b"").decode("latin-1")
         if not origin or origin in self.options.allow_origin:
             return
-        known = urlsplit(self.base_url_of(scope, headers))
+        base_url = urlsplit(self.base_url_of(scope, headers))
         host = headers.get(b"host", b"").decode("latin-1")
-        if origin.partition("://")[2] != host and origin.lower() != f"{known.scheme}://{known.netloc}".lower():
+        if origin.partition("://")[2] != host and origin.lower() != f"{base_url.scheme}://{base_url.netloc}".lower():
             raise ProblemFound("", status=403, detail="Pages of this origin may not write; name it with --allow-origin.")
 
 
