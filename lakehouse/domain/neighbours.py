@@ -146,8 +146,8 @@ def _check_promises(entity: EntityState, before: EntityState | None, context: Re
         pairs = [(own, earlier) for earlier in earlier_versions(own, ancestors, compatibility=compatibility)]
         unwritten = () if limits.with_published else (each for each, version in versions.items() if not version.is_written)
         pairs += [(each, own) for each in unwritten if own in earlier_versions(each, ancestors, compatibility=compatibility)]
-    compared = {each for pair in pairs for each in pair}
-    comparable = {each: comparable_version(versions[each].kind, versions[each].attributes) for each in compared}
+    named = {versionid for pair in pairs for versionid in pair}
+    comparable = {versionid: comparable_version(versions[versionid].kind, versions[versionid].attributes) for versionid in named}
     for later, earlier in pairs:
         yield from relations.check_promise(
             kind=versions[later].kind,

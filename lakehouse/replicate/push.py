@@ -423,10 +423,7 @@ class Pusher:
         return True
 
     def _write_resource(self, xid: Xid, body: Json, sent: list[str] | None, existing: Json | None) -> None:
-        """Write a message or schema with its Versions, of which the target has some from us.
-
-        What the target promised before is of other Versions: where another promise comes, it ends before new Versions are sent.
-        """
+        """Write a message or schema with its Versions, of which the target has some from us; another promise ends before."""
         meta, versions = body["meta"], body.get("versions", {})
         if "xref" in meta:
             self.outbox.begin(xid, [])

@@ -221,8 +221,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         begun = scope[_ARRIVED] = time.monotonic()
-        headers = dict(scope["headers"])
-        method = scope["method"]
+        headers, method = dict(scope["headers"]), scope["method"]
         if method == "GET" and b"text/event-stream" in headers.get(b"accept", b""):
             result = await self._streamed(scope, headers, receive, send)
             if result is None:
