@@ -308,8 +308,8 @@ class Pusher:
     def _fill(self, view: View, registryid: RegistryId) -> None:
         """Find what changed since the target was last in sync; everything, if that is not known any more."""
         reached = self.outbox.reached()
-        is_in_log = reached.snapshot and reached.snapshot <= view.head
-        is_in_log = is_in_log and str(view.commit_of(reached.snapshot)["digest"]) == reached.digest
+        is_past = 0 < reached.snapshot <= view.head
+        is_in_log = is_past and str(view.commit_of(reached.snapshot)["digest"]) == reached.digest
         since = reached.snapshot if is_in_log else 0
         if since == view.head and not self.outbox.refused():
             return
@@ -318,9 +318,8 @@ class Pusher:
         existing = {xid for xid in wanted if _exists(view, registryid, xid)}
         gone = sorted((xid for xid in set(wanted) - existing if self.outbox.sent(xid) is not None), key=_order, reverse=True)
         digest = str(view.commit_of(view.head)["digest"]) if view.head else ""
-        self.outbox.fill(
-            [*sorted(existing, key=_order), *gone], Reached(since, reached.digest if is_in_log else "", view.head, digest)
-        )
+        base = reached.digest if is_in_log else ""
+        self.outbox.fill([*sorted(existing, key=_order), *gone], Reached(since, base, view.head, digest))
         if not self.outbox.waiting():
             self.outbox.finish()
 
@@ -452,7 +451,7 @@ class Pusher:
                 return None if meta is None else {"meta": meta}
             if refused.status != 404:
                 raise
-            return None
+            entity = None
         return entity if isinstance(entity, dict) else None
 
     def _request(self, method: str, path: str, body: Any, *, missing: bool = False, details: bool = False) -> None:
