@@ -20,7 +20,7 @@ from lakehouse.match.definition.valuetypes import as_text
 from lakehouse.match.payload.validators import is_json
 from lakehouse.render.filling import RenderInput, ResolvedDefinition
 from lakehouse.render.protocolbinding import ProtocolBinding
-from lakehouse.render.unrenderable import Refusal, RenderRefused
+from lakehouse.render.unrenderable import Refusal, RenderRefused, is_utf8
 from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.values import media_type
@@ -168,7 +168,7 @@ def _structured(
         return event
     if data_type is None or is_json(media_type(data_type)[0]):
         event["data"] = json_of(binding.definition.xid, render_input.payload)
-    elif is_text(data_type) and _is_utf8(render_input.payload):
+    elif is_text(data_type) and is_utf8(render_input.payload):
         event["data"] = render_input.payload.decode()
     else:
         event["data_base64"] = base64.b64encode(render_input.payload).decode()
@@ -177,14 +177,6 @@ def _structured(
 
 def _says_type(binding: ProtocolBinding) -> bool:
     return binding.definition.attribute(CONTENT_TYPE) is not None or f"{ENVELOPE}datacontenttype/value" in binding.inferred
-
-
-def _is_utf8(payload: bytes) -> bool:
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _bound(family: str, ce: Mapping[str, Any]) -> dict[str, Any]:

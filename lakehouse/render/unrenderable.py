@@ -257,7 +257,7 @@ def _mqtt(message: _Carried) -> list[Refusal]:
         text = as_text(captured.get(name, "t"))
         if not text or any(character in text for character in "+#\0") or len(text.encode()) > 65_535:
             results.append(_refusal(name, text, "a topic to publish to is not empty and has no wildcards"))
-    if captured.get("payload_format") == 1 and not _is_utf8(message.body or b""):
+    if captured.get("payload_format") == 1 and not is_utf8(message.body or b""):
         results.append(_refusal("payload_format", 1, "1 says that the payload is UTF-8, which it is not"))
     if version.startswith("3"):
         results += [
@@ -272,7 +272,8 @@ def _mqtt(message: _Carried) -> list[Refusal]:
     return results
 
 
-def _is_utf8(body: bytes) -> bool:
+def is_utf8(body: bytes) -> bool:
+    """Return whether bytes are text in UTF-8."""
     try:
         body.decode()
     except UnicodeDecodeError:
