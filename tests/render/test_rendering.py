@@ -122,7 +122,9 @@ def test_numbers_of_a_payload_are_sent_as_they_are_written():
 
 def test_an_integer_of_any_size_may_be_a_value_or_the_payload_of_a_line(tmp_path):
     lines = tmp_path / "values.jsonl"
-    lines.write_text('{"data": {"n": 123456789012345678901234567890}, "/envelopemetadata/n": 123456789012345678901234567890}')
+    lines.write_text(
+        '{"data": {"n": 123456789012345678901234567890}, "/protocoloptions/headers/n": 123456789012345678901234567890}'
+    )
     [given] = [input_of(values, RenderInput()) for values in read_values(str(lines))]
     assert given.payload == b'{"n":123456789012345678901234567890}'
     for mode in ("binary", "structured"):
