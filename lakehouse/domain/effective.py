@@ -24,7 +24,7 @@ from lakehouse.domain.diff import (
 )
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical
+from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical, unquoted
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource
 
@@ -184,9 +184,7 @@ def _at_option(*names: str) -> Pointer:
 def _text(attributes: FlatAttributes, pointer: str) -> str | None:
     """Return a flat attribute as a column has it: a text without its quotes, else JSON text; None: it is absent or null."""
     value = attributes.get(Pointer(pointer))
-    if value is None or value == "null":
-        return None
-    return str(read_canonical(value)) if value.startswith('"') else value
+    return None if value is None or value == "null" else unquoted(value)
 
 
 def xid_parts(message: Xid) -> dict[str, str]:

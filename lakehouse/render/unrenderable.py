@@ -255,7 +255,7 @@ def _mqtt(message: _Carried) -> list[Refusal]:
     results = []
     for name in ("topic_name", "response_topic"):
         text = as_text(captured.get(name, "t"))
-        if not text or any(character in text for character in "+#\0") or len(text.encode()) > 65_535:
+        if not text or any(character in text for character in "+#\0") or len(text.encode()) > _MOST_BYTES:
             results.append(_refusal(name, text, "a topic to publish to is not empty and has no wildcards"))
     if captured.get("payload_format") == 1 and not is_utf8(message.body or b""):
         results.append(_refusal("payload_format", 1, "1 says that the payload is UTF-8, which it is not"))

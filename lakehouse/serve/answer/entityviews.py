@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +31,6 @@ from lakehouse.domain.versionchanges import (
     NO_TEXT,
     PROMISES,
     comparable_version,
-    earlier_versions,
     pairs_to_compare,
     why_undecided,
 )
@@ -668,11 +667,12 @@ def _why_undecided(
     }
     ancestors = {versionid: str(version.get("ancestorid") or versionid) for versionid, version in versions.items()}
     reasons: dict[str, str] = {}
-    for later, earlier in pairs_to_compare(ancestors, compatibility):
+    pairs = pairs_to_compare(ancestors, compatibility)
+    for later, earlier in pairs:
         why = why_undecided(kind, comparable[earlier], comparable[later])
         if why is not None:
             reasons.setdefault(later, f"Version {earlier}: {why}")
-    for versionid in ancestors:
-        if len(earlier_versions(versionid, ancestors, compatibility=compatibility)) == MOST_EARLIER:
+    for versionid, count in Counter(later for later, _ in pairs).items():
+        if count == MOST_EARLIER:
             reasons.setdefault(versionid, f"it is compared with the nearest {MOST_EARLIER} Versions only")
     return reasons
