@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -46,7 +46,7 @@ from lakehouse.rules.findings import FINDING_COLUMNS
 from lakehouse.store.deltatables import open_table
 from lakehouse.store.keys import KEY
 from lakehouse.store.materialize import frame_of, is_empty
-from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, STAGE, arrow_schema_of
+from lakehouse.store.schema import DOCUMENT_BODY, ENTITY_TABLES, FINDING, arrow_schema_of
 from lakehouse.store.xids import group_of, message_of
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group
@@ -65,9 +65,9 @@ PLANNED = StructType(
 _MOST_ROWS = 20_000
 _MOST_BYTES = 64 << 20  # of texts
 _MOST_LOOKUPS = 10_000  # units of other bundles
-_BUNDLES_A_CORE = 4
+BUNDLES_A_CORE = 4
 _MOST_LINKS = 500_000  # groups of documents, references and look-ups, each, that the driver holds
-_LOOKED_UP = "looked up"
+LOOKED_UP = "looked up"
 _MAPS = ("labels", "attributes", "inferred")
 
 _Document = tuple[str, str]  # URI and registry
@@ -119,7 +119,7 @@ def plan_bundles(
         return None
     if head.snapshot_id and (rules.policy.prune or not _is_all_new(spark, stage, existing_documents)):
         return None
-    bundles = find_bundles(stage, _BUNDLES_A_CORE * spark.sparkContext.defaultParallelism)
+    bundles = find_bundles(stage, BUNDLES_A_CORE * spark.sparkContext.defaultParallelism)
     if bundles is None:
         return None
     registries = collect_stage(stage.filter((F.col("row") == "entity") & (F.col("kind") == "registry")))
@@ -128,8 +128,9 @@ def plan_bundles(
     published = {(row["document_uri"], row["registryid"]) for row in of_registries.log_rows()}
     first = {row.registryid: row for row in registries if _document_of(row) in published}
     task = _Task(head, committed_at, rules, first)
-    looked_up = _rows_looked_up(spark, stage, bundles)
-    planned = keep(_placed(spark, stage, bundles, looked_up).mapInArrow(task, PLANNED))
+    looked_up = rows_looked_up(spark, stage, bundles)
+    rows = placed(spark, stage, bundles, looked_up).select(*stage_columns())
+    planned = keep(rows.mapInArrow(task, PLANNED))
     if not is_empty(_differing(looked_up, planned)):
         return None
     totals = [json.loads(row["body"]) for row in planned.filter("row = 'total'").select("body").collect()]
@@ -211,12 +212,13 @@ class _Links:
         self._parents[self.root(other)] = self.root(node)
 
 
-def find_bundles(stage: DataFrame, wanted: int) -> Bundles | None:
+def find_bundles(stage: DataFrame, wanted: int, whole: Collection[str] = ()) -> Bundles | None:
     """Find the documents that are planned together.
 
     Args:
-        stage: columns `schema.STAGE`.
+        stage: columns row, document_uri, registryid, kind, xid, body and raw of `schema.STAGE`.
         wanted: at least so many bundles, where documents allow that.
+        whole: registries that belong together whole.
 
     Returns:
         None where one would be too large, or too much would have to be looked at.
@@ -231,6 +233,8 @@ def find_bundles(stage: DataFrame, wanted: int) -> Bundles | None:
     links = _Links()
     for document_uri, registryid, name, rows, bytes_ in parts:
         sizes[document_uri] = sizes[document_uri].joined(_Size(rows, bytes_))
+        if registryid in whole:
+            links.join(document_uri, (registryid, ""))
         if name is not None:
             links.join(document_uri, (registryid, name))
             places[registryid, name] = document_uri
@@ -295,23 +299,23 @@ def _follow(edges: Mapping[_Unit, list[str]], bundle_of: Mapping[_Group, int]) -
     return lookups
 
 
-def _rows_looked_up(spark: SparkSession, stage: DataFrame, bundles: Bundles) -> DataFrame:
-    """Return the staged rows that references lead to: columns `schema.STAGE`, and bundle, that of the references."""
+def rows_looked_up(spark: SparkSession, stage: DataFrame, bundles: Bundles) -> DataFrame:
+    """Return the staged rows that references lead to: columns of `stage`, and bundle, that of the references."""
     schema = pa.schema({"registryid": pa.string(), "unit": pa.string(), "bundle": pa.int32()})
     lookups = pa.Table.from_pylist([lookup._asdict() for lookup in sorted(bundles.lookups)], schema)
     wanted = spark.createDataFrame(lookups)
     entities = stage.filter((F.col("row") == "entity") & (F.col("kind") != "registry"))
     same = (entities["registryid"] == wanted["registryid"]) & (message_of(entities["xid"]) == wanted["unit"])
-    return entities.join(F.broadcast(wanted), on=same).select(*(entities[name] for name in STAGE.names), "bundle")
+    return entities.join(F.broadcast(wanted), on=same).select(*(entities[name] for name in stage.columns), "bundle")
 
 
-def _placed(spark: SparkSession, stage: DataFrame, bundles: Bundles, looked_up: DataFrame) -> DataFrame:
-    """Return the rows of each bundle in a partition: columns as of `StageRow`; what is only looked up has another `row`."""
+def placed(spark: SparkSession, stage: DataFrame, bundles: Bundles, looked_up: DataFrame) -> DataFrame:
+    """Return the rows of each bundle in a partition: columns of `stage`; what is only looked up has `LOOKED_UP` as `row`."""
     numbers = pa.table({"document_uri": list(bundles.numbers), "bundle": pa.array(bundles.numbers.values(), pa.int32())})
     own = stage.join(F.broadcast(spark.createDataFrame(numbers)), on="document_uri")
-    both = own.select(*STAGE.names, "bundle").unionByName(looked_up.withColumn("row", F.lit(_LOOKED_UP)))
+    both = own.select(*stage.columns, "bundle").unionByName(looked_up.withColumn("row", F.lit(LOOKED_UP)))
     partitions = max(bundles.numbers.values(), default=0) + 1
-    return both.repartitionById(partitions, "bundle").select(*stage_columns())
+    return both.repartitionById(partitions, "bundle").select(*stage.columns)
 
 
 def _differing(looked_up: DataFrame, planned: DataFrame) -> DataFrame:
@@ -353,8 +357,8 @@ class _Task:
     def _planned(self, rows: list[StageRow]) -> Iterator[pa.RecordBatch]:
         rules = self.rules
         lookups = Lookups(None, 0)
-        lookups.supply(_entity_of(row) for row in rows if row.row == _LOOKED_UP)
-        rows = [row for row in rows if row.row != _LOOKED_UP]
+        lookups.supply(_entity_of(row) for row in rows if row.row == LOOKED_UP)
+        rows = [row for row in rows if row.row != LOOKED_UP]
         own = {_document_of(row) for row in rows}
         first_rows = (self.first[registryid] for registryid in {row.registryid for row in rows} & self.first.keys())
         rows += [row for row in first_rows if _document_of(row) not in own]

@@ -342,9 +342,9 @@ class PlannedState:
             self._saying[claim_key.key].append(claim_key.document_uri)
 
     @classmethod
-    def published(cls, lookups: Lookups) -> PlannedState:
-        """Return what is published, with no change to it."""
-        return cls({}, {}, {}, lookups, {})
+    def published(cls, lookups: Lookups, documents: Mapping[Uri, Facts] | None = None) -> PlannedState:
+        """Return what is published, with no change to it; the dialects of documents, where they cannot be looked up."""
+        return cls({}, {}, documents or {}, lookups, {})
 
     def findings(self, limits: RuleLimits, keys: Iterable[Key] | None = None) -> list[dict[str, Any]]:
         """Apply the rules between entities.

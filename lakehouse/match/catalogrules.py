@@ -1,6 +1,7 @@
 """Every rule, applied to everything that is published: of a small catalog in the driver by look-ups, of a large one by Spark.
 
-Both give the same findings (a row of Twins in CONTRIBUTING). Definitions are checked as filters of events too (MATCH-001 to
+Spark does it in tasks (`catalogtasks`), or by joins where groups are too large for that (`rules.published`). All give the same
+findings (a row of Twins in CONTRIBUTING). Definitions are checked as filters of events too (MATCH-001 to
 MATCH-003).
 """
 
@@ -24,6 +25,7 @@ from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.errors import WarehouseError
 from lakehouse.ingest.stagerows import PlannedState
 from lakehouse.log.snapshots import effective_definitions
+from lakehouse.match.catalogtasks import check_in_tasks, check_published_keys
 from lakehouse.match.definition.compiled import DECIDING, ENVELOPE, TYPE, Definition, definition_of
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS
 from lakehouse.match.definition.templates import Template, has_placeholder
@@ -31,7 +33,7 @@ from lakehouse.readmodel import ReadModel
 from lakehouse.readmodel.lookups import Lookups
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.findings import FINDING_COLUMNS, arrow_schema, no_findings
-from lakehouse.rules.published import Parents, check_catalog, check_published_entity
+from lakehouse.rules.published import check_catalog
 from lakehouse.rules.relational.candidaterows import broadcast_few
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import is_small
@@ -39,7 +41,6 @@ from lakehouse.store.materialize import count, is_known_empty, materialize
 from lakehouse.store.schema import STAGE, arrow_schema_of
 from lakehouse.text.names import ROOT, Pointer, RegistryId, Xid
 from lakehouse.text.problems import violation_id
-from lakehouse.text.xid import xid_of_group
 
 _MOST_ENTITIES = 200_000
 
@@ -60,7 +61,10 @@ def check_all(spark: SparkSession, snapshot_id: int, settings: Settings) -> Data
         effective = effective_definitions(spark, settings)
         with ThreadPoolExecutor(1) as pool:
             definitions = pool.submit(lambda: materialize(check_definitions(effective)))
-            return check_catalog(spark, settings, effective).unionByName(definitions.result())
+            entities = None if settings.planner == "spark" else check_in_tasks(spark, snapshot_id, settings)
+            if entities is None:
+                entities = check_catalog(spark, settings, effective)
+            return entities.unionByName(definitions.result())
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow_schema())) if rows else no_findings(spark)
 
 
@@ -83,16 +87,8 @@ def check_lookups(lookups: Lookups, settings: Settings) -> Iterator[dict[str, An
         settings: limits of the rules.
     """
     published, keys = PlannedState.published(lookups), list(lookups.all_keys())
-    for key in keys:
-        attributes = published.attributes(key, None)
-        for holding in published.holdings(key):
-            dialect = published.dialect_of(key.registryid, holding.document)
-            group = lookups.attributes(key.registryid, xid_of_group(key.xid)) if key.kind == "version" else None
-            of_group = (None, None) if group is None else (group.get("envelope"), group.get("protocol"))
-            parents = Parents(key.registryid, key.kind, key.xid, holding.document, dialect, *of_group)
-            yield from check_published_entity(parents, attributes)
     limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
-    yield from published.findings(limits, keys)
+    yield from check_published_keys(published, keys, limits)
     yield from findings_of(_definitions(lookups, [(key.registryid, key.xid) for key in keys if key.kind == "message"]))
 
 

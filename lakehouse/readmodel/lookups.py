@@ -31,20 +31,25 @@ class TooManyLookups(Exception):
 
 
 class Spellings:
-    """XIDs of a snapshot by their letter case; a view of None has none."""
+    """XIDs of a snapshot by their letter case; a view of None has those that are supplied."""
 
     def __init__(self, view: View | None) -> None:
         self._view = view
         self._collections: dict[tuple[RegistryId, str], dict[str, list[Xid]]] = {}
+
+    def supply(self, registryid: RegistryId, xid: Xid) -> None:
+        """Add an XID."""
+        spellings = self._collections.setdefault((registryid, xid.rpartition("/")[0] + "/"), {})
+        spellings.setdefault(xid.lower(), []).append(xid)
 
     def alike(self, registryid: RegistryId, xid: Xid) -> list[Xid]:
         """List the XIDs of the same collection that differ in letter case at most.
 
         The first time that a collection is looked into, this is looked up; the second time, the whole collection is read.
         """
-        if self._view is None:
-            return []
         collection = xid.rpartition("/")[0] + "/"
+        if self._view is None:
+            return self._collections.get((registryid, collection), {}).get(xid.lower(), [])
         query = f"SELECT xid FROM log WHERE registryid = ? AND xid > ? AND xid < ? AND {self._view.in_snapshot()}"
         within = (registryid, collection, collection[:-1] + "0")
         spellings = self._collections.get((registryid, collection))
@@ -73,13 +78,15 @@ class EntityLookups:
         self._entities: dict[tuple[RegistryId, Xid], Entity | None] = {}
         self._attributes: dict[tuple[RegistryId, Xid], dict[str, Any]] = {}
         self._children: dict[tuple[RegistryId, Xid], list[Entity]] = {}
+        self._spellings = Spellings(view)
 
     def supply(self, entities: Iterable[Entity]) -> None:
-        """Add entities to an empty catalog, as if they were published: that they are found by XID and as children, no more."""
+        """Add entities to an empty catalog as if they were published: to be found by XID, by letter case and as children."""
         assert self.view is None, "entities are looked up in the view"
         for entity in entities:
             self._entities[entity.registryid, entity.xid] = entity
             self._children.setdefault((entity.registryid, parent_xid(entity.xid)), []).append(entity)
+            self._spellings.supply(entity.registryid, entity.xid)
 
     def entity(self, registryid: RegistryId, xid: Xid) -> Entity | None:
         """Return an entity; None if it is not published."""
@@ -210,7 +217,6 @@ class Lookups(EntityLookups):
         super().__init__(view, most)
         self._loaded: dict[Uri, int] = {}
         self._documents: dict[Uri, Facts | None] = {}
-        self._spellings = Spellings(view)
 
     # Documents
 
@@ -276,10 +282,13 @@ class Lookups(EntityLookups):
 
     def default_versions(self, registryid: RegistryId) -> Iterator[Entity]:
         """Yield the Versions that messages of a registry show; all of its Versions are read."""
-        for entity in self.view.below(registryid, REGISTRY) if self.view is not None else ():
-            if entity.kind == "version" and '"isdefault":true' in entity.body:
-                self._keep(registryid, entity.xid, entity)
-                yield entity
+        if self.view is None:
+            supplied = (entity for entity in self._entities.values() if entity is not None and entity.registryid == registryid)
+            yield from filter(_is_default_version, supplied)
+            return
+        for entity in filter(_is_default_version, self.view.below(registryid, REGISTRY)):
+            self._keep(registryid, entity.xid, entity)
+            yield entity
 
     def alike(self, registryid: RegistryId, xid: Xid) -> list[Xid]:
         """List the XIDs of the same collection that differ in letter case at most."""
@@ -291,6 +300,10 @@ class Lookups(EntityLookups):
             return set()
         query = "SELECT violation_id FROM violations WHERE violation_id IN (SELECT value FROM json_each(?))"
         return {violation_id for (violation_id,) in self.view.db.execute(query, (orjson.dumps(list(ids)).decode(),))}
+
+
+def _is_default_version(entity: Entity) -> bool:
+    return entity.kind == "version" and '"isdefault":true' in entity.body
 
 
 def facts_of(columns: dict[str, Any]) -> Facts:

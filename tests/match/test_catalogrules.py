@@ -9,6 +9,7 @@ from builders import document, group
 from relational import WRITTEN
 
 from lakehouse.log.commits import read_head
+from lakehouse.match import catalogrules
 from lakehouse.match.catalogrules import check_all
 from lakehouse.rules.declared import RULES
 from lakehouse.store.session import without_codegen
@@ -75,7 +76,7 @@ def templates() -> dict:
     return document({"g": group(messages | {"twin": messages["m1"], "unread": unread})}, registryid="templates")
 
 
-def test_the_driver_finds_what_spark_finds(catalog):
+def test_the_driver_finds_what_spark_finds(catalog, monkeypatch):
     """Each example of a rule is its own registry; what ingests would refuse of relations is published."""
     lacking = {"lacking": document({"g": group({"b": {}, "m": LACKING})})}
     for number, (registry, written) in enumerate((WRITTEN | lacking).items()):
@@ -90,13 +91,17 @@ def test_the_driver_finds_what_spark_finds(catalog):
     catalog.spark.catalog.setCurrentDatabase("xregistry")
     snapshot_id = read_head(catalog.spark).snapshot_id
     results = {}
-    for planner, is_small in (("driver", True), ("spark", True), ("spark", False)):
-        settings = catalog.settings.model_copy(update={"planner": planner})
+    for planner, is_small in (("driver", True), ("spark", True), ("spark", False), ("in tasks", False)):
+        update = {"planner": "auto", "interpreted_bytes": 0} if planner == "in tasks" else {"planner": planner}
+        settings = catalog.settings.model_copy(update=update)
+        if planner == "in tasks":
+            monkeypatch.setattr(catalogrules, "check_catalog", None)  # joins
         with without_codegen(catalog.spark, is_small):  # as `validate` does for a small catalog, and for a large one
             rows = check_all(catalog.spark, snapshot_id, settings).collect()
         results[planner, is_small] = sorted(json.dumps(row.asDict(recursive=True), sort_keys=True) for row in rows)
     assert results["spark", True] == results["driver", True]
     assert results["spark", False] == results["driver", True]
+    assert results["in tasks", False] == results["driver", True]
     rows = [json.loads(row) for row in results["driver", True]]
     of_chains = [row["finding"]["rule_id"] for row in rows if row["registryid"].startswith("chains")]
     assert of_chains.count("MATCH-004") >= 6
