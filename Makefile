@@ -163,7 +163,7 @@ docs-site: .venv-docs/installed
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --config-file .ci/docs/mkdocs.yml
 	.venv-docs/bin/python .ci/docs/check_site.py docs-site
 
-# Told before anything is installed.
+# Reported before anything is installed.
 java:
 	@PYTHON=$(PYTHON) sh .ci/check-java
 

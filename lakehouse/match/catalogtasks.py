@@ -60,10 +60,10 @@ def check_in_tasks(spark: SparkSession, snapshot_id: int, settings: Settings) ->
     owner = documents.withColumnRenamed("document_uri", "owner")
     together = together.join(F.broadcast(owner), on=["registryid", "owner"], how="left")
     limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
-    return together.select(*_Row._fields).mapInArrow(_Task(limits), FINDINGS)
+    return together.select(*_PublishedRow._fields).mapInArrow(_CheckTask(limits), FINDINGS)
 
 
-class _Row(NamedTuple):
+class _PublishedRow(NamedTuple):
     """An entity; `row` is `LOOKED_UP` where it is not checked, and `owner` the first document that holds it, with its dialect."""
 
     row: str
@@ -101,25 +101,25 @@ def _published_rows(spark: SparkSession, snapshot_id: int) -> DataFrame | None:
     )
 
 
-class _Task:
-    """Checks the rows of one partition: batches of `_Row` to batches of findings."""
+class _CheckTask:
+    """Checks the rows of one partition: batches of `_PublishedRow` to batches of findings."""
 
     def __init__(self, limits: RuleLimits) -> None:
         self.limits = limits
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Check the rows."""
-        rows: dict[tuple[RegistryId, Xid], _Row] = {}
+        rows: dict[tuple[RegistryId, Xid], _PublishedRow] = {}
         with without_collector():
             for batch in batches:
-                for row in map(_Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True)):
-                    known = rows.get((row.registryid, row.xid))
-                    if known is None or known.snapshot_id < row.snapshot_id:
+                for row in map(_PublishedRow._make, zip(*(column.to_pylist() for column in batch.columns), strict=True)):
+                    earlier = rows.get((row.registryid, row.xid))
+                    if earlier is None or earlier.snapshot_id < row.snapshot_id:
                         rows[row.registryid, row.xid] = row
             for some in cut_batches(list(self._findings(rows.values())), lambda finding: len(finding["finding"]["message"])):
                 yield pa.RecordBatch.from_pylist(some, schema=arrow_schema())
 
-    def _findings(self, rows: Iterable[_Row]) -> Iterator[dict[str, Any]]:
+    def _findings(self, rows: Iterable[_PublishedRow]) -> Iterator[dict[str, Any]]:
         lookups = Lookups(None, 0)
         lookups.supply(_entity_of(row) for row in rows)
         documents: dict[Uri, Facts] = {
@@ -129,7 +129,7 @@ class _Task:
         yield from check_published_keys(PlannedState.published(lookups, documents), keys, self.limits)
 
 
-def _entity_of(row: _Row) -> Entity:
+def _entity_of(row: _PublishedRow) -> Entity:
     owners = [row.owner] if row.owner else []
     return Entity(row.registryid, row.kind, row.xid, None, None, None, row.body, None, owners, None, row.snapshot_id, 0)
 
