@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import orjson
-
-from lakehouse.domain.diff import COMPARABLE_KINDS, Difference, differences_of, in_order
+from lakehouse.domain.diff import COMPARABLE_KINDS, Difference, differences_of
+from lakehouse.domain.diff import in_order as gravest_first
 from lakehouse.errors import MessageNotFound, QueryError, SettingsError, XidNotFound
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
@@ -30,6 +29,7 @@ from lakehouse.rules.declared import explain
 from lakehouse.site import Site
 from lakehouse.site.pages.consequences import broken_endpoints
 from lakehouse.site.pages.search import Wanted, matching
+from lakehouse.text.jsontext import in_order
 from lakehouse.text.names import RegistryId, Xid
 
 Answer = dict[str, Any]
@@ -214,7 +214,7 @@ def _between(view: View, before: str, after: str, registry: RegistryId | None) -
     if old.kind != new.kind:
         raise SettingsError(f"{old.xid} is a {old.kind}, {new.xid} a {new.kind}: compare two of one kind.")
     kind = "schemaversion" if new.kind == "schema" else new.kind  # its default Version has the document
-    return in_order(
+    return gravest_first(
         differences_of((new.registryid, kind, new.xid), comparable_attributes(view, old), comparable_attributes(view, new))
     )
 
@@ -237,7 +237,7 @@ def bounded(answer: dict[str, Any], most: int = MOST_CHARACTERS) -> str:
         lists = list(_lists(made)) or [(name, made, name) for name, value in made.items() if isinstance(value, list) and value]
         if not lists:
             return _written({"error": "The answer is too large. Ask for less of it."}, {}, set())
-        place, parent, name = max(lists, key=lambda found: len(orjson.dumps(found[1][found[2]], default=str)))
+        place, parent, name = max(lists, key=lambda found: len(in_order(found[1][found[2]])))
         total = totals.setdefault(place, len(parent[name]))
         parent[name] = parent[name][: len(parent[name]) // 2]
         cut[place] = f"{len(parent[name])} of {total}"
@@ -255,18 +255,20 @@ def _lists(parent: dict[str, Any], start: str = "") -> Iterator[tuple[str, dict[
 
 def _written(made: dict[str, Any], cut: dict[str, Any], shortened: set[str]) -> str:
     cut = cut | ({"texts": sorted(shortened)[:5]} if shortened else {})
-    return orjson.dumps(made | ({"cut": cut} if cut else {}) | _MARK, default=str).decode()
+    return in_order(made | ({"cut": cut} if cut else {}) | _MARK).decode()
 
 
 def _short(value: Any, place: str, shortened: set[str]) -> Any:
-    """Return a value without what says nothing (null, empty), its texts shortened."""
+    """Return a value of JSON without what says nothing (null, empty), its texts shortened; bytes become their text."""
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
         shortened.add(place)
         return value[:_LONGEST_TEXT] + "…"
     if isinstance(value, dict):
         members = {name: _short(member, f"{place}/{name}", shortened) for name, member in value.items()}
         return {name: member for name, member in members.items() if member not in (None, [], {}, "")}
-    return [_short(member, place, shortened) for member in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_short(member, place, shortened) for member in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def run_select(view: View, query: str, seconds: float = SECONDS) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from lakehouse.agents.questions import CatalogQuestions, bounded
 from lakehouse.compatibility import compare
 from lakehouse.export.otherformats import FORMATS
 from lakehouse.export.writers import WriteStyle
@@ -45,8 +47,11 @@ ENDPOINT = {
     "labels": {"n": "1"},
     "deprecated": {"x": BIG},
 }
+LIMITS = {"type": "number", "maximum": 2**63 - 1, "minimum": -BIG, "multipleOf": 0.01, "enum": [0.5, 1]}
+N = "/schemagroups/s/schemas/num/versions/1"
 M = "/messagegroups/g/messages/m"
 WRITES = [
+    ("PUT", "/schemagroups/s/schemas/num$details", {"format": "JsonSchema/draft-07", "schema": LIMITS, "half": 0.5}),
     ("PUT", "/schemagroups/s/schemas/j$details", {"format": "JsonSchema/draft-07", "schema": SCHEMA, "big": BIG}),
     ("PUT", "/messagegroups/g", {"big": BIG, "deprecated": {"x": BIG}}),
     ("PUT", M, MESSAGE),
@@ -91,6 +96,22 @@ def test_pages_show_them(written):
         page_context = Site(written, 9).page_context(view)
         pages = [find_page(page_context, path, {}) for path in all_paths(page_context)]
     assert sum(str(BIG).encode() in page.body for page in pages if page is not None) > 5
+
+
+def test_they_are_shown_together_with_numbers_that_are_no_integers(written, call):
+    place = Path(written.settings.warehouse).parent
+    [shown] = json.loads(call(place, "--json", "show", N).out)
+    assert (shown["attributes"]["schema"], shown["attributes"]["half"]) == (LIMITS, 0.5)
+    plain = call(place, "show", N).out
+    assert "0.01" in plain
+    assert str(BIG) in plain
+
+
+@pytest.mark.parametrize(("xid", "name", "value"), [(N, "schema", LIMITS), (M, "deep", MESSAGE["deep"])])
+def test_agents_read_them_as_numbers(written, xid, name, value):
+    [registryid] = written.answer(lambda view: view.registries())
+    answer = json.loads(bounded(CatalogQuestions(written, None, 1 << 20).document(registryid, xid)))
+    assert answer[name] == value
 
 
 def test_they_are_served_and_exported(written, tmp_path):

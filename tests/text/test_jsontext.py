@@ -456,6 +456,13 @@ def test_long_numbers_are_exact_wherever_they_stand(digits):
         assert canonical(read_canonical(text)).decode() == text
 
 
+@pytest.mark.parametrize("long", [2**63 - 1, 10**30, 1.2345678901234568e-05])
+def test_stored_text_is_read_into_what_json_reads(long):
+    value = {"enum": [0.5, 1], "maximum": long, "multipleOf": 0.01, "small": 1e-300}
+    read = read_canonical(canonical(value).decode())
+    assert json.dumps(read) == json.dumps(value)
+
+
 @pytest.mark.parametrize("inner", ['""', '"{"', '"}]"', '"{}"', '"\\"{\\""', '"a\\\\"', '"[", "]", "{"', '{"{": "}"}'])
 def test_brackets_in_texts_nest_nothing(inner):
     depth = 3 if inner.startswith("{") else 2
