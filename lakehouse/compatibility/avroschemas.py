@@ -416,7 +416,7 @@ def check_avro(part: Any) -> None:
 
 
 def _check_union(branches: list[Any]) -> None:
-    kinds = [_kind_of(branch) for branch in branches]
+    kinds = [kind_of(branch) for branch in branches]
     if any(isinstance(branch, list) for branch in branches):
         raise Malformed("a union holds another union")
     plain = [kind for kind in kinds if kind in PRIMITIVES or kind in ("array", "map")]
@@ -467,7 +467,7 @@ def _branches(part: Any) -> list[Any]:
     return part if isinstance(part, list) else [part]
 
 
-def _kind_of(part: Any) -> Any:
+def kind_of(part: Any) -> Any:
     """Return the name of a type, of one in parentheses that within; None: a union."""
     while isinstance(part, dict):
         part = part.get("type")
@@ -476,7 +476,7 @@ def _kind_of(part: Any) -> Any:
 
 def _is_default(part: Any, value: Any) -> bool:
     """Return whether a default is of the JSON type of a type; that of a type that is named elsewhere is not looked at."""
-    kind = _kind_of(part)
+    kind = kind_of(part)
     if isinstance(value, bool):
         return kind == "boolean" or kind not in (*_JSON_TYPES, *_NUMBERS)
     if kind in _NUMBERS:

@@ -15,7 +15,16 @@ from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import StructureComparison, read_structure
-from lakehouse.compatibility.limits import MOST_DIFFERENCES, MOST_STEPS, MOST_TEXT, StepBudget, TooMuchWork, Unreadable, text_of
+from lakehouse.compatibility.limits import (
+    INVALID,
+    MOST_DIFFERENCES,
+    MOST_STEPS,
+    MOST_TEXT,
+    StepBudget,
+    TooMuchWork,
+    Unreadable,
+    text_of,
+)
 from lakehouse.compatibility.protoschemas import ProtoComparison, ProtoFile
 from lakehouse.compatibility.schemadifferences import DirectionResult, Judgement, SchemaDifference, incomparable, join_directions
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
@@ -50,7 +59,7 @@ def compare(before: Any, after: Any, format: str, *, most: int = MOST_STEPS) -> 
         return list(incomparable(str(error)))
     except RecursionError:
         return list(incomparable("the schemas are too deep"))
-    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+    except INVALID as error:
         return list(incomparable(f"a schema is not valid: {type(error).__name__}: {error}"[:200]))
 
 

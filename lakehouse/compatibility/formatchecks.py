@@ -16,7 +16,7 @@ import orjson
 from lakehouse.compatibility.avroschemas import check_avro, read_avro
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import check_structure, read_structure
-from lakehouse.compatibility.limits import MOST_DEPTH, MOST_TEXT, Malformed, Unreadable, text_of
+from lakehouse.compatibility.limits import INVALID, MOST_DEPTH, MOST_TEXT, Malformed, Unreadable, text_of
 from lakehouse.compatibility.protoschemas import ProtoFile
 from lakehouse.compatibility.xmlschemas import XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
@@ -182,7 +182,7 @@ def _checked(text: str, is_text: bool, family: str, format: str) -> FormatCheck:
         return FormatCheck(None, str(error))
     except RecursionError:
         return FormatCheck(None, "the schema is too deep")
-    except (TypeError, ValueError, AttributeError, LookupError) as error:
+    except INVALID as error:
         return FormatCheck(None, f"the schema could not be read: {type(error).__name__}: {error}"[:200])
     return FormatCheck(True)
 

@@ -10,6 +10,8 @@ MOST_STEPS = 200_000  # about half a second
 MOST_DEPTH = 100  # levels of a schema
 MOST_DIFFERENCES = 1_000  # that are reported of two schemas
 MOST_TEXT = 4_000_000  # letters of a schema
+# What a reader of schemas meets in one that is not valid, besides what it checks and raises as `Unreadable`.
+INVALID = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 
 def text_of(document: Any) -> str:

@@ -1,30 +1,34 @@
 """A registry as data contracts of the Open Data Contract Standard (ODCS), one for each message.
 
 Fields of its payload's schema (JSON Schema, Avro, Protobuf) are properties. A property has one logical type: a value of several
-types is `string` if all are scalars, else `object`; `physicalType` names them all.
+types is `string` if all are scalars, else `object`; `physicalType` names them all. Types that refer to each other could be
+written without end, so a contract has at most `MOST_PROPERTIES` of them; the outer ones come first.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-import orjson
+from itertools import islice
+from typing import Any, TypeVar
 
 from lakehouse.asyncapi.following import Following
 from lakehouse.asyncapi.outward import address_of, endpoint_address, identity_of
-from lakehouse.compatibility.avroschemas import full_name, read_avro
-from lakehouse.compatibility.limits import Unreadable
+from lakehouse.compatibility.avroschemas import full_name, kind_of, read_avro
+from lakehouse.compatibility.limits import INVALID, Unreadable
 from lakehouse.compatibility.protoschemas import ProtoField, ProtoFile
 from lakehouse.dialects.tables import family_of
 from lakehouse.domain.references import schema_places
 from lakehouse.export.backstage import OWNER, first_of
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
 Property = dict[str, Any]
+_Field = TypeVar("_Field")
 PAYLOAD = "payload"  # the one property of a payload that is no object
+MOST_PROPERTIES = 1_000  # of a contract
+_MOST_STEPS = 20_000  # of reading a JSON Schema: schemas that are merged, and their properties
 _DEEPEST = 12
 _DATES = {"date": "date", "date-time": "timestamp", "time": "time"}
 _PYTHON = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
@@ -64,8 +68,26 @@ def properties_of(schema_format: str, schema: Any, type_name: str | None = None)
     read = _READERS.get(schema_format.partition("/")[0].lower())
     try:
         return None if read is None else read(schema, type_name)
-    except (Unreadable, orjson.JSONDecodeError):
+    except (Unreadable, RecursionError, *INVALID):
         return None
+
+
+class _Budget:
+    """Counts the properties and steps that are left for a schema."""
+
+    def __init__(self) -> None:
+        self._properties, self._steps = MOST_PROPERTIES, _MOST_STEPS
+
+    def taken(self, fields: Iterable[_Field]) -> list[_Field]:
+        """Return the first fields of an object, as many as may become properties; they count."""
+        fits = list(islice(fields, self._properties))
+        self._properties -= len(fits)
+        return fits
+
+    def has_steps(self, count: int) -> bool:
+        """Return whether so many steps are left; they count."""
+        self._steps -= count
+        return self._steps >= 0
 
 
 def _property(name: str, logical: str, physical: str, **members: Any) -> Property:
@@ -93,6 +115,7 @@ class _JsonSchema:
 
     def __init__(self, document: Any) -> None:
         self._following = Following(document)
+        self._budget = _Budget()
 
     def read(self, name: str, schema: Any, *, required: bool = False, within: frozenset[str] = frozenset()) -> Property:
         """Return the property of a schema; within: references that were followed, which end where they lead back."""
@@ -119,7 +142,7 @@ class _JsonSchema:
     def _inner(self, merged: dict[str, Any], logical: str | None, within: frozenset[str]) -> dict[str, Any]:
         if logical == "object":
             must = _listed(merged.get("required"))
-            fields = _object(merged).items()
+            fields = self._budget.taken(_object(merged).items())
             return {"properties": [self.read(name, field, required=name in must, within=within) for name, field in fields]}
         if logical == "map":
             return {"map": _map(self.read("value", merged["additionalProperties"], within=within))}
@@ -129,7 +152,7 @@ class _JsonSchema:
 
     def _merged(self, schema: Any, within: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
         """Return a schema with what it refers to, what `allOf` adds, and what its alternatives may have, never required."""
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or not self._budget.has_steps(1 + len(_object(schema))):
             return {}, within
         reference = schema.get("$ref")
         merged = {name: member for name, member in schema.items() if name not in ("$ref", "allOf")}
@@ -174,7 +197,7 @@ def _is_option(word: str, value: Any) -> bool:
 
 
 def _json_fields(schema: Any, type_name: str | None) -> list[Property]:
-    document = orjson.loads(schema) if isinstance(schema, str) else schema
+    document = read_exactly(schema.encode()) if isinstance(schema, str) else schema
     root = {"$ref": f"#/{type_name.strip('/')}"} if type_name and "/" in type_name else document
     return _fields(_JsonSchema(document).read(PAYLOAD, root))
 
@@ -184,12 +207,13 @@ class _Avro:
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, Any]] = {}
+        self._budget = _Budget()
 
     def read(self, name: str, schema: Any, space: str, within: frozenset[str] = frozenset(), **members: Any) -> Property:
         """Return the property of a type; within: names of records that it is in."""
         branches = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
         if len(branches) != 1:
-            kinds = [branch if isinstance(branch, str) else branch["type"] for branch in branches]
+            kinds = [kind_of(branch) or "union" for branch in branches]
             return _property(
                 name, _logical([_AVRO_TYPES.get(branch, "object") for branch in kinds]), " or ".join(kinds), **members
             )
@@ -220,7 +244,7 @@ class _Avro:
 
     def _record(self, part: dict[str, Any], space: str, within: frozenset[str]) -> dict[str, Any]:
         fields = []
-        for field in part["fields"]:
+        for field in self._budget.taken(part["fields"]):
             kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
             required = "null" not in kinds and "default" not in field
             about = {"description": field["doc"]} if isinstance(field.get("doc"), str) else {}
@@ -230,7 +254,10 @@ class _Avro:
 
 def _avro_fields(schema: Any, type_name: str | None) -> list[Property]:
     read_avro(schema)  # refuses what is no schema
-    document = orjson.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"') else schema
+    is_json = isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"')
+    document = read_exactly(schema.encode()) if is_json else schema
+    if document == []:
+        raise Unreadable("it declares no type")
     if isinstance(document, list):  # several types, of which one is meant: the last that is named so, else the last
         reader = _Avro()
         made = [reader.read(PAYLOAD, type_schema, "") for type_schema in document]
@@ -246,10 +273,10 @@ def _proto_fields(schema: Any, type_name: str | None) -> list[Property]:
     root = names[0] if names else file.first
     if root not in file.messages:
         raise Unreadable("it declares no message")
-    return _proto_message(file, root, frozenset({root}))
+    return _proto_message(file, root, frozenset({root}), _Budget())
 
 
-def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[Property]:
+def _proto_message(file: ProtoFile, name: str, within: frozenset[str], budget: _Budget) -> list[Property]:
     def value(field: ProtoField) -> Property:
         kind = file.resolve(field.type, name)
         members: dict[str, Any] = {}
@@ -260,11 +287,11 @@ def _proto_message(file: ProtoFile, name: str, within: frozenset[str]) -> list[P
             logical = "string"
             members["enum"] = [{"value": label} for labels in file.enums[kind].values.values() for label in labels]
         if kind in file.messages:
-            members["properties"] = [] if kind in within else _proto_message(file, kind, within | {kind})
+            members["properties"] = [] if kind in within else _proto_message(file, kind, within | {kind}, budget)
         return _property(field.name, logical, kind, required=field.label == "required", **members)
 
     fields = []
-    for field in file.messages[name].fields.values():
+    for field in budget.taken(file.messages[name].fields.values()):
         made = value(field)
         if field.key:
             made = _property(field.name, "map", "map", map=_map(made))

@@ -16,7 +16,7 @@ from conftest import Catalog
 from jsonschema.validators import validator_for
 from open_data_contract_standard.model import OpenDataContractStandard
 
-from lakehouse.export.odcs import properties_of
+from lakehouse.export.odcs import MOST_PROPERTIES, properties_of
 from lakehouse.export.otherformats import FORMATS
 from lakehouse.export.run import ExportRequest, export
 from lakehouse.export.writers import WriteStyle, whole_registry
@@ -190,9 +190,87 @@ def test_what_is_required_and_how_long_it_is():
     assert "required" not in fields["at"]
 
 
-@pytest.mark.parametrize(("schema_format", "schema"), [("XSD/1.1", "<x/>"), ("Avro/1.11", "{"), ("JSONSchema/draft-07", "{")])
+UNREADABLE = [
+    ("XSD/1.1", "<x/>"),
+    ("Avro/1.11", "{"),
+    ("Avro/1.11", []),
+    ("Avro/1.11", {"type": "record", "name": "A", "aliases": 1, "fields": []}),
+    ("Avro/1.11", {"type": "record", "name": "A", "fields": [{"name": "u", "type": "int", "aliases": 1}]}),
+    ("Avro/1.11", {"type": "record", "name": "A", "namespace": 1, "fields": [{"name": "u", "type": "B"}]}),
+    ("JSONSchema/draft-07", "{"),
+    ("JSONSchema/draft-07", '{"maximum": 1e400}'),
+    ("Protobuf/3", ""),
+]
+
+
+@pytest.mark.parametrize(("schema_format", "schema"), UNREADABLE, ids=lambda value: json.dumps(value)[:60])
 def test_a_schema_that_cannot_be_read_has_no_properties(schema_format, schema):
+    message = {"dataschemaformat": schema_format, "dataschema": schema}
+    (made,) = contracts({"messagegroups": {"g": {"messages": {"m": message}}}}).values()
+    assert "properties" not in made["schema"][0]
     assert properties_of(schema_format, schema) is None
+
+
+def test_a_field_of_several_avro_types_names_what_is_in_parentheses():
+    union = ["null", {"type": {"type": "string"}}, "int", {"type": {"type": "array", "items": "int"}}]
+    [field] = properties_of("Avro/1.11", {"type": "record", "name": "A", "fields": [{"name": "u", "type": union}]}) or []
+    assert (field["logicalType"], field["physicalType"]) == ("object", "string or int or array")
+
+
+def json_types(count: int, reach: int) -> dict[str, Any]:
+    """Return types that each refer to as many of the types behind them, the last to the first."""
+    places = {n: [{"$ref": f"#/definitions/T{(n + 1 + m) % count}"} for m in range(reach)] for n in range(count)}
+    types = {f"T{n}": {"properties": {f"p{m}": place for m, place in enumerate(places[n])}} for n in range(count)}
+    return {"$ref": "#/definitions/T0", "definitions": types}
+
+
+def json_alternatives(count: int, word: str) -> dict[str, Any]:
+    """Return a schema whose alternatives double on every level."""
+    parts = {f"T{n}": {word: [{"$ref": f"#/definitions/T{n + 1}"}, {word: [{"$ref": f"#/definitions/T{n + 1}"}]}]}
+             for n in range(count)}  # fmt: skip
+    return {"properties": {"a": {"$ref": "#/definitions/T0"}, "z": {"type": "string"}}, "definitions": parts}
+
+
+def proto_types(count: int) -> str:
+    messages = (f"message T{n} {{ {' '.join(f'T{m} p{m} = {m + 1};' for m in range(count))} }}" for n in range(count))
+    return f'syntax = "proto3"; {"".join(messages)}'
+
+
+def avro_types(depth: int) -> dict[str, Any]:
+    inner: Any = "int"
+    for n in range(depth):
+        fields = [{"name": "a", "type": inner}, *({"name": f"p{m}", "type": f"T{n - 1}"} for m in range(3 if n else 0))]
+        inner = {"type": "record", "name": f"T{n}", "fields": fields}
+    return inner
+
+
+INVOLVED = {
+    "each type refers to each": ("JSONSchema/draft-07", json_types(9, 9)),
+    "each type refers to the next four times": ("JSONSchema/draft-07", json_types(11, 4)),
+    "many fields": ("JSONSchema/draft-07", {"properties": {f"p{n}": {"type": "string"} for n in range(3000)}}),
+    "alternatives that double": ("JSONSchema/draft-07", json_alternatives(40, "anyOf")),
+    "parts that double": ("JSONSchema/draft-07", json_alternatives(40, "allOf")),
+    "messages": ("Protobuf/3", proto_types(9)),
+    "records": ("Avro/1.11", avro_types(14)),
+}
+
+
+@pytest.mark.parametrize(("schema_format", "schema"), INVOLVED.values(), ids=INVOLVED)
+def test_a_contract_has_so_many_properties_at_most_and_the_outer_ones_first(schema_format, schema):
+    made = properties_of(schema_format, schema)
+    assert made
+    count = json.dumps(made).count('"name"')
+    assert count <= MOST_PROPERTIES
+    if "properties" in schema and "z" in schema["properties"]:
+        assert [field["name"] for field in made] == ["a", "z"]
+    else:
+        assert count == MOST_PROPERTIES
+
+
+def test_a_number_of_a_schema_that_is_text_keeps_its_digits():
+    text = f'{{"type": "object", "properties": {{"n": {{"type": "integer", "maximum": {10**25 + 1}, "multipleOf": 0.5}}}}}}'
+    [field] = properties_of("JSONSchema/draft-07", text) or []
+    assert field["logicalTypeOptions"] == {"maximum": 10**25 + 1, "multipleOf": 0.5}
 
 
 # The command
