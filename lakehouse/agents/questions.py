@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from lakehouse.domain.diff import COMPARABLE_KINDS, Difference, differences_of
 from lakehouse.domain.diff import in_order as gravest_first
-from lakehouse.errors import MessageNotFound, QueryError, SettingsError, XidNotFound
+from lakehouse.errors import MessageNotFound, QueryError, SettingsError, SnapshotNotFound, XidNotFound
 from lakehouse.match.definition.scope import Scope
 from lakehouse.match.explain import match_text
 from lakehouse.match.matcher import MatchRequest
@@ -120,10 +120,10 @@ class CatalogQuestions:
         The answer says what differs, whether producers or consumers break, and which endpoints, with their owners.
         """
         self._model.refresh()
-        if "/" in before or "/" in after:
-            results = self._model.answer(lambda view: _between(view, before, after, self._registry))
-        else:
-            results = snapshot_differences(self._model, before, after, _MOST_ENTITIES)
+        between = self._model.answer(
+            lambda view: _between(view, before, after, self._registry) if _are_entities(view, before, after) else None
+        )
+        results = snapshot_differences(self._model, before, after, _MOST_ENTITIES) if between is None else between
         results = [difference for difference in results if self._registry in (None, difference.registryid)]
         broken = self._model.answer(lambda view: broken_endpoints(self._site.page_context(view), results))
         rows = [{name: value for name, value in difference.as_row().items() if name != "rule"} for difference in results]
@@ -202,11 +202,29 @@ class CatalogQuestions:
         return answer
 
 
+def _are_entities(view: View, *texts: str) -> bool:
+    """Return whether two texts mean entities: one is an XID, or neither names a snapshot."""
+    return any("/" in text for text in texts) or not any(_names_snapshot(view, text) for text in texts)
+
+
+def _names_snapshot(view: View, text: str) -> bool:
+    try:
+        view.resolve(text)
+    except SnapshotNotFound:
+        return False
+    return True
+
+
 def _between(view: View, before: str, after: str, registry: RegistryId | None) -> list[Difference]:
     """Compare two entities of one kind, as if the first had become the second."""
     sides = []
     for text in (before, after):
-        entity = next(iter(view.entities(Xid(full_xid(view, text, registry)), registry)), None)
+        try:
+            entity = next(iter(view.entities(Xid(full_xid(view, text, registry)), registry)), None)
+        except XidNotFound as error:
+            raise SettingsError(
+                f"{text} is no snapshot, and no id of a message, group, endpoint or schema: search finds entities by words."
+            ) from error
         if entity is None or entity.kind not in COMPARABLE_KINDS:
             raise SettingsError(f"{text} is no message, group, endpoint or schema: it cannot be compared.")
         sides.append(entity)

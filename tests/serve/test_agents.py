@@ -96,6 +96,22 @@ def test_what_differs_between_two_messages(server):
     assert "/messagegroups/none is no message" in absent
 
 
+def test_what_is_compared_is_named_by_ids_too(server):
+    names = ("shop.orders.OrderPaidData", "shop.orders.OrderCancelledData")
+    xids = [f"/schemagroups/shop.orders.schemas/schemas/{name}" for name in names]
+    by_ids, by_xids, mixed, unknown, number, one_snapshot = called(
+        server,
+        *(
+            ("compare", {"before": before, "after": after})
+            for before, after in (names, xids, (names[0], xids[1]), (names[0], "no.such"), ("77777", "88888"), ("1", names[0]))
+        ),
+    )
+    assert by_ids["differences"] == by_xids["differences"] == mixed["differences"] != []
+    assert "no.such is no snapshot, and no id" in unknown
+    assert "77777 is no snapshot, and no id" in number
+    assert f"'{names[0]}' names no snapshot" in one_snapshot
+
+
 def test_an_example_matches_its_message_and_another_says_why_not(server):
     (example,) = called(server, ("render_example", {"xid": PAID}))
     made = json.dumps(example["examples"][0]["example"])
