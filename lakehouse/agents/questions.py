@@ -46,6 +46,8 @@ SECONDS = 5.0
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _TABLES = ("effective", "violations", "searched", "log", "edges")
 _READABLE = (*_TABLES, "effective_rows", "log_rows", *(packs.table for packs in PACKED))  # the latter are read by views
+_JSON_TABLES = ("json_each", "json_tree")
+_BUILT_IN = ("sqlite_", "pragma_")  # prefixes of tables about the file and the connection
 _REFUSED_FUNCTIONS = ("load_extension", "zeroblob", "randomblob", "printf", "format")  # the last four can fill the memory
 
 
@@ -296,10 +298,12 @@ def run_select(view: View, query: str, seconds: float = SECONDS) -> dict[str, An
         QueryError: it is no SELECT on the tables that may be read, is wrong, or takes too long.
     """
     db = view.db
+    db.execute("SELECT 1 FROM json_each(NULL), json_tree(NULL)").close()  # the first use declares them, which needs rights
+    hidden = _hidden_tables(db)
     until = time.monotonic() + seconds
     setlimit = getattr(db, "setlimit", None)  # of Python 3.11
     most = setlimit(_LIMIT_LENGTH, _MOST_VALUE_BYTES) if setlimit else None
-    db.set_authorizer(_authorize)
+    db.set_authorizer(lambda action, first, second, *_: _authorize(action, first, second, hidden))
     db.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
     try:
         cursor = db.execute(query)
@@ -320,8 +324,17 @@ def run_select(view: View, query: str, seconds: float = SECONDS) -> dict[str, An
     return {"columns": columns, "rows": [list(row) for row in rows[:_MOST_ROWS]]} | more
 
 
-def _authorize(action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
-    if action == sqlite3.SQLITE_READ and first not in _READABLE:
+def _hidden_tables(db: Any) -> set[str]:
+    """Return the names, in lower case, of the tables of a connection that a query may not read: of the file, and of modules."""
+    tables = db.execute("SELECT name FROM sqlite_master UNION SELECT name FROM sqlite_temp_master").fetchall()
+    modules = db.execute("PRAGMA module_list").fetchall()
+    return {name.lower() for (name,) in tables + modules}.difference(_READABLE, _JSON_TABLES)
+
+
+def _authorize(action: int, first: str | None, second: str | None, hidden: set[str]) -> int:
+    """Return whether a query may do something; what it reads may be a name of its own (of WITH), but none that is hidden."""
+    table = (first or "").lower()
+    if action == sqlite3.SQLITE_READ and (table in hidden or table.startswith(_BUILT_IN)):
         return sqlite3.SQLITE_DENY
     if action == sqlite3.SQLITE_FUNCTION and second in _REFUSED_FUNCTIONS:
         return sqlite3.SQLITE_DENY

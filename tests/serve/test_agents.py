@@ -141,6 +141,16 @@ def test_sql_and_lists(server):
         "DELETE FROM effective",
         "SELECT * FROM sqlite_master",
         "SELECT * FROM facts",
+        "SELECT count(*) FROM FACTS",
+        "SELECT f.name FROM facts AS f",
+        "WITH log AS MATERIALIZED (SELECT * FROM main.facts) SELECT count(*) FROM log",
+        "SELECT count(*) FROM sqlite_schema",
+        "SELECT * FROM sqlite_temp_master",
+        "SELECT * FROM pragma_table_info('log')",
+        "SELECT count(*) FROM pragma_database_list",
+        "SELECT count(*) FROM dbstat",
+        "SELECT count(*) FROM json_each('[1]'), words",
+        "WITH m AS (SELECT 1) INSERT INTO log SELECT * FROM m",
         "ATTACH '/tmp/x' AS x",
         "PRAGMA query_only = OFF",
         "SELECT load_extension('x')",
@@ -154,6 +164,24 @@ def test_a_query_that_may_not_run_is_refused_and_the_next_one_runs(model, query)
         with pytest.raises(QueryError):
             run_select(view, query, seconds=0.3)
         assert run_select(view, "SELECT count(*) FROM effective")["rows"][0][0] > 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT j.key FROM effective e, json_each(e.attributes) j LIMIT 1",
+        "SELECT t.fullkey FROM effective e, json_tree(e.attributes) t WHERE t.atom IS NOT NULL LIMIT 1",
+        "SELECT count(*) FROM json_each('[1, 2]')",
+        "WITH m AS MATERIALIZED (SELECT xid FROM effective) SELECT count(*) FROM m",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT count(*) FROM n",
+        "SELECT count(*) FROM (SELECT xid FROM effective UNION SELECT xid FROM violations) AS both",
+    ],
+)
+def test_a_query_may_use_json_and_names_of_its_own(warehouse, query):
+    settings = read_settings(warehouse=str(warehouse / "warehouse"), readmodel_dir=str(warehouse / "model"))
+    with open_model(settings) as fresh, fresh.at() as view:  # a connection on which nothing has run yet
+        [[value]] = run_select(view, query)["rows"]
+    assert value
 
 
 def test_errors_say_how_to_go_on(server):
