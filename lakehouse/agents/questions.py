@@ -30,7 +30,7 @@ from lakehouse.site import Site
 from lakehouse.site.pages.consequences import broken_endpoints
 from lakehouse.site.pages.search import Wanted, matching
 from lakehouse.text.jsontext import in_order
-from lakehouse.text.names import RegistryId, Xid
+from lakehouse.text.names import REGISTRY, RegistryId, Xid
 
 Answer = dict[str, Any]
 Kind = Literal["message", "group", "endpoint", "schema", "document"]
@@ -102,12 +102,19 @@ class CatalogQuestions:
         return self._answered(read, at)
 
     def list(self, xid: str = "/", at: str | None = None) -> Answer:
-        """List what an entity holds: groups and endpoints of "/", messages or schemas of a group, Versions of a message."""
+        """List what an entity holds: groups and endpoints of "/", messages or schemas of a group, Versions of a message.
+
+        xid may be a collection, too, such as /messagegroups.
+        """
 
         def read(view: View) -> Answer:
             registries = [self._registry] if self._registry else view.registries()
-            members = [member for registryid in registries for member in view.children(registryid, Xid(xid))]
-            if not members and xid != "/" and not view.entities(Xid(xid), self._registry):
+            wanted = Xid(f"/{xid.strip('/')}")
+            is_collection = wanted != REGISTRY and wanted.count("/") % 2 == 1
+            parent = Xid(wanted.rpartition("/")[0] or REGISTRY) if is_collection else wanted
+            members = [member for registryid in registries for member in view.children(registryid, parent)]
+            members = [member for member in members if not is_collection or member.xid.startswith(f"{wanted}/")]
+            if not members and wanted != REGISTRY and not view.entities(wanted, self._registry):
                 raise XidNotFound(xid)
             rows = [
                 {"registryid": member.registryid, "xid": member.xid, "name": member.attributes.get("name")} for member in members

@@ -135,6 +135,20 @@ def test_sql_and_lists(server):
     assert rule["id"] == "MSG-146"
 
 
+@pytest.mark.parametrize("xid", ["/messagegroups", "/messagegroups/", "messagegroups"])
+def test_a_collection_lists_its_members(server, xid):
+    whole, groups = called(server, ("list", {}), ("list", {"xid": xid}))
+    assert groups["members"] == [one for one in whole["members"] if one["xid"].startswith("/messagegroups/")] != []
+
+
+def test_messages_of_a_group_are_listed_by_their_collection_too(server):
+    group = "/messagegroups/shop.orders.kafka"
+    names = (group, f"{group}/", f"{group}/messages", f"{group}/messages/")
+    first, *rest = called(server, *(("list", {"xid": xid}) for xid in names))
+    assert PAID in [one["xid"] for one in first["members"]]
+    assert all(one["members"] == first["members"] for one in rest)
+
+
 @pytest.mark.parametrize(
     "query",
     [
