@@ -27,6 +27,16 @@ _LINE = "\n"
 _MEND = "Fix the text at that place and load it again: nothing of it was loaded. Values must be those that JSON has."
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+# What the core schema of YAML 1.2, or a type of YAML 1.1, reads as a number or flag; PyYAML quotes what it reads so itself.
+_NUMBER_OF_ANY_VERSION = re.compile(
+    r"""[-+]?(?:
+        0[bB][01_]+ | 0[oO][0-7_]+ | 0[xX][0-9a-fA-F_]+
+      | (?:[0-9][0-9_]*(?:\.[0-9_]*)? | \.[0-9][0-9_]*)(?:[eE][-+]?[0-9_]+)?
+      | [0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?  # in base 60
+    )\Z""",
+    re.VERBOSE,
+)
+_FLAG_OF_ANY_VERSION = re.compile(r"[yYnN]\Z")
 # What a message of PyYAML quotes, but for names of tokens such as '<block end>' and single characters.
 _QUOTED = re.compile(r"'(?!<[a-z ]+>')(?:[^'\\]|\\.){2,}'|\"(?:[^\"\\]|\\.){2,}\"")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -83,7 +93,10 @@ def read_yaml(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
 
 
 def as_yaml(*documents: Any) -> bytes:
-    """Write JSON values as YAML, each a document of one stream; texts of several lines as blocks."""
+    """Write JSON values as YAML, each a document of one stream; texts of several lines as blocks.
+
+    A text that YAML 1.1 or 1.2 reads as something else is quoted.
+    """
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000, encoding="utf-8")
 
 
@@ -99,6 +112,8 @@ def _written(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _written)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER_OF_ANY_VERSION, list("-+.0123456789"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", _FLAG_OF_ANY_VERSION, list("yYnN"))
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ from hypothesis import assume, given
 
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.text.jsontext import NotJson, as_written, canonical, read_json
-from lakehouse.text.yamltext import read_text, read_yaml
+from lakehouse.text.yamltext import as_yaml, read_text, read_yaml
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.yaml.gz", "a.cereg.yaml"])
@@ -103,6 +104,32 @@ def test_a_plain_scalar_is_what_json_has_and_else_a_text(text, value):
 def test_what_json_cannot_say_is_refused(text, reported):
     with pytest.raises(NotJson, match=reported):
         read_yaml(text.encode(), 100)
+
+
+NO_TEXTS = (
+    "1e5", "1E+2", "-2E+05", "01e5", "1.e5", ".5", "-.5e3", "1.5e-5", "1_000", "1_000.5", "0", "08", "012", "+1", "-0",
+    "0o7", "0x1F", "0x_F", "-0x1f", "0b1_0", "12:30:45", "190:20:30.15", "1:30", ".inf", "-.INF", ".NaN",
+    "y", "Y", "n", "N", "yes", "Off", "TRUE", "null", "~", "2026-01-01", "2026-01-01T00:00:00Z", "<<", "=",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_TEXTS)
+def test_a_text_that_yaml_reads_as_something_else_is_written_with_quotes(text):
+    written = as_yaml({text: text}).decode()
+    assert re.fullmatch(r"""(['"])(.*)\1: (['"])\2\3\n""", written)
+    assert read_yaml(written.encode(), 9)[0] == yaml.safe_load(written) == {text: text}
+
+
+@pytest.mark.parametrize("text", ["1.2.3", "v1", "e5", "1,000", "no-1", "yN", "0xG", "12:30:99", "1e", "_1", "a.5"])
+def test_other_texts_are_written_without_quotes(text):
+    assert as_yaml({text: text}).decode() == f"{text}: {text}\n"
+
+
+@law
+@given(json_values)
+def test_what_is_written_as_yaml_is_read_again(value):
+    assume("\ufeff" not in json.dumps(value, ensure_ascii=False))
+    assert canonical(read_yaml(as_yaml(value), 100)[0]) == canonical(value)
 
 
 def test_limits_and_encodings():
