@@ -14,6 +14,7 @@ import orjson
 
 from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path
+from lakehouse.text.jsontext import read_exactly
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ_AS = {
@@ -82,7 +83,7 @@ def read_avro(document: Any) -> AvroType:
     """
     if isinstance(document, str) and document not in PRIMITIVES:
         try:
-            document = orjson.loads(document)
+            document = read_exactly(document.encode())
         except orjson.JSONDecodeError as error:
             raise Malformed(f"the schema is not JSON: {error}") from error
     return _TypeReader().read(document, "", 0)

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import orjson
-
 from lakehouse.compatibility.avroschemas import AvroComparison, read_avro
 from lakehouse.compatibility.jsonschemas import JsonComparison
 from lakehouse.compatibility.jsonshapes import JsonDocument
@@ -29,6 +27,7 @@ from lakehouse.compatibility.protoschemas import ProtoComparison, ProtoFile
 from lakehouse.compatibility.schemadifferences import DirectionResult, Judgement, SchemaDifference, incomparable, join_directions
 from lakehouse.compatibility.xmlschemas import XmlComparison, XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
+from lakehouse.text.jsontext import read_exactly
 
 _MOST_CACHED = 4_096  # judgements
 BothDirections = tuple[list[DirectionResult], list[DirectionResult]]
@@ -73,7 +72,8 @@ def judge(before: Any, after: Any, format: str) -> Judgement:
 
 @lru_cache(_MOST_CACHED)
 def _judged(before: str, after: str, is_text_before: bool, is_text_after: bool, format: str) -> Judgement:
-    pair = [text if is_text else orjson.loads(text) for text, is_text in ((before, is_text_before), (after, is_text_after))]
+    sides = ((before, is_text_before), (after, is_text_after))
+    pair = [text if is_text else read_exactly(text.encode()) for text, is_text in sides]
     return Judgement(tuple(compare(pair[0], pair[1], format)))
 
 

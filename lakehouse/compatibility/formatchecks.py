@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import orjson
-
 from lakehouse.compatibility.avroschemas import check_avro, read_avro
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.compatibility.jsonstructures import check_structure, read_structure
@@ -20,6 +18,7 @@ from lakehouse.compatibility.limits import INVALID, MOST_DEPTH, MOST_TEXT, Malfo
 from lakehouse.compatibility.protoschemas import ProtoFile
 from lakehouse.compatibility.xmlschemas import XmlDocument
 from lakehouse.dialects.schemadocuments import family_of_format
+from lakehouse.text.jsontext import read_exactly
 
 _TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 _DRAFT = re.compile(r"draft[-/]?0?([467])|draft[-/](2019-09|2020-12)")
@@ -175,7 +174,7 @@ def check_format(document: Any, format: str) -> FormatCheck:
 @lru_cache(_CACHED)
 def _checked(text: str, is_text: bool, family: str, format: str) -> FormatCheck:
     try:
-        _CHECKS[family](text if is_text else orjson.loads(text), format)
+        _CHECKS[family](text if is_text else read_exactly(text.encode()), format)
     except Malformed as error:
         return FormatCheck(False, str(error))
     except Unreadable as error:
@@ -190,7 +189,7 @@ def _checked(text: str, is_text: bool, family: str, format: str) -> FormatCheck:
 def _avro(document: Any, _: str) -> None:
     read_avro(document)
     is_json = isinstance(document, str) and document.lstrip().startswith(("{", "[", '"'))
-    check_avro(orjson.loads(document) if is_json else document)
+    check_avro(read_exactly(document.encode()) if is_json else document)
 
 
 def _json(document: Any, format: str) -> None:

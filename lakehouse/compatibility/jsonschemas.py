@@ -189,11 +189,15 @@ def _only_values(shape: Shape) -> list[Any] | None:
 def _of_integers(low: Bound | None, high: Bound | None) -> tuple[Bound | None, Bound | None]:
     """Return the bounds of the integers between two bounds: none is excluded."""
     least, most = low, high
-    if low is not None and math.isfinite(low[0]):
+    if low is not None and _is_finite(low[0]):
         least = math.floor(low[0]) + 1 if low[1] else math.ceil(low[0]), False
-    if high is not None and math.isfinite(high[0]):
+    if high is not None and _is_finite(high[0]):
         most = math.ceil(high[0]) - 1 if high[1] else math.floor(high[0]), False
     return least, most
+
+
+def _is_finite(number: float) -> bool:
+    return isinstance(number, int) or math.isfinite(number)  # not every integer is a double
 
 
 def _range(shape: Shape) -> str:

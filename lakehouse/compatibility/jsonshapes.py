@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +15,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import orjson
 
 from lakehouse.compatibility.limits import Malformed, StepBudget
-from lakehouse.text.jsontext import canonical
+from lakehouse.text.jsontext import canonical, read_exactly
 
 _NOT_DECIDED = (
     "pattern", "format", "not", "if", "patternProperties", "propertyNames", "contains", "dependencies", "dependentRequired",
@@ -44,20 +45,14 @@ _OF_TYPE = {name: frozenset({name, "integer"} if name == "number" else {name}) f
 DATA = frozenset({"const", "default", "enum", "examples"})  # hold data, and no schemas
 # Members whose members have names of the user, which are no keywords.
 NAMED = frozenset({"properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas"})
+_MOST_WRITTEN_OUT = 1e30  # integers with an exponent, up to which they are written without it
 Parts = tuple[Any, ...]  # schemas that all hold
 Bound = tuple[float, bool]  # and whether it is excluded
 
 
 def as_key(value: Any) -> bytes:
     """Return what two equal JSON values have alike: 1 and 1.0 are equal, 1 and true are not."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        value = int(value)
-    if isinstance(value, dict | list):
-        value = _plain(value)
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # an integer of more than 64 bits
-        return repr(value).encode()
+    return canonical(_plain(value))
 
 
 def _plain(value: Any) -> Any:
@@ -65,7 +60,8 @@ def _plain(value: Any) -> Any:
         return {name: _plain(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_plain(member) for member in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    is_integer = isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WRITTEN_OUT
+    return int(Decimal(repr(value))) if is_integer else value
 
 
 def words_in(value: Any) -> frozenset[str]:
@@ -188,7 +184,7 @@ class JsonDocument:
     def __init__(self, document: Any, format: str = "") -> None:
         if isinstance(document, str):
             try:
-                document = orjson.loads(document)
+                document = read_exactly(document.encode())
             except orjson.JSONDecodeError as error:
                 raise Malformed(f"the schema is not JSON: {error}") from error
         if not isinstance(document, dict | bool):

@@ -13,7 +13,7 @@ import orjson
 
 from lakehouse.compatibility.limits import Malformed, StepBudget, Unreadable
 from lakehouse.compatibility.schemadifferences import Answer, DirectionResult, Path, unread_values
-from lakehouse.text.jsontext import canonical
+from lakehouse.text.jsontext import canonical, read_exactly
 
 # Integers of 64 bits and more, and decimals, are written as text, others as numbers: neither reads the other.
 _WIDER = {
@@ -211,7 +211,7 @@ def read_structure(document: Any) -> dict[str, Any]:
     """
     if isinstance(document, str):
         try:
-            document = orjson.loads(document)
+            document = read_exactly(document.encode())
         except orjson.JSONDecodeError as error:
             raise Malformed(f"the schema is not JSON: {error}") from error
     if not isinstance(document, dict):

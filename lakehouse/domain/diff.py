@@ -20,7 +20,7 @@ from lakehouse.compatibility import Answer, SchemaDifference, judge
 from lakehouse.domain.bases import FlatAttributes
 from lakehouse.domain.references import schema_places
 from lakehouse.text.csvtables import read_rows
-from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical
+from lakehouse.text.jsontext import as_column_text, canonical_text, pointer_of, read_canonical, read_exactly
 from lakehouse.text.names import ROOT, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_version
 
@@ -255,7 +255,7 @@ def _judged(difference: Difference, was: tuple[str, str | None], now: tuple[str,
     """
     if was[1] != now[1]:
         return difference
-    judgement = judge(orjson.loads(was[0]), orjson.loads(now[0]), orjson.loads(now[1]) if now[1] else "")
+    judgement = judge(read_exactly(was[0].encode()), read_exactly(now[0].encode()), orjson.loads(now[1]) if now[1] else "")
     if not judgement.differences:
         text = "The document is written differently, and means the same"
         return replace(difference, class_="cosmetic", for_producers="cosmetic", for_consumers="cosmetic", meaning=text)

@@ -20,7 +20,7 @@ from lakehouse.dialects.schemadocuments import family_of_format
 from lakehouse.domain.bases import Attributes, FlatAttributes
 from lakehouse.domain.diff import Difference, differences_of
 from lakehouse.domain.flatattributes import flat_attributes_of
-from lakehouse.text.jsontext import canonical_text, read_canonical
+from lakehouse.text.jsontext import canonical_text, read_canonical, read_exactly
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.xid import split_version, xid_of_version
 
@@ -129,7 +129,7 @@ def judge_versions(kind: str, before: ComparableVersion, after: ComparableVersio
         return None
     if kind == "version":
         return judge_definitions(before.get("attributes", {}), after.get("attributes", {}))
-    old, new = (orjson.loads(version["schema"]) for version in (before, after))
+    old, new = (read_exactly(version["schema"].encode()) for version in (before, after))
     return judge(old, new, after.get("format", ""))
 
 
@@ -142,7 +142,8 @@ def why_incomparable(kind: str, before: ComparableVersion, after: ComparableVers
         return NO_TEXT
     formats = [version.get("format", "") for version in (before, after)]
     families = [
-        family_of_format(name, orjson.loads(version["schema"])) for name, version in zip(formats, (before, after), strict=True)
+        family_of_format(name, read_exactly(version["schema"].encode()))
+        for name, version in zip(formats, (before, after), strict=True)
     ]
     return None if families[0] == families[1] else f"formats differ: {formats[0]} and {formats[1]}"
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+import pytest
+
 from lakehouse.domain.diff import CLASSES, Difference, compatibility_rules, differences
+from lakehouse.domain.versionchanges import version_change
 from lakehouse.query.differences import compare, read_differences
 from lakehouse.settings import data_folder
 from lakehouse.store.views import session_with_views
+from lakehouse.text.names import JsonText, Xid
 
 CE, MQTT = "/envelopemetadata/", "/protocoloptions/"
 DECLARED = {CE + "a/type": '"string"', CE + "a/value": '"v"', CE + "a/required": "false"}
@@ -144,6 +149,21 @@ def test_a_changed_schema_is_looked_into():
     assert (optional.class_, optional.meaning) == ("compatible", "/b: came: int with a default.")
     words = changed(AVRO % "", AVRO.replace('"name":"O"', '"name":"O","doc":"x"') % "")
     assert (words.class_, words.meaning) == ("cosmetic", "The document is written differently, and means the same")
+
+
+LIMIT = '{"properties":{"n":{"maximum":%d,"type":"integer"}},"type":"object"}'
+
+
+@pytest.mark.parametrize("text", [LIMIT, json.dumps(LIMIT)], ids=["value", "text"])
+@pytest.mark.parametrize(("before", "after"), [(10**25, 10**25 + 1000), (2**64, 2**64 + 1), (-(10**20), 1 - 10**20)])
+def test_integers_that_differ_beyond_the_digits_of_a_double_differ(text, before, after):
+    found = changed(text % before, text % after, "JsonSchema/draft-07")
+    assert found.class_ == "breaking"
+    assert found.meaning.startswith(f"/n: was at most {before}, is at most {after}. A producer with the new schema may write")
+    bodies = (JsonText(f'{{"format":"JsonSchema/draft-07","schema":{text % limit}}}') for limit in (before, after))
+    change = version_change("schemaversion", Xid("/schemagroups/g/schemas/s/versions/1"), *bodies)
+    assert change is not None
+    assert [one.what for one in change.judgement.differences] == [f"was at most {before}, is at most {after}"]
 
 
 def test_a_schema_that_is_not_compared_is_unknown():

@@ -133,5 +133,21 @@ def test_schemas_that_hold_them_are_compared(format):
     assert {one.pointer for one in compare(SCHEMA, other, format)} <= {"/n"}
 
 
+@pytest.mark.parametrize("written", [json.loads, str], ids=["value", "text"])
+@pytest.mark.parametrize("format", ["JsonSchema/draft-07", "JsonStructure"])
+def test_values_that_differ_in_their_last_digits_are_others(format, written):
+    first, second = (written(json.dumps(SCHEMA).replace(f"[{BIG}, 1]", f"[{value}, 1]")) for value in (BIG, BIG + 7))
+    assert {one.what for one in compare(first, second, format)} == {f"value {BIG} went", f"value {BIG + 7} came"}
+
+
+def test_an_integer_with_an_exponent_is_the_same_value():
+    assert compare({"enum": [BIG, {"a": BIG, "b": 1}]}, {"enum": [{"b": 1.0, "a": 1e20}, 1e20]}, "JsonSchema/draft-07") == []
+
+
+def test_limits_that_no_double_holds_are_compared():
+    limits = [{"type": "integer", "maximum": 10**400 + more} for more in (0, 1)]
+    assert [one.kind for one in compare(*limits, "JsonSchema/draft-07")] == ["range-changed"]
+
+
 def test_a_column_has_their_digits():
     assert as_column_text({"a": [BIG, 1e20, 0.5]}) == '{"a":[100000000000000000000,1.0E20,0.5]}'
