@@ -339,7 +339,7 @@ def _hidden_tables(db: Any) -> set[str]:
 
 
 def _authorize(action: int, first: str | None, second: str | None, hidden: set[str]) -> int:
-    """Return whether a query may do something; what it reads may be a name of its own (of WITH), but none that is hidden."""
+    """Return whether a query may do something; it may read tables that its WITH makes, but none that is hidden."""
     table = (first or "").lower()
     if action == sqlite3.SQLITE_READ and (table in hidden or table.startswith(_BUILT_IN)):
         return sqlite3.SQLITE_DENY

@@ -191,7 +191,7 @@ def test_a_query_that_may_not_run_is_refused_and_the_next_one_runs(model, query)
         "SELECT count(*) FROM (SELECT xid FROM effective UNION SELECT xid FROM violations) AS both",
     ],
 )
-def test_a_query_may_use_json_and_names_of_its_own(warehouse, query):
+def test_a_query_may_use_json_and_tables_that_its_with_makes(warehouse, query):
     settings = read_settings(warehouse=str(warehouse / "warehouse"), readmodel_dir=str(warehouse / "model"))
     with open_model(settings) as fresh, fresh.at() as view:  # a connection on which nothing has run yet
         [[value]] = run_select(view, query)["rows"]
