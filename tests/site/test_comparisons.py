@@ -108,6 +108,28 @@ def test_the_page_of_a_rejected_document_links_to_no_registry_that_is_not_there(
     assert broken_links(tmp_path / "site", pages) == []
 
 
+@pytest.mark.parametrize("kind", ["message", "schema"])
+def test_the_site_of_an_entity_that_went_and_came_again_compares_the_snapshots_that_have_it(tmp_path, kind):
+    def state(text: str, *, is_there: bool = True) -> dict:
+        base = {"messages": {"base": {"description": text}}}
+        own = {"messages": {"own": {"description": text, "basemessage": "/messagegroups/bases/messages/base"}}}
+        schemas = {"own": {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": {"title": text}}}}}
+        groups = {"messagegroups": {"bases": base} | ({"g": own} if is_there else {})}
+        return {"specversion": "1.0-rc2", **groups, "schemagroups": {"s": {"schemas": schemas if is_there else {}}}}
+
+    catalog = Catalog(tmp_path / "warehouse")
+    there = (True, True, False, False, True, True)
+    for number, is_there in enumerate(there):
+        catalog.ingest({"file:/shop.json": ("default", state(f"text {number}", is_there=is_there))})
+    site = Site(opened(catalog.folder, tmp_path / "readmodel"), 128)
+    write_site(site.model, str(tmp_path / "site"))
+    path = "reg-default/messagegroups/g/own" if kind == "message" else "reg-default/schemagroups/s/own"
+    written = {page.name for page in (tmp_path / "site" / path).parent.glob("own~compare*~to~*.html")}
+    numbers = [number for number, is_there in enumerate(there, 1) if is_there]
+    assert written == {f"own~compare{one}~to~{other}.html" for one in numbers for other in numbers if one < other}
+    assert broken_links(tmp_path / "site", pages_of(tmp_path / "site")) == []
+
+
 def test_a_base_says_who_carries_its_variants(tmp_path):
     base = {"description": "What a variant extends"}
     reported = {

@@ -140,15 +140,29 @@ def declared_differences(
 
 
 def states_of(changes: list[EntityChange], versions: list[Entity]) -> list[State]:
-    """List the states of an entity that can be compared: the last snapshots that changed it, and its Versions; newest first."""
+    """List the states of an entity that can be compared: the last snapshots that changed it, and its Versions; newest first.
+
+    Snapshots that do not have the entity are no states of it: that which deleted it, and those in which a base changed meanwhile.
+    """
     seen = dict.fromkeys(
         change.snapshot_id for change in changes if change.kind in ("version", "message", "schemaversion", "schema")
     )
-    results = [State(str(number), f"Snapshot {number}") for number in seen]
+    changed = {
+        change.snapshot_id: change.op for change in changes if change.base is None and change.kind in ("message", "schema")
+    }
+    results = [State(str(number), f"Snapshot {number}") for number in seen if _had(changed, number)]
     if len(versions) > 1:
         ids = [last_id(version.xid) for version in versions]
         results += [State(f"v{path_part_of(versionid)}", f"Version {versionid}") for versionid in ids[-_MOST_STATES:]]
     return results
+
+
+def _had(changed: dict[int, str], number: int) -> bool:
+    """Return whether a snapshot has an entity; changed: what each snapshot did to it, as far back as is known."""
+    until = [snapshot_id for snapshot_id in changed if snapshot_id <= number]
+    if until:
+        return changed[max(until)] != "delete"
+    return not changed or changed[min(changed)] != "insert"
 
 
 def pairs_of(states: list[State]) -> list[tuple[State, State]]:
