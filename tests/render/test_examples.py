@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from lakehouse.match import Schemas
 from lakehouse.match.payload.payloads import run_in_fork
 from lakehouse.match.payload.schemas import SchemaVersion
 from lakehouse.render import Renderer, RenderInput, RenderRefused, RenderStyle, bindings_of
+from lakehouse.render.example.jsonschema import JsonExample
+from lakehouse.render.example.plausible import Impossible, Plausible
+from lakehouse.render.example.structureexample import StructureExample
 from lakehouse.render.renderruns import payload_of_samples, renderer_of, samples_of
 from lakehouse.render.selected import Selected
 from render.definitions import NOW, cloudevent, row
@@ -222,6 +226,72 @@ def test_a_schema_that_asks_for_too_much_is_refused_or_reported(schema):
     except RenderRefused as error:
         reported = str(error)
     assert "no example was found" in reported or "no payload was made up" in reported
+
+
+CIRCLES = {
+    "a part of itself": {"allOf": [{"$ref": "#"}]},
+    "twice a part of itself": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
+    "a kind that extends its base": {
+        "$ref": "#/definitions/Pet",
+        "definitions": {
+            "Pet": {"oneOf": [{"$ref": "#/definitions/Dog"}]},
+            "Dog": {"allOf": [{"$ref": "#/definitions/Pet"}, {"properties": {"name": {"type": "string"}}}]},
+        },
+    },
+    "a base that is itself": {"type": "object", "$extends": "#"},
+    "bases of each other": {
+        "$root": "#/definitions/A",
+        "definitions": {
+            "A": {"name": "A", "type": "object", "$extends": "#/definitions/B"},
+            "B": {"name": "B", "type": "object", "$extends": "#/definitions/A"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("JSONSchema/draft-07", name) for name in list(CIRCLES)[:3]] + [("JsonStructure/draft-02", name) for name in CIRCLES],
+)
+def test_a_schema_whose_parts_lead_in_circles_has_no_example_and_a_reason(form, name):
+    if form.startswith("JsonStructure"):
+        pytest.importorskip("json_structure")
+    try:
+        reported = example({"$id": "https://example.com/s", "name": "S"} | CIRCLES[name], form).remarks[0]
+    except RenderRefused as error:
+        reported = str(error)
+    assert "circle" in reported or "cannot be read" in reported, reported
+
+
+def test_a_part_of_itself_that_has_another_kind_has_an_example():
+    pet = {"oneOf": [{"$ref": "#/definitions/Dog"}, {"type": "object", "required": ["cat"]}]}
+    dog = {"allOf": [{"$ref": "#/definitions/Pet"}]}
+    schema = {"$ref": "#/definitions/Pet", "definitions": {"Pet": pet, "Dog": dog}}
+    made = Plausible(Random(1))
+    assert "cat" in JsonExample(schema, {}.__getitem__, made).make()
+
+
+def test_a_schema_of_very_many_parts_has_no_example():
+    steps = {f"d{n}": {"allOf": [{"$ref": f"#/definitions/d{n + 1}"}] * 2} for n in range(40)}
+    schema = {"$ref": "#/definitions/d0", "definitions": {**steps, "d40": {"type": "string"}}}
+    for made_up in (JsonExample(schema, {}.__getitem__, Plausible(Random(1))), StructureExample(schema, Plausible(Random(1)))):
+        with pytest.raises(Impossible, match="too much"):
+            made_up.make()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"type": "array", "items": {"type": "string"}, "minItems": "x"},
+        {"type": "string", "maxLength": "x"},
+        {"type": "int32", "minimum": "x"},
+        {"type": "tuple", "properties": [], "tuple": ["a"]},
+    ],
+)
+def test_a_word_of_json_structure_with_a_value_that_it_cannot_have_is_reported(member):
+    made_up = StructureExample({"type": "object", "properties": {"x": member}, "required": ["x"]}, Plausible(Random(1)))
+    with pytest.raises(Impossible, match="a word of the schema has a value that it cannot have"):
+        made_up.make()
 
 
 TYPES = (

@@ -19,6 +19,7 @@ _ARRAY = ("items", "prefixItems", "minItems", "maxItems", "contains", "uniqueIte
 _NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _STRING = ("minLength", "maxLength", "pattern", "format", "contentEncoding")
 _MOST_ITEMS = 50
+_MOST_STEPS = 100
 
 
 class Combinations:
@@ -32,13 +33,14 @@ class Combinations:
     def __init__(self, find: Callable[[str], Any], made: Plausible) -> None:
         self._find, self._made = find, made
 
-    def flat(self, schema: dict[str, Any], root: Any, depth: int) -> tuple[dict[str, Any], Any]:
+    def flat(self, schema: dict[str, Any], root: Any, depth: int, most: int = _MOST_STEPS) -> tuple[dict[str, Any], Any]:
         """Return a schema with only words about the value itself, as far as an example needs it.
 
         Args:
             schema: the schema.
             root: the document in which its references lead.
             depth: of the value in the example; deep ones are chosen plain.
+            most: how many references and combinations are followed, one inside of another.
 
         Returns:
             The schema, and the document in which its own references lead.
@@ -46,7 +48,7 @@ class Combinations:
         Raises:
             Impossible: nothing satisfies it, or a reference leads nowhere or in circles.
         """
-        for _ in range(50):
+        for left in range(most, 0, -1):
             reference = next(
                 (schema[word] for word in ("$ref", "$dynamicRef", "$recursiveRef") if isinstance(schema.get(word), str)), None
             )
@@ -63,7 +65,8 @@ class Combinations:
                 for part in parts:
                     if part is False:
                         raise Impossible("a part of allOf is false")
-                    flat, root = self.flat(part if isinstance(part, dict) else {}, root, depth)
+                    self._made.spend(depth)  # parts that lead to each other several times may be very many
+                    flat, root = self.flat(part if isinstance(part, dict) else {}, root, depth, left - 1)
                     rest = _merged(rest, flat)
                 schema = rest
             elif branches := [word for word in ("oneOf", "anyOf") if isinstance(schema.get(word), list) and schema[word]]:

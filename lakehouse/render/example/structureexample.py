@@ -18,6 +18,7 @@ _AS_TEXT = frozenset({"int64", "int128", "uint64", "uint128"})
 _REALS = frozenset({"number", "float", "double", "float8"})
 _TEXTS = frozenset({"date", "datetime", "time", "duration", "uuid", "uri", "binary", "jsonpointer"})
 _USUAL = 1_000
+_MOST_STEPS = 100
 _EPOCH_NAMES = ("timestamp", "_ms", "time_us")
 
 
@@ -36,8 +37,19 @@ class StructureExample:
         """Make up a value of the root type, or of a place in the document.
 
         Raises:
-            Impossible: none was found.
+            Impossible: none was found, or a word has a value that it cannot have, such as `minItems: "x"`.
         """
+        try:
+            return self._root(fragment)
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+        ) as error:  # whoever checked the schema does not look at these
+            raise Impossible(f"a word of the schema has a value that it cannot have: {error}") from error
+
+    def _root(self, fragment: str | None) -> Any:
         root = fragment or self._document.get("$root")
         schema = self._document
         if isinstance(root, str):
@@ -176,30 +188,41 @@ class StructureExample:
             return {name: value}
         return {str(schema.get("selector")): name, **(value if isinstance(value, dict) else {})}
 
-    def _flat(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Follow references, and merge bases and combinations."""
-        for _ in range(50):
+    def _flat(self, schema: dict[str, Any], most: int = _MOST_STEPS) -> dict[str, Any]:
+        """Follow references, and merge bases and combinations.
+
+        Raises:
+            Impossible: one leads nowhere, or there are more than `most`, one inside of another: they lead in circles.
+        """
+        for left in range(most, 0, -1):
             if isinstance(schema.get("$ref"), str):
                 schema = self._resolve(schema["$ref"])
             elif schema.get("$extends") and schema.get("type") != "choice":
                 bases = schema["$extends"] if isinstance(schema["$extends"], list) else [schema["$extends"]]
                 own = {word: value for word, value in schema.items() if word not in ("$extends", "abstract")}
                 for base in bases:
-                    own = _joined(self._flat({**self._resolve(str(base))}), own)
+                    own = _joined(self._part({**self._resolve(str(base))}, left), own)
                 return own
             elif isinstance(schema.get("allOf"), list):
                 rest = {word: value for word, value in schema.items() if word != "allOf"}
                 for part in schema["allOf"]:
-                    rest = _joined(rest, self._flat(part))
+                    rest = _joined(rest, self._part(part, left))
                 schema = rest
             elif word := next(
                 (keyword for keyword in ("oneOf", "anyOf") if isinstance(schema.get(keyword), list) and schema[keyword]), None
             ):
                 chosen = self._made.random.choice(schema[word])
-                schema = _joined({name: value for name, value in schema.items() if name != word}, self._flat(chosen))
+                schema = _joined({name: value for name, value in schema.items() if name != word}, self._part(chosen, left))
             else:
                 return schema
         raise Impossible("references in circles")
+
+    def _part(self, part: Any, left: int) -> dict[str, Any]:
+        """Return a base or a part of a combination, flat."""
+        if not isinstance(part, dict):
+            raise Impossible(f"{part}: no schema")
+        self._made.spend(0)  # parts that lead to each other several times may be very many
+        return self._flat(part, left - 1)
 
     def _resolve(self, reference: str) -> dict[str, Any]:
         part: Any = self._document
