@@ -111,7 +111,7 @@ SELECT
   texts['/protocoloptions/status/value'] AS http_status,
   texts['/dataschemaformat'] AS dataschemaformat,
   coalesce(
-    texts['/dataschemaxid'],
+    regexp_replace(texts['/dataschemaxid'], '\\A((/[^/]*){4})/versions/[^/]*\\z', '$1'),
     nullif(regexp_extract(schema_path, '\\A(/schemagroups/[^/]+/schemas/[^/]+)/', 1), ''),
     nullif(regexp_extract(schema_path, '\\A(/schemagroups/[^/]+/schemas/[^/]+?)(:[^:/]*)?\\z', 1), '')
   ) AS schema_xid,

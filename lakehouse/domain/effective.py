@@ -23,10 +23,10 @@ from lakehouse.domain.diff import (
     with_other_schema,
 )
 from lakehouse.domain.flatattributes import flat_attributes_of_body
-from lakehouse.domain.references import schema_places
+from lakehouse.domain.references import schema_places, schema_reference
 from lakehouse.text.jsontext import canonical_text, pointer_of, read_canonical, unquoted
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import xid_of_resource
+from lakehouse.text.xid import split_version, xid_of_resource
 
 _ENVELOPEMETADATA = "/envelopemetadata"
 # Attributes of CloudEvents that have a column, and whether each is required when nothing is said.
@@ -133,6 +133,7 @@ def columns_of(attributes: FlatAttributes) -> dict[str, Any]:
     protocol = _text(attributes, "/protocol")
     uri = _text(attributes, "/dataschemauri")
     places = schema_places(uri) if uri is not None else []
+    schema_xid, _ = split_version(_text(attributes, "/dataschemaxid") or "")
     columns: dict[str, Any] = {
         name: _text(attributes, f"/{name}") for name in ("name", "description", "envelope", "dataschemaformat", "dataschemauri")
     }
@@ -149,11 +150,20 @@ def columns_of(attributes: FlatAttributes) -> dict[str, Any]:
         "kafka_key": _option(attributes, "key") or _option(attributes, "key_base64"),
         "http_method": _option(attributes, "method"),
         "http_status": _option(attributes, "status"),
-        "schema_xid": _text(attributes, "/dataschemaxid") or (places[-1].schema if places else None),
+        "schema_xid": schema_xid or (places[-1].schema if places else None),
         "datacontenttype": _text(attributes, "/datacontenttype") or format_type(attributes),
         "attributes": dict(attributes),
         "inferred": inferred_attributes(attributes),
     }
+
+
+def payload_reference(row: Mapping[str, Any]) -> str | None:
+    """Return the reference that names the schema of the payload of a row of `effective_messages`; None: nothing names one.
+
+    Its column `schema_xid` has the schema alone, also where `dataschemaxid` names a Version.
+    """
+    named = text_at(row["attributes"] or {}, "/dataschemaxid")
+    return schema_reference(row["dataschemauri"], named or row["schema_xid"])
 
 
 def _labels(attributes: FlatAttributes) -> dict[str, str | None] | None:

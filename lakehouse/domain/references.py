@@ -82,6 +82,15 @@ def schema_places(reference: str) -> list[SchemaPlace]:
     return results
 
 
+def schema_reference(uri: str | None, xid: str | None) -> str | None:
+    """Return the reference that names the schema of a payload; None: nothing names one.
+
+    It is `dataschemauri`, which may name a type in the schema; where that leads to another host it is `dataschemaxid`, which may
+    name a Version (MSG-182).
+    """
+    return uri if xid is None or (uri is not None and schema_places(uri)) else xid
+
+
 def leads_within(reference: str) -> bool:
     """Return whether a `dataschemauri` leads into its own document or to a schema group of its registry."""
     whole = spelled(reference).whole

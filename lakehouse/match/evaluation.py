@@ -531,7 +531,7 @@ def _match_older(event: Event, candidates: Sequence[Definition], tolerance: Tole
 
 
 def _has_schema(definition: Definition) -> bool:
-    return bool(definition.schema_xid or definition.inline_schema or definition.dataschemauri)
+    return bool(definition.inline_schema or definition.schema_reference)
 
 
 def status_of(best: Sequence[Definition]) -> str:

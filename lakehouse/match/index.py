@@ -26,7 +26,7 @@ from lakehouse.text.names import Pointer
 ALWAYS = "always"
 NATIVE = "native\0"  # before the keys of what a protocol carries, of definitions that events ask for by their type
 _COLUMNS = ("registryid", "xid", "version_xid", "group_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
-         "schema_xid", "dataschemauri", "depends_on", "deprecated", "endpoint", "older")  # fmt: skip
+         "dataschemauri", "depends_on", "deprecated", "endpoint", "older")  # fmt: skip
 _SILENT = ("/description", "/specurl", "/name", "/documentation")
 _COMPILED = 50_000
 CLOSE_TYPES = 20_000  # above so many distinct types, misspelt ones are not sought letter by letter

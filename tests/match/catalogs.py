@@ -13,6 +13,7 @@ from lakehouse.domain.references import schema_places
 from lakehouse.ingest.parse.readings import Reading
 from lakehouse.match.definition.compiled import escape
 from lakehouse.match.payload.schemas import SchemaVersion
+from lakehouse.text.xid import xid_of_resource
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 _OPAQUE = ("dataschema",)
@@ -80,12 +81,12 @@ def row_of(registryid: str, xid: str, status: str, merged: dict[str, Any], chain
             if f"/envelopemetadata/{name}/type" not in attributes:
                 inferred[f"/envelopemetadata/{name}/type"] = json.dumps(_INFERRED_TYPES.get(name, "string"))
     uri = merged.get("dataschemauri") or ""
-    places = schema_places(uri)
+    places, schema_xid = schema_places(uri), merged.get("dataschemaxid")
     return {
         "registryid": registryid, "xid": xid, "version_xid": f"{xid}/versions/1", "group_xid": xid.rpartition("/messages/")[0],
         "chain_status": status, "envelope": envelope, "protocol": merged.get("protocol"),
         "dataschemaformat": merged.get("dataschemaformat"), "dataschemauri": merged.get("dataschemauri"),
-        "schema_xid": merged.get("dataschemaxid") or (places[-1].schema if places else None),
+        "schema_xid": xid_of_resource(schema_xid) if schema_xid else (places[-1].schema if places else None),
         "attributes": attributes, "inferred": inferred, "depends_on": chain or [xid], "deprecated": None,
     }  # fmt: skip
 

@@ -32,7 +32,7 @@ def verdict(
     format_: str, schema: Any, *, uri: str = S, more: tuple[SchemaVersion, ...] = (), unpacked: int = 10_000, **event: Any
 ) -> Any:
     versions = [SchemaVersion("r", f"{S}/versions/1", S, True, format_, json.dumps(schema)), *more]
-    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri, schema_xid=S)
+    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri)
     given = {"mode": "binary", "family": "KAFKA", "content_type": "application/json"} | event
     return Payloads(Schemas(versions), unpacked).check(definition, Event(**given))
 

@@ -53,7 +53,7 @@ def versions(*schemas: Any, form: str = "Avro/1.12.0", labels: bool = True) -> l
 def check(
     schemas: list[SchemaVersion], body: bytes, *, uri: str = S, header: bytes | None = None, kind: str = ""
 ) -> PayloadVerdict:
-    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri, schema_xid=S)
+    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri)
     options = {} if header is None else {SCHEMA_ID: header.hex()}
     event = Event("KAFKA", mode="binary", body=body, options=options, content_type=kind or "application/avro")
     return Payloads(Schemas(schemas)).check(definition, event)

@@ -36,7 +36,7 @@ def schema(*written: str, head: str = "") -> str:
 
 def verdict(body: bytes | None, text: str | None = None, format_: str = "XSD/1.0", uri: str = S, **event: Any) -> PayloadVerdict:
     version = SchemaVersion("r", f"{S}/versions/1", S, True, format_, json.dumps(schema(ORDER) if text is None else text))
-    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri, schema_xid=S)
+    definition = Definition("r", "/messagegroups/g/messages/m", dataschemauri=uri)
     given = {"mode": "binary", "family": "KAFKA", "content_type": "application/xml"} | event
     return Payloads(Schemas([version]), 10_000).check(definition, Event(body=body, **given))
 

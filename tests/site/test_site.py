@@ -173,6 +173,39 @@ def test_the_nearest_label_names_the_owner(tmp_path):
         assert f"{'owner:' if path == 'near' else 'Owner'} {owner}" in site.text(f"reg-default/messagegroups/{path}.html")
 
 
+SCHEMA = "/schemagroups/s/schemas/order"
+
+
+@pytest.mark.parametrize(
+    ("named", "field"),
+    [
+        ({"dataschemaxid": f"{SCHEMA}/versions/1"}, "first"),
+        ({"dataschemaxid": SCHEMA}, "second"),
+        ({"dataschemauri": f"#{SCHEMA}/versions/1"}, "first"),
+    ],
+)
+def test_a_message_shows_and_renders_the_version_of_the_schema_that_it_names(tmp_path, named, field):
+    versions = {
+        str(number): {
+            "format": "JSONSchema/draft-07",
+            "schema": {"type": "object", "required": [name], "properties": {name: {"type": "string", "const": f"{name} value"}}},
+        }
+        for number, name in enumerate(("first", "second"), 1)
+    }
+    message = {
+        "envelope": "CloudEvents/1.0",
+        "envelopemetadata": {"type": {"value": "t"}},
+        "dataschemaformat": "JSONSchema/draft-07",
+    }
+    catalog = Catalog(tmp_path / "warehouse")
+    schemas = {"s": {"schemas": {"order": {"versions": versions}}}}
+    document = {"messagegroups": {"g": {"messages": {"m": message | named}}}, "schemagroups": schemas}
+    catalog.ingest({"file:/a.json": ("default", document)})
+    text = Site(tmp_path / "site", catalog).text("reg-default/messagegroups/g/m.html")
+    assert f'"{field}": "{field} value"' in text
+    assert "not in the catalog" not in text
+
+
 def test_attributes_report_their_origin(demo):
     page = (demo.folder / f"{KAFKA}.html").read_text()
     every = page.split("<tr ")[1:]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS, separator_of
+from lakehouse.domain.references import schema_reference
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
 from lakehouse.text.jsontext import decoded, in_order, read_exactly
@@ -100,7 +101,7 @@ class Definition:
         family, version: of the protocol that it names; None: any.
         is_cloudevent: its envelope is CloudEvents.
         attributes: what it asks, in the order in which it is checked.
-        schema_xid, type_name, schema_format, inline_schema: the schema of its payload.
+        dataschemauri, dataschemaxid, schema_format, inline_schema: the schema of its payload.
         incomplete: the status of a chain that is not whole: dangling, external, too_deep or cycle; else empty.
         deprecated: it says so.
         version_age: 0: the default Version of its message; else which of the others, 1 the newest of them.
@@ -116,7 +117,7 @@ class Definition:
     is_cloudevent: bool = False
     attributes: tuple[DeclaredAttribute, ...] = ()
     dataschemauri: str | None = None
-    schema_xid: Xid | None = None
+    dataschemaxid: str | None = None
     schema_format: str | None = None
     inline_schema: JsonText | None = field(default=None, repr=False)
     incomplete: str = ""
@@ -127,6 +128,11 @@ class Definition:
     def key(self) -> tuple[RegistryId, Xid]:
         """Return its registry and XID."""
         return (self.registryid, self.xid)
+
+    @property
+    def schema_reference(self) -> str | None:
+        """Return the reference that names the schema of its payload; None: nothing does, or it holds the schema itself."""
+        return schema_reference(self.dataschemauri, self.dataschemaxid)
 
     @cached_property
     def shapes(self) -> frozenset[tuple[str, str]]:
@@ -166,7 +172,7 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
 
     Args:
         row: columns of `flat_messages`: registryid, xid, version_xid, group_xid, chain_status, envelope, protocol,
-            dataschemaformat, schema_xid, dataschemauri, attributes, inferred, depends_on; and `deprecated` and `older`, where
+            dataschemaformat, attributes, inferred, depends_on; and `deprecated` and `older`, where
             they are known.
         rule: how placeholders match.
         endpoint: for a scope, the endpoint's own options (pointer → JSON text), which apply where the message says nothing, and
@@ -195,7 +201,7 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
             sorted(_attributes(flat_attributes, inferred, normal_family, is_cloudevent, rule), key=attrgetter("rank"))
         ),
         dataschemauri=_text(flat_attributes.get("/dataschemauri")),
-        schema_xid=row.get("schema_xid"),
+        dataschemaxid=_text(flat_attributes.get("/dataschemaxid")),
         schema_format=row.get("dataschemaformat") or _text(flat_attributes.get("/dataschemaformat")),
         inline_schema=flat_attributes.get("/dataschema"),
         incomplete=incomplete_of(row.get("chain_status")),

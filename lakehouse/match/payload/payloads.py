@@ -323,9 +323,7 @@ class Payloads:
     def _validator(self, definition: Definition) -> MadeValidator | PayloadVerdict:
         resolved = self.schemas.resolve(definition)
         if isinstance(resolved, str):
-            remarks = (
-                (f"{definition.dataschemauri or definition.schema_xid}: not in the catalog",) if resolved == UNRESOLVED else ()
-            )
+            remarks = (f"{definition.schema_reference}: not in the catalog",) if resolved == UNRESOLVED else ()
             return PayloadVerdict(resolved, (), remarks)
         return self._made(resolved)
 

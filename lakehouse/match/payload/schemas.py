@@ -161,7 +161,7 @@ class Schemas:
         if definition.inline_schema is not None:
             key = (definition.xid, definition.schema_format or "", definition.inline_schema)
             return Resolved(*key, registryid=definition.registryid)
-        uri = definition.dataschemauri or definition.schema_xid
+        uri = definition.schema_reference
         if not uri:
             return "no_schema"
         for place in schema_places(uri):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from lakehouse.domain.effective import payload_reference
 from lakehouse.domain.references import schema_places
 from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, NEVER, WORD_COLUMNS, WORD_TEXTS
 from lakehouse.text.jsontext import canonical_text
@@ -258,7 +259,7 @@ class _FieldsOf:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
-        self._read: dict[tuple[RegistryId, str, str], list[str]] = {}
+        self._read: dict[tuple[RegistryId, str | None], list[str]] = {}
 
     def read(self, registryid: RegistryId, row: Sequence[Any] | None) -> tuple[Sequence[Any] | None, list[str]]:
         """Return a row of `EFFECTIVE` as it is, and the paths of the fields of its payload."""
@@ -268,10 +269,12 @@ class _FieldsOf:
         inline = '"/dataschema":' in (attributes or "")
         if not inline and uri is None and schema_xid is None:
             return row, []
-        key = (registryid, uri or "", schema_xid or "")
+        is_parsed = inline or '"/dataschemaxid":' in (attributes or "")
+        parsed = orjson.loads(attributes) if is_parsed else {}
+        definition = {"schema_xid": schema_xid, "dataschemauri": uri, "attributes": parsed}
+        key = (registryid, payload_reference(definition))
         if not inline and key in self._read:
             return row, self._read[key]
-        definition = {"schema_xid": schema_xid, "dataschemauri": uri, "attributes": orjson.loads(attributes) if inline else {}}
         fields = payload_fields(definition, lambda kind, xid: _body(self.db, registryid, kind, xid))
         if not inline:
             self._read[key] = fields
@@ -381,7 +384,7 @@ def payload_fields(definition: Mapping[str, Any], body_of: Callable[[str, Xid], 
     inline = (definition["attributes"] or {}).get("/dataschema")
     if inline is not None:
         return field_paths(orjson.loads(inline))
-    for place in schema_places(definition["dataschemauri"] or definition["schema_xid"] or ""):
+    for place in schema_places(payload_reference(definition) or ""):
         schema = body_of("schema", place.schema)
         default = None if schema is None else xid_of_version(place.schema, schema.get("defaultversionid"))
         version = place.version or default

@@ -130,7 +130,7 @@ class Examples:
         resolved = self._schemas.resolve(definition)
         if isinstance(resolved, str):
             is_named = resolved != "no_schema"
-            return _Maker(None, f"{definition.dataschemauri or definition.schema_xid} is not in the catalog" if is_named else "")
+            return _Maker(None, f"{definition.schema_reference} is not in the catalog" if is_named else "")
         family = family_of_format(resolved.format, resolved.document)
         kind = content_type or _USUAL_TYPES.get(family)
         try:

@@ -12,12 +12,13 @@ from urllib.parse import quote
 import orjson
 from markupsafe import Markup
 
+from lakehouse.domain.effective import payload_reference
 from lakehouse.domain.flatattributes import flat_attributes_of_body
-from lakehouse.domain.references import schema_places
+from lakehouse.domain.references import schema_places, schema_reference
 from lakehouse.errors import LakehouseError
 from lakehouse.extras import not_installed
 from lakehouse.match.definition.scope import endpoint_row, schema_version
-from lakehouse.match.payload.schemas import SchemaVersion
+from lakehouse.match.payload.schemas import SchemaVersion, schema_xids
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, steps_of
 from lakehouse.readmodel.queries import extending
 from lakehouse.readmodel.snapshotview import Entity
@@ -194,14 +195,14 @@ def _schema(
     if inline is not None:
         return {"readable": readable(inline, format_), "format": format_, "xid": None, "uri": None, "versions": []}
     uri = definition["dataschemauri"] if definition else own.get("dataschemauri")
-    schema_xid = definition["schema_xid"] if definition else None
-    if uri is None and schema_xid is None:
+    reference = payload_reference(definition) if definition else schema_reference(uri, own.get("dataschemaxid"))
+    if reference is None:
         return None
     result = page_context.remember(
-        ("schema", registryid, schema_xid, uri), lambda: _version_of(page_context, registryid, schema_xid, uri), 200
+        ("schema", registryid, reference), lambda: _version_of(page_context, registryid, reference), 200
     )
     if result is None:
-        return {"readable": None, "format": format_, "xid": None, "uri": uri or schema_xid, "versions": []}
+        return {"readable": None, "format": format_, "xid": None, "uri": reference, "versions": []}
     version, versions = result
     of_version = version.attributes
     format_ = format_ or of_version.get("format")
@@ -223,11 +224,9 @@ def payload_of(page_context: PageContext, message: Entity) -> Readable | None:
     return None if schema is None else schema["readable"]
 
 
-def _version_of(
-    page_context: PageContext, registryid: RegistryId, schema_xid: Xid | None, uri: str | None
-) -> tuple[Entity, list[str]] | None:
+def _version_of(page_context: PageContext, registryid: RegistryId, reference: str) -> tuple[Entity, list[str]] | None:
     """Find the Version of a schema that a reference names (without one: the default Version); with the XIDs of all."""
-    for place in schema_places(uri or schema_xid or ""):
+    for place in schema_places(reference):
         schema = page_context.entity(registryid, place.schema)
         versions = page_context.view.versions(registryid, place.schema)
         default = None if schema is None else xid_of_version(place.schema, schema.attributes.get("defaultversionid"))
@@ -297,7 +296,7 @@ def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, An
     def made() -> MadeUp:
         selected = _selected(page_context, definition)
         # A fixed time, so that the page stays the same.
-        key = ("renderer", definition["registryid"], definition["schema_xid"], changed)
+        key = ("renderer", definition["registryid"], payload_reference(definition), changed)
         renderer = page_context.remember(key, lambda: renderruns.renderer_of(selected, changed), 50)
         samples = renderruns.samples_of(selected, renderer)
         endpoints = renderruns.sending(definition, selected.endpoints)
@@ -311,7 +310,7 @@ def _made_up(page_context: PageContext, entity: Entity, definition: dict[str, An
 
 def _selected(page_context: PageContext, definition: dict[str, Any]) -> Selected:
     """Gather what rendering needs, as `selected_at`; endpoints and schemas that many messages share are read once."""
-    registryid, group_xid, schema_xid = definition["registryid"], definition["group_xid"], definition["schema_xid"]
+    registryid, group_xid, reference = definition["registryid"], definition["group_xid"], payload_reference(definition)
 
     def every() -> list[Endpoint]:
         return [endpoint_of(endpoint_row(entity)) for entity in page_context.overview.groups_of(registryid, "endpoints")]
@@ -324,10 +323,11 @@ def _selected(page_context: PageContext, definition: dict[str, Any]) -> Selected
         ]
 
     def schemas() -> list[SchemaVersion]:
-        return [schema_version(version) for version in page_context.view.versions(registryid, schema_xid)] if schema_xid else []
+        xids = schema_xids(reference) if reference else []
+        return [schema_version(version) for xid in xids for version in page_context.view.versions(registryid, xid)]
 
     endpoints = page_context.remember(("carriers", registryid, group_xid), carriers, 100)
-    versions = page_context.remember(("schemas", registryid, schema_xid), schemas, 200)
+    versions = page_context.remember(("schemas", registryid, reference), schemas, 200)
     return Selected([definition], endpoints, versions, page_context.view.snapshot_id)
 
 

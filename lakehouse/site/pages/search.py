@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from lakehouse.domain.effective import payload_reference
 from lakehouse.readmodel.file.words import (
     EFFECTIVE,
     KINDS,
@@ -519,7 +520,7 @@ def _payload_fields(page_context: PageContext, registryid: RegistryId, definitio
 
     if "/dataschema" in definition["attributes"]:
         return read()
-    return page_context.remember(("payload fields", registryid, definition["schema_xid"], definition["dataschemauri"]), read, 500)
+    return page_context.remember(("payload fields", registryid, payload_reference(definition)), read, 500)
 
 
 def _text(value: Any) -> str:
