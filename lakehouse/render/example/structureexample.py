@@ -124,7 +124,7 @@ class StructureExample:
     def _integer(self, kind: str, schema: dict[str, Any], name: str) -> int:
         lowest = -(2 ** _BITS[kind]) if kind in _BITS else 0
         highest = 2 ** _BITS[kind] - 1 if kind in _BITS else 2 ** _UNSIGNED[kind] - 1
-        low, high = self._bounds(schema, 1)
+        low, high = _bounds(schema, 1)
         if low is None and high is None and kind in _AS_TEXT and name.lower().endswith(_EPOCH_NAMES):
             return int(self._made.moment().timestamp() * 1000)
         low = max(lowest, 0 if low is None and (high is None or high >= 0) else lowest if low is None else low)
@@ -132,23 +132,10 @@ class StructureExample:
         return self._made.integer(low, high, schema.get("multipleOf"))
 
     def _real(self, schema: dict[str, Any], name: str) -> float:
-        low, high = self._bounds(schema, 0)
+        low, high = _bounds(schema, 0)
         if schema.get("multipleOf"):
             return self._made.integer(low, high, schema["multipleOf"])
         return self._made.number(name, low, high, open_ends="exclusiveMinimum" in schema or "exclusiveMaximum" in schema)
-
-    @staticmethod
-    def _bounds(schema: dict[str, Any], step: int) -> tuple[Any, Any]:
-        """Return the bounds; those out of which the value must stay are moved by a step. Of large integers they are texts."""
-
-        def read(word: str) -> Any:
-            bound = schema.get(word)
-            return int(bound) if isinstance(bound, str) and bound.lstrip("-").isdigit() else bound
-
-        low, high = read("minimum"), read("maximum")
-        above, below = read("exclusiveMinimum"), read("exclusiveMaximum")
-        low = above + step if above is not None and (low is None or above >= low) else low
-        return low, (below - step if below is not None and (high is None or below <= high) else high)
 
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         declared = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
@@ -233,6 +220,19 @@ class StructureExample:
         if not isinstance(part, dict):
             raise Impossible(f"{reference}: no schema")
         return part
+
+
+def _bounds(schema: dict[str, Any], step: int) -> tuple[Any, Any]:
+    """Return the bounds; those out of which the value must stay are moved by a step. Of large integers they are texts."""
+
+    def read(word: str) -> Any:
+        bound = schema.get(word)
+        return int(bound) if isinstance(bound, str) and bound.lstrip("-").isdigit() else bound
+
+    low, high = read("minimum"), read("maximum")
+    above, below = read("exclusiveMinimum"), read("exclusiveMaximum")
+    low = above + step if above is not None and (low is None or above >= low) else low
+    return low, (below - step if below is not None and (high is None or below <= high) else high)
 
 
 def _joined(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
