@@ -29,10 +29,11 @@ from lakehouse.asyncapi.servers import ServerWriter, bindings_with, kept_schemes
 from lakehouse.asyncapi.texts import kept_members, texts_of
 from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
-from lakehouse.domain.references import schema_places
+from lakehouse.domain.references import SchemaPlace, schema_places, schema_reference
+from lakehouse.domain.schemalookup import stored_schema
 from lakehouse.text.jsontext import array_at, below, canonical_text, object_at, objects_at, pointer_of, same, text_at
 from lakehouse.text.names import ROOT, Pointer, Xid
-from lakehouse.text.xid import xid_of
+from lakehouse.text.xid import last_id, xid_of, xid_of_version
 
 OF_VERSIONS = "AAPI-101"
 OF_SCHEMA = "AAPI-102"
@@ -202,12 +203,12 @@ class MessageWriter:
     def _payload(self, made: MessageOut, message: dict[str, Any], hints: dict[str, Any], *, is_structured: bool) -> Any:
         """Return the payload of a message."""
         schema_format, schema = message.get("dataschemaformat"), message.get("dataschema")
-        reference = message.get("dataschemaxid") or message.get("dataschemauri")
+        reference = schema_reference(text_at(message, "dataschemauri"), text_at(message, "dataschemaxid"))
         here = pointer_of("components", "messages", made.component, "payload")
         original = _kept_event(message, here) if is_structured and (schema is not None or reference is None) else None
         if original is not None:
             return original
-        if schema is None and isinstance(reference, str):
+        if schema is None and reference is not None:
             places = schema_places(reference)
             place = places[-1] if places else None
             version = place.version.rpartition("/")[2] if place and place.version else None
@@ -228,15 +229,11 @@ class MessageWriter:
 
         An alias gets a copy of what it names, since AsyncAPI has none; its `xref` is a loss.
         """
-        schema = self._schema_of(xid)
-        alias_of = text_at(object_at(schema, "meta"), "xref")
-        schema = schema if alias_of is None else self._schema_of(alias_of)
-        if schema is None:
+        named = None if versionid is None else xid_of_version(xid, versionid)
+        stored = stored_schema(self._registry, SchemaPlace(xid, named, None, None))
+        if stored is None or stored.attributes.get("schema") is None:
             return None
-        version = versionid or schema.get("versionid") or "1"
-        body = objects_at(schema, "versions").get(version) or (schema if version == schema.get("versionid", version) else None)
-        if body is None or body.get("schema") is None:
-            return None
+        body, version = stored.attributes, last_id(stored.xid)
         if (xid, version) not in self._used:
             key = unique(key_of(xid.rpartition("/")[2]), self._schemas)
             schema_format = str(body.get("format") or "JSONSchema/draft-07")
@@ -245,12 +242,6 @@ class MessageWriter:
             shown = _shown(body["schema"], schema_format, pointer_of("components", "schemas", key))
             self._schemas[key] = shown | {HINT: hint} if hint and isinstance(shown, dict) else shown
         return self._used[xid, version]
-
-    def _schema_of(self, xid: str) -> dict[str, Any] | None:
-        """Return a schema of the registry; None: it holds none of that XID."""
-        tokens = xid.split("/")
-        schema_group = objects_at(self._registry, "schemagroups").get(tokens[2], {}) if len(tokens) > 4 else {}
-        return objects_at(schema_group, "schemas").get(tokens[4]) if schema_group else None
 
 
 def identity_of(message: dict[str, Any]) -> str:

@@ -39,16 +39,16 @@ class Chain(NamedTuple):
     status: str
 
 
-def definition_of(message: Xid, find: FindAttributes) -> tuple[Xid, Attributes] | None:
-    """Return the message whose Versions a message shows, with its attributes: itself, or what its `xref` names.
+def definition_of(resource: Xid, find: FindAttributes) -> tuple[Xid, Attributes] | None:
+    """Return the message or schema whose Versions one shows, with its attributes: itself, or what its `xref` names.
 
-    None: there is none, or an alias leads to an alias.
+    None: there is none, or an alias leads to an alias or to no entity of its kind.
     """
-    attributes = find(message) if is_message(message) else None
+    attributes = find(resource)
     alias = None if attributes is None else attributes.get("xref")
     if attributes is None or alias is None:
-        return None if attributes is None else (message, attributes)
-    target = find(Xid(alias)) if is_message(Xid(alias)) else None
+        return None if attributes is None else (resource, attributes)
+    target = find(Xid(alias)) if alias.split("/")[3:4] == resource.split("/")[3:4] else None
     return None if target is None or target.get("xref") is not None else (Xid(alias), target)
 
 
@@ -63,7 +63,7 @@ def base_of(basemessage: Any, find: FindAttributes) -> Xid | None:
     if not isinstance(basemessage, str) or not basemessage.startswith("/"):
         return None
     message, versionid = split_version(basemessage)
-    result = definition_of(message, find)
+    result = definition_of(message, find) if is_message(message) else None
     if result is None:
         return None
     versionid = result[1].get("defaultversionid") if versionid is None else versionid

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from lakehouse.asyncapi.outward import Perspective, identity_of, write_asyncapi
 from lakehouse.asyncapi.servers import unique
-from lakehouse.domain.references import schema_places
-from lakehouse.text.jsontext import indented
+from lakehouse.domain.references import schema_places, schema_reference
+from lakehouse.domain.schemalookup import shown_schema
+from lakehouse.text.jsontext import indented, text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
@@ -102,7 +103,7 @@ def _part(api: _Api, registry: dict[str, Any]) -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for xid in _schemas_of((api.entity, *api.endpoints.values())):
         _, _, group, _, schemaid = xid.split("/")
-        schema = registry.get("schemagroups", {}).get(group, {}).get("schemas", {}).get(schemaid)
+        schema = shown_schema(registry, xid)
         if schema is not None:
             schemas.setdefault(group, {"schemas": {}})["schemas"][schemaid] = schema
     return part | {"schemagroups": schemas}
@@ -111,8 +112,8 @@ def _part(api: _Api, registry: dict[str, Any]) -> dict[str, Any]:
 def _schemas_of(entities: Iterable[dict[str, Any]]) -> Iterator[Xid]:
     """Yield the XIDs of the schemas that messages of groups and endpoints refer to."""
     for message in (message for entity in entities for message in entity.get("messages", {}).values()):
-        reference = message.get("dataschemaxid") or message.get("dataschemauri")
-        for place in schema_places(reference) if isinstance(reference, str) else ():
+        reference = schema_reference(text_at(message, "dataschemauri"), text_at(message, "dataschemaxid"))
+        for place in schema_places(reference or ""):
             yield place.schema
 
 

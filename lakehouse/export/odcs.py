@@ -18,9 +18,10 @@ from lakehouse.compatibility.avroschemas import full_name, kind_of, read_avro
 from lakehouse.compatibility.limits import INVALID, Unreadable
 from lakehouse.compatibility.protoschemas import ProtoField, ProtoFile
 from lakehouse.dialects.tables import family_of
-from lakehouse.domain.references import schema_places
+from lakehouse.domain.references import schema_places, schema_reference
+from lakehouse.domain.schemalookup import first_stored
 from lakehouse.export.backstage import OWNER, first_of
-from lakehouse.text.jsontext import read_exactly
+from lakehouse.text.jsontext import read_exactly, text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
 
@@ -385,17 +386,12 @@ def _endpoints(registry: dict[str, Any], xid: Xid, message: dict[str, Any]) -> d
 
 def _schema(registry: dict[str, Any], message: dict[str, Any]) -> tuple[str, Any, str | None]:
     """Return format and value of a message's schema, and the reference to it; None: the message itself has it."""
-    reference = message.get("dataschemaxid") or message.get("dataschemauri")
-    if message.get("dataschema") is not None or not isinstance(reference, str):
+    reference = schema_reference(text_at(message, "dataschemauri"), text_at(message, "dataschemaxid"))
+    if message.get("dataschema") is not None or reference is None:
         return str(message.get("dataschemaformat") or "JSONSchema/draft-07"), message.get("dataschema"), None
-    for place in schema_places(reference):
-        _, _, group, _, schemaid = place.schema.split("/")
-        stored_schema = registry.get("schemagroups", {}).get(group, {}).get("schemas", {}).get(schemaid)
-        if stored_schema is not None:
-            versionid = place.version.rpartition("/")[2] if place.version else stored_schema.get("versionid")
-            body = stored_schema.get("versions", {}).get(versionid, stored_schema)
-            return str(body.get("format") or message.get("dataschemaformat") or ""), body.get("schema"), reference
-    return str(message.get("dataschemaformat") or ""), None, reference
+    stored = first_stored(registry, reference)
+    body = {} if stored is None else stored.attributes
+    return str(body.get("format") or message.get("dataschemaformat") or ""), body.get("schema"), reference
 
 
 def _schema_object(

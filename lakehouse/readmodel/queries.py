@@ -223,9 +223,15 @@ def _payload_formats(view: View) -> Iterator[dict[str, Any]]:
 
 
 def with_schema(view: View, registryid: RegistryId, xid: Xid) -> list[Xid]:
-    """List the messages whose effective definition in the newest snapshot names a schema."""
-    rows = view.db.execute("SELECT xid FROM effective WHERE registryid = ? AND schema_xid = ?", (registryid, xid))
-    return [message_xid for (message_xid,) in rows]
+    """List the messages whose effective definition in the newest snapshot names a schema, or an alias of it."""
+    aliases = [reference.source_xid for reference in view.referring_to(registryid, xid) if reference.relation == "xref"]
+    return [
+        message_xid
+        for named in (xid, *aliases)
+        for (message_xid,) in view.db.execute(
+            "SELECT xid FROM effective WHERE registryid = ? AND schema_xid = ?", (registryid, named)
+        )
+    ]
 
 
 def find_mentions(view: View, members: Collection[tuple[RegistryId, Xid]]) -> set[tuple[RegistryId, Xid]]:

@@ -92,7 +92,7 @@ def _with_needs(view: View, rows: list[dict[str, Any]], endpoint: Xid | None = N
         for carrier in _carrying(view, registryid, group_xid)
     }
     wanted_endpoints = [carrier for key, carrier in sorted(endpoints.items()) if endpoint in (None, key[1])]
-    return Selected(rows, wanted_endpoints, schema_versions(view, rows), view.definitions_snapshot)
+    return Selected(rows, wanted_endpoints, schema_versions(view, rows, with_aliases=True), view.definitions_snapshot)
 
 
 def _carrying(view: View, registryid: RegistryId, group_xid: Xid) -> list[Endpoint]:

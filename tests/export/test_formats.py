@@ -137,6 +137,48 @@ def test_a_contract_has_servers_topic_and_fields():
     assert [one["name"] for one in schema["properties"]] == ["at", "id", "inside"]
 
 
+LAMP = "/schemagroups/s/schemas/Lamp"
+
+
+@pytest.mark.parametrize(
+    ("named", "fields"),
+    [
+        (LAMP, {"second"}),
+        (f"{LAMP}/versions/1", {"first"}),
+        (f"{LAMP}/versions/3", None),
+        ("/schemagroups/s/schemas/Alias", {"second"}),
+        ("/schemagroups/s/schemas/Alias/versions/1", {"first"}),
+        ("/schemagroups/s/schemas/Alias/versions/3", None),
+        ("/schemagroups/s/schemas/OfAlias", None),
+        ("/schemagroups/s/schemas/Nowhere", None),
+    ],
+)
+@pytest.mark.parametrize("attribute", ["dataschemaxid", "dataschemauri"])
+def test_a_message_has_the_fields_of_the_schema_that_it_names_also_by_an_alias(attribute, named, fields):
+    versions = {
+        str(number): {"format": "JSONSchema/draft-07", "schema": {"type": "object", "properties": {name: {"type": "string"}}}}
+        for number, name in enumerate(("first", "second"), 1)
+    }
+    lamp = {"versionid": "2", **versions["2"], "versions": versions}
+    aliases = {
+        name: {"meta": {"xref": f"/schemagroups/s/schemas/{target}"}}
+        for name, target in (("Alias", "Lamp"), ("OfAlias", "Alias"), ("Nowhere", "none"))
+    }
+    message = {"protocol": "KAFKA", "dataschemaformat": "JSONSchema/draft-07", attribute: named}
+    registry = {
+        "messagegroups": {"g": {"messages": {"On": message}}},
+        "schemagroups": {"s": {"schemas": {"Lamp": lamp, **aliases}}},
+    }
+    (contract,) = contracts(registry).values()
+    properties = contract["schema"][0].get("properties")
+    assert (properties and {one["name"] for one in properties}) == fields
+    definition = json.loads(apis(registry)["/messagegroups/g"]["spec"]["definition"])
+    (written,) = definition["components"]["messages"].values()
+    schemas = definition.get("components", {}).get("schemas", {})
+    shown = schemas.get(written.get("payload", {}).get("$ref", "").rpartition("/")[2], {})
+    assert (set(shown["properties"]) if shown else None) == fields
+
+
 def test_a_message_of_an_endpoint_that_says_the_same_has_no_second_contract():
     groups = {"g": {"messages": {"On": {"name": "on"}}}}
     endpoints = {"e": {"messages": {"On": {"name": "on"}, "Off": {"name": "off"}}}}

@@ -78,7 +78,8 @@ def test_the_version_that_a_message_names_counts_else_the_default_one():
 
 
 NAMED = ({"dataschemauri": "#/schemagroups/s/schemas/o"}, {"dataschemaxid": "/schemagroups/s/schemas/o"},
-         {"dataschemaxid": "/schemagroups/s/schemas/o/versions/1"})  # fmt: skip
+         {"dataschemaxid": "/schemagroups/s/schemas/o/versions/1"}, {"dataschemauri": "#/schemagroups/s/schemas/alias"},
+         {"dataschemaxid": "/schemagroups/s/schemas/alias/versions/1"})  # fmt: skip
 
 
 def document(named: dict, *fields: str) -> dict:
@@ -87,7 +88,9 @@ def document(named: dict, *fields: str) -> dict:
         versions["2"] = {"format": "JSONSchema/draft-07", "schema": {"properties": {"orderOfTheDefault": {}}}, "ancestor": "1"}
     return {
         "messagegroups": {"g": {"messages": {"m": named | {"dataschemaformat": "JSONSchema/draft-07"}}}},
-        "schemagroups": {"s": {"schemas": {"o": {"versions": versions}}}},
+        "schemagroups": {
+            "s": {"schemas": {"o": {"versions": versions}, "alias": {"meta": {"xref": "/schemagroups/s/schemas/o"}}}}
+        },
     }
 
 

@@ -182,6 +182,8 @@ SCHEMA = "/schemagroups/s/schemas/order"
         ({"dataschemaxid": f"{SCHEMA}/versions/1"}, "first"),
         ({"dataschemaxid": SCHEMA}, "second"),
         ({"dataschemauri": f"#{SCHEMA}/versions/1"}, "first"),
+        ({"dataschemauri": "#/schemagroups/s/schemas/alias"}, "second"),
+        ({"dataschemauri": "#/schemagroups/s/schemas/alias/versions/1"}, "first"),
     ],
 )
 def test_a_message_shows_and_renders_the_version_of_the_schema_that_it_names(tmp_path, named, field):
@@ -198,7 +200,7 @@ def test_a_message_shows_and_renders_the_version_of_the_schema_that_it_names(tmp
         "dataschemaformat": "JSONSchema/draft-07",
     }
     catalog = Catalog(tmp_path / "warehouse")
-    schemas = {"s": {"schemas": {"order": {"versions": versions}}}}
+    schemas = {"s": {"schemas": {"order": {"versions": versions}, "alias": {"meta": {"xref": SCHEMA}}}}}
     document = {"messagegroups": {"g": {"messages": {"m": message | named}}}, "schemagroups": schemas}
     catalog.ingest({"file:/a.json": ("default", document)})
     text = Site(tmp_path / "site", catalog).text("reg-default/messagegroups/g/m.html")

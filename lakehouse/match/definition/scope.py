@@ -12,13 +12,14 @@ from typing import Any
 
 import orjson
 
+from lakehouse.domain.bases import definition_of
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.compiled import OWN_PROTOCOL
 from lakehouse.match.payload.schemas import SchemaVersion, names_others, schema_xids
 from lakehouse.readmodel.snapshotview import Discriminators, Entity, View
 from lakehouse.text.jsontext import canonical, decoded, pointer_of
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
-from lakehouse.text.xid import xid_of, xid_of_resource
+from lakehouse.text.xid import last_id, xid_of, xid_of_resource, xid_of_version
 
 MESSAGE_COLUMNS = ("registryid", "xid", "group_xid", "version_xid", "chain_status", "envelope", "protocol", "dataschemaformat",
                    "schema_xid", "dataschemauri", "attributes", "inferred", "depends_on")  # fmt: skip
@@ -133,8 +134,14 @@ def endpoint_row(endpoint: Entity) -> dict[str, Any]:
     return {"registryid": endpoint.registryid, "xid": endpoint.xid, **lists, **options}
 
 
-def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVersion]:
-    """Read the Versions of the schemas that definitions name; where one refers to others by `$id`, also those of its registry."""
+def schema_versions(view: View, rows: Iterable[dict[str, Any]], *, with_aliases: bool = False) -> list[SchemaVersion]:
+    """Read the Versions of the schemas that definitions name; where one refers to others by `$id`, also those of its registry.
+
+    Args:
+        view: the snapshot.
+        rows: columns of `effective_messages`.
+        with_aliases: an alias has the Versions of what it stands for, as rendering needs it; a match leaves it unresolved.
+    """
     wanted: dict[RegistryId, dict[Xid, None]] = {}
     inline: dict[RegistryId, bool] = {}
     for row in rows:
@@ -144,7 +151,7 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
         inline[registryid] = inline.get(registryid, False) or names_others(row["attributes"].get("/dataschema"))
     results = []
     for registryid, xids in wanted.items():
-        own = [schema_version(version) for xid in xids for version in view.versions(registryid, xid)]
+        own = [version for xid in xids for version in versions_of(view, registryid, xid, with_aliases=with_aliases)]
         if inline[registryid] or any(names_others(version.text) for version in own):
             own_xids = {version.xid for version in own}
             schemaversions = (
@@ -153,6 +160,19 @@ def schema_versions(view: View, rows: Iterable[dict[str, Any]]) -> list[SchemaVe
             own += [schema_version(entity) for entity in schemaversions if entity.xid not in own_xids and '"$id"' in entity.body]
         results += own
     return results
+
+
+def versions_of(view: View, registryid: RegistryId, xid: Xid, *, with_aliases: bool = True) -> list[SchemaVersion]:
+    """Read the Versions of a schema; an alias has those of what it stands for, under its own XID."""
+
+    def find(schema_xid: Xid) -> dict[str, Any] | None:
+        schema = view.entity(registryid, schema_xid)
+        return None if schema is None else schema.attributes
+
+    result = definition_of(xid, find) if with_aliases else None
+    shown = xid if result is None else result[0]
+    versions = [schema_version(version) for version in view.versions(registryid, shown)]
+    return [version._replace(xid=xid_of_version(xid, last_id(version.xid)), schema_xid=xid) for version in versions]
 
 
 def schema_version(entity: Entity) -> SchemaVersion:

@@ -17,7 +17,8 @@ import orjson
 
 from lakehouse.domain.effective import payload_reference
 from lakehouse.domain.references import schema_places
-from lakehouse.readmodel.file.sqliteschema import EFFECTIVE_COLUMNS, NEVER, WORD_COLUMNS, WORD_TEXTS
+from lakehouse.domain.schemalookup import version_at
+from lakehouse.readmodel.file.sqliteschema import EDGES, EFFECTIVE_COLUMNS, NEVER, WORD_COLUMNS, WORD_TEXTS
 from lakehouse.text.jsontext import canonical_text
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
@@ -116,8 +117,17 @@ def index_again(db: sqlite3.Connection, keys: Iterable[tuple[RegistryId, str, Xi
     touched = set(keys)
     schemas = orjson.dumps([[registryid, xid] for registryid, kind, xid in touched if kind == "schema"]).decode()
     of_schemas = db.execute(
-        "SELECT e.registryid, 'message', e.xid FROM json_each(?) AS s INNER JOIN effective AS e"
-        " ON e.registryid = s.value ->> 0 AND e.schema_xid = s.value ->> 1",
+        f"""
+        WITH changed AS (SELECT value ->> 0 AS registryid, value ->> 1 AS xid FROM json_each(?)),
+        named AS (
+          SELECT registryid, xid FROM changed
+          UNION
+          SELECT c.registryid, l.xid FROM changed AS c CROSS JOIN {EDGES}
+          WHERE e.whole = c.xid AND e.relation = 'xref' AND l.registryid = c.registryid AND l.until = {NEVER}
+        )
+        SELECT e.registryid, 'message', e.xid FROM named AS n INNER JOIN effective AS e
+        ON e.registryid = n.registryid AND e.schema_xid = n.xid
+        """,
         (schemas,),
     )
     wanted = sorted(touched | set(of_schemas))
@@ -385,9 +395,7 @@ def payload_fields(definition: Mapping[str, Any], body_of: Callable[[str, Xid], 
     if inline is not None:
         return field_paths(orjson.loads(inline))
     for place in schema_places(payload_reference(definition) or ""):
-        schema = body_of("schema", place.schema)
-        default = None if schema is None else xid_of_version(place.schema, schema.get("defaultversionid"))
-        version = place.version or default
+        version = version_at(place, lambda xid: body_of("schema", xid))
         body = None if version is None else body_of("schemaversion", version)
         if body is not None and "schema" in body:
             return field_paths(body["schema"])

@@ -15,9 +15,10 @@ from markupsafe import Markup
 from lakehouse.domain.effective import payload_reference
 from lakehouse.domain.flatattributes import flat_attributes_of_body
 from lakehouse.domain.references import schema_places, schema_reference
+from lakehouse.domain.schemalookup import version_at
 from lakehouse.errors import LakehouseError
 from lakehouse.extras import not_installed
-from lakehouse.match.definition.scope import endpoint_row, schema_version
+from lakehouse.match.definition.scope import endpoint_row, versions_of
 from lakehouse.match.payload.schemas import SchemaVersion, schema_xids
 from lakehouse.readmodel.flattened import attributes_of, chain_of, endpoints_of, steps_of
 from lakehouse.readmodel.queries import extending
@@ -226,11 +227,15 @@ def payload_of(page_context: PageContext, message: Entity) -> Readable | None:
 
 def _version_of(page_context: PageContext, registryid: RegistryId, reference: str) -> tuple[Entity, list[str]] | None:
     """Find the Version of a schema that a reference names (without one: the default Version); with the XIDs of all."""
+
+    def find(xid: Xid) -> dict[str, Any] | None:
+        schema = page_context.entity(registryid, xid)
+        return None if schema is None else schema.attributes
+
     for place in schema_places(reference):
-        schema = page_context.entity(registryid, place.schema)
-        versions = page_context.view.versions(registryid, place.schema)
-        default = None if schema is None else xid_of_version(place.schema, schema.attributes.get("defaultversionid"))
-        result = next((version for version in versions if version.xid == (place.version or default)), None)
+        xid = version_at(place, find)
+        versions = [] if xid is None else page_context.view.versions(registryid, xid_of_resource(xid))
+        result = next((version for version in versions if version.xid == xid), None)
         if result is not None:
             return result, [version.xid for version in versions]
     return None
@@ -324,7 +329,7 @@ def _selected(page_context: PageContext, definition: dict[str, Any]) -> Selected
 
     def schemas() -> list[SchemaVersion]:
         xids = schema_xids(reference) if reference else []
-        return [schema_version(version) for xid in xids for version in page_context.view.versions(registryid, xid)]
+        return [version for xid in xids for version in versions_of(page_context.view, registryid, xid)]
 
     endpoints = page_context.remember(("carriers", registryid, group_xid), carriers, 100)
     versions = page_context.remember(("schemas", registryid, reference), schemas, 200)
