@@ -68,7 +68,7 @@ def _apis(registry: dict[str, Any]) -> Iterator[_Api]:
 
 
 def _entity(name: str, api: _Api, registry: dict[str, Any], perspective: Perspective) -> dict[str, Any]:
-    labels = _labels(registry) | _labels(*api.endpoints.values()) | _labels(api.entity)
+    near = (api.entity, *api.endpoints.values(), registry)
     metadata: dict[str, Any] = {"name": name, "annotations": {"xregistry-xid": api.xid}}
     metadata |= {"title": api.entity["name"]} if api.entity.get("name") else {}
     metadata |= {"description": api.entity["description"]} if api.entity.get("description") else {}
@@ -83,10 +83,10 @@ def _entity(name: str, api: _Api, registry: dict[str, Any], perspective: Perspec
     is_old = bool(api.entity.get("deprecated")) or all(endpoint.get("deprecated") for endpoint in api.endpoints.values() or [{}])
     spec = {
         "type": "asyncapi",
-        "lifecycle": first_of(labels, _LIFECYCLE) or ("deprecated" if is_old else "production"),
-        "owner": first_of(labels, OWNER) or "unknown",
+        "lifecycle": nearest_label(_LIFECYCLE, *near) or ("deprecated" if is_old else "production"),
+        "owner": nearest_label(OWNER, *near) or "unknown",
     }
-    system = first_of(labels, _SYSTEM)
+    system = nearest_label(_SYSTEM, *near)
     spec |= {"system": system} if system else {}
     document = write_asyncapi(_part(api, registry), perspective).document
     spec["definition"] = indented(document)
@@ -117,19 +117,13 @@ def _schemas_of(entities: Iterable[dict[str, Any]]) -> Iterator[Xid]:
             yield place.schema
 
 
-def first_of(labels: dict[str, str], names: tuple[str, ...]) -> str | None:
-    """Return the value of the first of these labels that has one."""
-    return next((labels[name] for name in names if labels.get(name)), None)
+def nearest_label(names: tuple[str, ...], *entities: dict[str, Any]) -> str | None:
+    """Return the value of the first of these labels that the first entity has which has one; None: none has any of them."""
+    return next((labels[name] for labels in map(_labels, entities) for name in names if labels.get(name)), None)
 
 
-def _labels(*entities: dict[str, Any]) -> dict[str, str]:
-    """Return the labels of entities; of one that several have, that of the first."""
-    return {
-        key: value
-        for entity in reversed(entities)
-        for key, value in (entity.get("labels") or {}).items()
-        if isinstance(value, str)
-    }
+def _labels(entity: dict[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in (entity.get("labels") or {}).items() if isinstance(value, str)}
 
 
 def _name(identifier: str) -> str:

@@ -20,7 +20,7 @@ from lakehouse.compatibility.protoschemas import ProtoField, ProtoFile
 from lakehouse.dialects.tables import family_of
 from lakehouse.domain.references import schema_places, schema_reference
 from lakehouse.domain.schemalookup import first_stored
-from lakehouse.export.backstage import OWNER, first_of
+from lakehouse.export.backstage import OWNER, nearest_label
 from lakehouse.text.jsontext import read_exactly, text_at
 from lakehouse.text.names import Xid
 from lakehouse.text.xid import xid_of
@@ -345,21 +345,22 @@ def _contract(registry: dict[str, Any], xid: Xid, parent: dict[str, Any], messag
     is_old = message.get("deprecated") or (message.get("meta") or {}).get("deprecated") or parent.get("deprecated")
     schema_format, schema, reference = _schema(registry, message)
     endpoints = _endpoints(registry, xid, message)
+    owner = nearest_label(OWNER, message, parent)
     contract = {
         "apiVersion": VERSION,
         "kind": "DataContract",
         "id": f"{registry.get('registryid')}:{xid}",
         "name": message.get("name") or messageid,
         "version": str(message.get("versionid") or "1"),
-        "status": labels.get("status") or ("deprecated" if is_old else "active"),
-        "domain": labels.get("domain"),
+        "status": nearest_label(("status",), message, parent) or ("deprecated" if is_old else "active"),
+        "domain": nearest_label(("domain",), message, parent),
         "dataProduct": parent.get("name") or parentid,
         "description": {"purpose": message["description"]} if message.get("description") else None,
         "authoritativeDefinitions": _links(message, parent),
         "tags": sorted(name for name, value in labels.items() if not value),
         "servers": list(_servers(endpoints, schema_format)),
         "schema": [_schema_object(messageid, message, parent, endpoints, schema_format, schema, reference)],
-        "team": {"name": first_of(labels, OWNER)} if first_of(labels, OWNER) else None,
+        "team": {"name": owner} if owner else None,
         "customProperties": _custom(xid, message, parent, schema_format, reference, labels),
     }
     return {name: value for name, value in contract.items() if value not in (None, [], {})}

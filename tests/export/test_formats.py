@@ -89,6 +89,36 @@ def test_labels_say_owner_lifecycle_and_system():
     assert made["metadata"]["labels"] == {"x": "y"}
 
 
+@pytest.mark.parametrize(
+    ("registry", "endpoint", "group", "said"),
+    [
+        ({"owner": "platform"}, {}, {"team": "checkout"}, {"owner": "checkout", "lifecycle": "production"}),
+        ({"lifecycle": "production"}, {}, {"stage": "test"}, {"owner": "unknown", "lifecycle": "test"}),
+        ({"owner": "platform"}, {"team": "carts"}, {"owner": ""}, {"owner": "carts", "lifecycle": "production"}),
+        ({"owner": "platform", "system": "shop"}, {"system": "till"}, {},
+         {"owner": "platform", "lifecycle": "production", "system": "till"}),
+    ],
+)  # fmt: skip
+def test_the_nearest_label_says_owner_lifecycle_and_system(registry, endpoint, group, said):
+    groups = {"g": {"labels": group, "messages": {"On": {}}}}
+    endpoints = {"e": {"usage": ["producer"], "messagegroups": ["/messagegroups/g"], "labels": endpoint}}
+    (made,) = apis({"labels": registry, "messagegroups": groups, "endpoints": endpoints}).values()
+    assert {name: value for name, value in made["spec"].items() if name not in ("type", "definition")} == said
+
+
+def test_the_nearest_label_says_whose_a_contract_is():
+    group = {
+        "labels": {"owner": "platform", "status": "draft", "domain": "shop"},
+        "messages": {"On": {"labels": {"team": "lamps", "status": ""}}},
+    }
+    (contract,) = contracts({"messagegroups": {"g": group}}).values()
+    assert {name: contract[name] for name in ("team", "status", "domain")} == {
+        "team": {"name": "lamps"},
+        "status": "draft",
+        "domain": "shop",
+    }
+
+
 def test_an_endpoint_that_has_messages_of_no_group_is_an_api_and_a_deprecated_one_says_so():
     endpoint = {"usage": ["producer"], "messages": {"On": {}}, "deprecated": {"effective": "2020-01-01T00:00:00Z"}}
     made = apis({"endpoints": {"e": endpoint}})
