@@ -70,7 +70,7 @@ from lakehouse.settings import Settings, read_settings
 from lakehouse.site import Written, write_site
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.internals.jvm import is_connect, require_classic
-from lakehouse.store.localpaths import local_path
+from lakehouse.store.localpaths import local_path, names_folder
 from lakehouse.store.session import open_beside, open_session
 from lakehouse.text.jsontext import as_written
 from lakehouse.text.names import RegistryId, Xid
@@ -352,7 +352,7 @@ class CatalogState(CatalogReads):
                 would be lost and `lossy` is not set.
         """
         style = WriteStyle(base_url, source, split, dialect or NORMAL, perspective=perspective)
-        place = (out, self._registryid, split or out.endswith("/"), style)
+        place = (out, self._registryid, split or names_folder(out), style)
         request = ExportRequest(*place, at=self.snapshot, select=tuple(map(Xid, select)), flat=flat, lossy=lossy, replace=replace)
         return run_export(self.spark, self.settings, request)
 

@@ -19,7 +19,7 @@ from lakehouse.errors import (
     WarehouseError,
     WarehouseTaken,
 )
-from lakehouse.store.localpaths import check_target, holds_table, local_path
+from lakehouse.store.localpaths import check_target, holds_table, local_path, names_folder
 from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
@@ -137,8 +137,7 @@ def check_match(context: Context, sources: Iterable[str], scope: Scope, at: str 
     if at is None and (scope.registry or scope.group or scope.endpoint):
         ask(context, lambda view: _check_scope(view, scope))
     if results is not None and is_local(context):
-        path = local_path(results)
-        to_folder = results.endswith("/") or (path is not None and path.is_dir())
+        to_folder = names_folder(results)
         check_target(results, to_folder=to_folder, parents=to_folder)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import shutil
 import sys
@@ -30,6 +29,7 @@ from lakehouse.cli.printing import (
     tell_lag,
 )
 from lakehouse.dialects.tables import DBT, NORMAL, WHOLE_DIALECTS, WRITABLE
+from lakehouse.store.localpaths import names_folder
 from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def export(context: Context, /, out: str, split: str | None, dbt: str | None, **
     select = tuple(xid for xids in flags["select"] for xid in xids.replace(",", " ").split())
     with tempfile.TemporaryDirectory(prefix="lakehouse-") if to_stdout else nullcontext(out) as place:
         target = f"{place}/document.json" if to_stdout else place
-        to_folder = bool(split) or (not to_stdout and (out.endswith("/") or os.path.isdir(out)))
+        to_folder = bool(split) or (not to_stdout and names_folder(out))
         options = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
         request = ExportRequest(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **options)
         if flags["dialect"] != DBT:

@@ -20,6 +20,12 @@ def local_path(location: str) -> Path | None:
     return None if _SCHEME.match(location) else Path(location).absolute()
 
 
+def names_folder(location: str) -> bool:
+    """Return whether a target is a folder: it ends in `/`, or is one on a local disk."""
+    path = local_path(location)
+    return location.endswith("/") or (path is not None and path.is_dir())
+
+
 def no_catalog(warehouse: str, table: str) -> WarehouseError:
     """Return the error for a warehouse without a catalog, or without a folder, with the command that makes one."""
     path = local_path(warehouse)

@@ -50,6 +50,17 @@ def test_every_kind_is_shown_by_xid_or_by_id(catalog):
         catalog.show("/messagegroups/orders/messages/none")
 
 
+@pytest.mark.parametrize(("out", "to_folder"), [("there", True), ("new/", True), ("new", False), ("new.json", False)])
+def test_an_export_goes_into_a_folder_that_is_there_or_named_as_one(catalog, tmp_path, monkeypatch, out, to_folder):
+    (tmp_path / "there").mkdir()
+    asked = []
+    monkeypatch.setattr("lakehouse.catalog.open_session", lambda *_: None)
+    monkeypatch.setattr("lakehouse.catalog.run_export", lambda *args: asked.append(args[2]))
+    for place in (f"{tmp_path}/{out}", f"file:{tmp_path}/{out}"):
+        catalog.export(place)
+    assert [request.to_folder for request in asked] == [to_folder, to_folder]
+
+
 def test_words_are_found(catalog):
     found = catalog.search("shipped", kinds=["message"])
     assert [one.xid for one in found] == ["/messagegroups/orders/messages/shipped"]
