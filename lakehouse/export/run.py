@@ -379,15 +379,17 @@ def _flat_messages(spark: SparkSession, settings: Settings, snapshot_id: int | N
 
 
 def _find_registry(log: DataFrame, request: ExportRequest) -> tuple[ExportChoice, int]:
-    """Choose the registry to export; and count how many rows of the log that is.
+    """Choose the registry to export, of those that hold an entity; and count how many rows of the log that is.
 
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
     counts: dict[RegistryId, int] = {row["registryid"]: int(row["count"]) for row in log.groupBy("registryid").count().collect()}
-    chosen = choose_registry(counts, request.registry, request.out, to_folder=request.to_folder, is_selected=bool(request.select))
-    if request.registry is not None and current_rows(log.filter(F.col("registryid") == request.registry)).isEmpty():
-        choose_registry(counts.keys() - {request.registry}, request.registry, request.out, to_folder=True, is_selected=False)
+    current = current_rows(log.select("registryid", "xid", "snapshot_id", "op")).select("registryid").distinct()
+    holding = [row["registryid"] for row in current.collect()]
+    chosen = choose_registry(
+        holding, request.registry, request.out, to_folder=request.to_folder, is_selected=bool(request.select)
+    )
     return chosen, counts[chosen.registryid] if chosen.registryid is not None else sum(counts.values())
 
 

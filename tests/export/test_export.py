@@ -22,12 +22,15 @@ from soak.sessions import forget
 
 from lakehouse.cli.console import Context
 from lakehouse.cli.main import cli
+from lakehouse.domain.ownership import Policy
 from lakehouse.errors import NothingToExport, SnapshotNotFound, TargetError
 from lakehouse.export import run as export_module
 from lakehouse.export.run import Exported, ExportRequest, WriteStyle, export, read_log, sorted_rows
 from lakehouse.export.selection import current_rows
+from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.settings import data_folder
 from lakehouse.store.deltatables import create_tables
+from lakehouse.text.names import RegistryId
 
 SHOP: dict[str, Any] = {
     "specversion": "1.0-rc1",
@@ -241,6 +244,22 @@ def test_a_catalog_fed_with_an_export_exports_the_same(catalog: Catalog, tmp_pat
     assert texts[0] == texts[1]
     messages = json.loads(texts[0])["messagegroups"]["orders"]["messages"]
     assert (messages["many"]["versionid"], messages["placed"]["epoch"], len(messages)) == ("2", 7, 4)
+
+
+@pytest.mark.slow
+def test_a_registry_whose_entities_are_all_deleted_is_not_exported(catalog: Catalog, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        catalog.write(f"{name}.json", {"messagegroups": {"g": group({"m": {}})}})
+    catalog.ingest(registry_from="document")
+    (catalog.documents / "b.json").unlink()
+    catalog.ingest(registry_from="document", request=IngestRequest(Policy(prune=True, force=True)))
+    out = tmp_path / "out.json"
+    export(catalog.spark, catalog.settings, ExportRequest(str(out)))
+    assert json.loads(out.read_bytes())["registryid"] == "a"
+    with pytest.raises(NothingToExport, match=r"there is nothing in a registry 'b'. The catalog holds a\."):
+        export(catalog.spark, catalog.settings, ExportRequest(str(out), registry=RegistryId("b")))
+    both = export(catalog.spark, catalog.settings, ExportRequest(f"{tmp_path}/both", to_folder=True, at="1"))
+    assert both.files == 2
 
 
 # The laws
