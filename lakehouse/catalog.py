@@ -256,7 +256,8 @@ class CatalogReads:
         def ask(view: View) -> list[dict[str, Any]]:
             first = 0 if str(since) == "0" else view.resolve(str(since))
             last = view.resolve(str(until or self.snapshot or HEAD))
-            events = change_events(view, self.settings.events_source, first, last, tuple(feeds))
+            source = self.settings.events_source
+            events = change_events(view, source, first, last, tuple(feeds), registryid=self._registryid)
             return [json.loads(event) for _, event in events]
 
         return Records(self._opened.model().answer(ask), ("time", "type", "source", "subject", "id"))
@@ -660,14 +661,17 @@ class Catalog(CatalogUpkeep):
 
         Raises:
             SnapshotNotFound: there is no such snapshot.
+            RegistryNotFound: the registry of this catalog never held anything.
         """
         sides = [self._resolve(str(side)) for side in (before, after)]
+        registryid = self._registryid
 
         def by_spark() -> list[Difference]:
             attach_tables(self.spark, self.settings, ["changes"])
-            return read_differences(diff_snapshots(self.spark, self.settings, *sides))
+            rows = diff_snapshots(self.spark, self.settings, *sides)
+            return read_differences(rows if registryid is None else rows.filter(rows["registryid"] == registryid))
 
-        result = self._quick_or(by_spark, lambda model: snapshot_differences(model, *sides))
+        result = self._quick_or(by_spark, lambda model: snapshot_differences(model, *sides, registryid=registryid))
         return Records(result, ("class", "kind", "xid", "change", "pointer", "before", "after", "rule"))
 
     def close(self) -> None:

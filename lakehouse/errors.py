@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakehouse.text.names import Xid
+
+_MOST_REGISTRIES = 20  # that an error lists
 
 
 class LakehouseError(Exception):
@@ -238,6 +242,15 @@ class NothingToExport(LakehouseError):
     """What was asked for is not in the catalog (exit code 2)."""
 
     exit_code = 2
+
+
+class RegistryNotFound(NothingToExport):
+    """The catalog holds nothing in a registry of the id that was given (exit code 2)."""
+
+    def __init__(self, registryid: str, existing: Iterable[str]) -> None:
+        ids = sorted(existing)
+        listed = ", ".join(ids[:_MOST_REGISTRIES]) + (" ..." if len(ids) > _MOST_REGISTRIES else "")
+        super().__init__(f"there is nothing in a registry {registryid!r}. The catalog holds {listed or 'no registry'}.")
 
 
 class LossyExport(LakehouseError):

@@ -92,8 +92,8 @@ def _selected(context: Context, options: dict[str, Any]) -> tuple[list[dict[str,
     """Return the findings that the options select, and the rules that they name."""
     from lakehouse.readmodel.violationlist import find_violations
 
-    with read_model(context) as (model, settings):
-        chosen = {"registryid": settings.registry or None, "ingest": options["ingest"], "document": options["document"]}
+    with read_model(context) as (model, _):
+        chosen = {"registryid": context.registry, "ingest": options["ingest"], "document": options["document"]}
         findings = model.answer(lambda view: find_violations(view, **chosen), options["at"])
     if options["ingest"]:
         _name_ingests(findings)

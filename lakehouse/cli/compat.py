@@ -93,7 +93,7 @@ def _sides(context: Context, before: str, after: str, at: str | None) -> tuple[_
     with read_model(context) as (model, _):
 
         def ask(view: View) -> tuple[_Side, _Side]:
-            registry = context.options.get("registry")
+            registry = context.registry
             old = _of_file(files[0]) if files[0] is not None else _of_catalog(view, before, registry)
             if files[1] is not None:
                 return old, _of_file(files[1])

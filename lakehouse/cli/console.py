@@ -19,6 +19,7 @@ from lakehouse.cli.helping import GLOBALS, complete_snapshot
 from lakehouse.cli.printing import log_stderr, printable
 from lakehouse.progress import EverySeconds, Periodic, Unwatched, period
 from lakehouse.settings import Settings, read_settings
+from lakehouse.text.names import RegistryId
 
 REFUSED = 3
 BREAKING = 4
@@ -100,6 +101,11 @@ class Context:
         return read_settings(self.options.get("conf"), **{key: self.options.get(key) for key in ("warehouse", "registry")})
 
     @property
+    def registry(self) -> RegistryId | None:
+        """Return the registry that the command looks at, by the option, the environment or the settings file; None: all."""
+        return RegistryId(self.settings.registry) or None
+
+    @property
     def as_json(self) -> bool:
         """Return whether standard output takes one JSON value and nothing else."""
         return bool(self.options.get("as_json"))
@@ -110,11 +116,22 @@ class Context:
         return bool(self.options.get("quiet"))
 
 
-def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the global options to a command, so that they may be before or after its name."""
+def with_globals(command: Callable[..., Any], *, takes_registry: bool = True) -> Callable[..., Any]:
+    """Add the global options to a command, so that they may be before or after its name.
+
+    Args:
+        command: the command.
+        takes_registry: it can look at one registry; if not, `--registry` is refused, and a registry of the environment or the
+            settings file does not count.
+    """
 
     @click.option("--warehouse", metavar="DIR", help="Folder or URI of the catalog (default ./warehouse).")
-    @click.option("--registry", metavar="ID", help="Use just this registry; for `ingest`: the one to load into.")
+    @click.option(
+        "--registry",
+        metavar="ID",
+        hidden=not takes_registry,
+        help="Use just this registry; for `ingest`: the one to load into.",
+    )
     @click.option("--conf", metavar="FILE", help="Settings file, see docs/settings.md.")
     @click.option("--json", "as_json", is_flag=True, default=None, help="Print one JSON value; all else goes to standard error.")
     @click.option("--quiet", is_flag=True, default=None, help="Print no progress.")
@@ -125,9 +142,14 @@ def with_globals(command: Callable[..., Any]) -> Callable[..., Any]:
         context = click.get_current_context().ensure_object(Context)
         options = {key: kwargs.pop(key) for key in GLOBALS}
         context.options |= {key: value for key, value in options.items() if value is not None}
+        if not takes_registry and context.options.get("registry"):
+            raise click.UsageError("--registry: this command does not work on one registry only. Leave the option out.")
         return command(*args, **kwargs)
 
     return run
+
+
+with_globals_but_registry = functools.partial(with_globals, takes_registry=False)
 
 
 @contextmanager

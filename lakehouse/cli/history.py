@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.console import BREAKING, Context, at_option, bring_read_model, open_spark, read_model, session, with_globals
+from lakehouse.cli.console import (
+    BREAKING,
+    Context,
+    at_option,
+    bring_read_model,
+    open_spark,
+    read_model,
+    session,
+    with_globals,
+    with_globals_but_registry,
+)
 from lakehouse.cli.helping import command, complete_snapshot, complete_xid
 from lakehouse.cli.printing import log_stderr, printable, shortened, show_table
 from lakehouse.domain.diff import CLASSES, Difference
@@ -29,7 +39,7 @@ PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
 @command("lakehouse snapshots")
 @click.option("--all", "everything", is_flag=True, help="List snapshots that only add a label too.")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def snapshots(context: Context, everything: bool) -> int:
     """List the snapshots of the catalog.
@@ -57,7 +67,7 @@ def snapshots(context: Context, everything: bool) -> int:
 @click.argument("name")
 @click.option("--why", metavar="TEXT", help="Reason, stored with the label.")
 @click.option("--move", is_flag=True, help="Move the name if another snapshot has it.")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def label(context: Context, snapshot: str, name: str, why: str | None, move: bool) -> int:
     """Name a snapshot.
@@ -150,7 +160,7 @@ def _read_history(context: Context, xid: str, at: str | None, *, below: bool = F
     from lakehouse.readmodel.detail import full_xid
     from lakehouse.readmodel.violationlist import notes_on
 
-    registryid = context.options.get("registry")
+    registryid = context.registry
     with read_model(context) as (model, _):
 
         def ask(view: View) -> tuple[list[Any], list[str]]:
@@ -222,7 +232,7 @@ def _diff_snapshots(context: Context, before: str, after: str) -> list[Any]:
     from lakehouse.readmodel.queries import snapshot_differences
 
     with read_model(context) as (model, _):
-        return snapshot_differences(model, before, after)
+        return snapshot_differences(model, before, after, registryid=context.registry)
 
 
 def _diff_documents(context: Context, before: str, after: str) -> list[Any]:
@@ -274,7 +284,8 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
         first = 0 if since == "0" else model.answer(lambda view: view.resolve(since))
         last = model.answer(lambda view: view.resolve(until or HEAD))
         with model.at() as view:
-            for _, event in change_events(view, settings.events_source, first, last, feeds or FEEDS):
+            source, registryid = settings.events_source, context.registry
+            for _, event in change_events(view, source, first, last, feeds or FEEDS, registryid=registryid):
                 click.echo(event)
     log_stderr(f"events after snapshot {first} up to {last}. Next time: --since {last}")
     if PLACEHOLDER in settings.events_source:
@@ -296,7 +307,7 @@ def _spark_changes(context: Context, since: str, until: str | None, feeds: tuple
     attach_tables(spark, settings, ["changes"])
     first = 0 if since == "0" else resolve_snapshot(spark, since)
     last = resolve_snapshot(spark, until or HEAD)
-    for row in change_events(spark, settings, first, last, feeds or FEEDS).toLocalIterator():
+    for row in change_events(spark, settings, first, last, feeds or FEEDS, registryid=context.registry).toLocalIterator():
         click.echo(row["event"])
 
 

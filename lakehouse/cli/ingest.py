@@ -18,6 +18,7 @@ from lakehouse.cli.console import (
     session,
     stop_signals,
     with_globals,
+    with_globals_but_registry,
 )
 from lakehouse.cli.helping import command, complete_rule
 from lakehouse.cli.printing import log_stderr, one_line, printable, show_summary, show_table, show_validation
@@ -181,7 +182,7 @@ def _watch(context: Context, sources: tuple[str, ...], registry_from: str | None
 )
 @at_option
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, not 3, if a check fails.")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zero: bool) -> int:
     """Check the whole catalog and write HTML reports.
@@ -212,7 +213,7 @@ def validate(context: Context, suites: tuple[str, ...], at: str | None, exit_zer
 
 
 @command("lakehouse rules --json")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def rules(context: Context) -> int:
     """List the rules that documents are checked by."""
@@ -230,7 +231,7 @@ def rules(context: Context) -> int:
 
 @command("lakehouse explain MSG-146")
 @click.argument("rule_id", metavar="RULE", shell_complete=complete_rule)
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def explain(context: Context, /, rule_id: str) -> int:
     """Explain a rule, with a failing and a corrected example."""

@@ -14,7 +14,6 @@ import click
 from lakehouse.cli.console import REFUSED, Context, at_option, read_model, reading_options, session, stop_signals, with_globals
 from lakehouse.cli.helping import command, complete_xid
 from lakehouse.cli.printing import one_line, printable, show_table
-from lakehouse.text.names import RegistryId
 from lakehouse.text.xid import last_id
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def _match_event(context: Context, event_file: str, flags: dict[str, Any], fails
     except OSError as error:
         raise SourceNotFound(event_file, f"cannot be read ({error.strerror}).") from error
     with read_model(context) as (model, settings):
-        scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"])
+        scope = Scope(context.registry, flags["group"], flags["endpoint"])
         request = _request(flags, settings)
         results = model.answer(
             lambda view: match_text(
@@ -223,7 +222,7 @@ def _match_options(context: Context, sources: tuple[str, ...], flags: dict[str, 
     if flags["into"]:
         check_name(flags["into"])
     settings = context.settings
-    scope = Scope(RegistryId(settings.registry) or None, flags["group"], flags["endpoint"], flags["versions"] == "all")
+    scope = Scope(context.registry, flags["group"], flags["endpoint"], flags["versions"] == "all")
     check_match(context, sources, scope, flags["at"], flags["results"])
     return MatchOptions(
         sources,
@@ -421,7 +420,7 @@ def _options(context: Context, sources: tuple[str, ...], flags: dict[str, Any]) 
 
     thresholds = Thresholds(flags["required_events"], flags["required_days"], enums=flags["enums"])
     mapping = read_map(flags["mapping"]) if flags["mapping"] else None
-    registry = RegistryId(context.settings.registry) or None
+    registry = context.registry
     form, protocol = flags["form"], flags["protocol"]
     return ProposeOptions(sources, form, mapping, protocol, registry, thresholds, not flags["no_values"])
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from lakehouse.cli.console import Context, progress_of, session, with_globals
+from lakehouse.cli.console import Context, progress_of, session, with_globals_but_registry
 from lakehouse.cli.helping import command
 from lakehouse.cli.printing import show_maintained, show_table
 from lakehouse.settings import Settings
 
 
 @command("lakehouse prepare")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def prepare(context: Context) -> int:
     """Prepare this machine, so that Spark starts faster.
@@ -58,7 +58,7 @@ def _work_as_usual(spark: Any, settings: Settings) -> None:
     is_flag=True,
     help="Compare all columns of the tables with the log, and verify the checksums of all Parquet pages (slower).",
 )
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def doctor(context: Context, deep: bool) -> int:
     """Check the warehouse and name the fix for each fault.
@@ -78,7 +78,7 @@ def doctor(context: Context, deep: bool) -> int:
 
 
 @command("lakehouse rebuild")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def rebuild(context: Context) -> int:
     """Rebuild the derived tables from the log.
@@ -94,7 +94,7 @@ def rebuild(context: Context) -> int:
 
 
 @command("lakehouse migrate")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def migrate(context: Context) -> int:
     """Migrate the tables of an older release.
@@ -117,7 +117,7 @@ def migrate(context: Context) -> int:
     "--catalog", metavar="NAME", default="", help="Catalog of Spark for the schema (default: the session's current one)."
 )
 @click.option("--schema", metavar="NAME", default="xregistry", help="Schema for tables and views (default xregistry).")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def ddl(context: Context, location: str | None, catalog: str, schema: str) -> int:
     """Print a SQL script that registers the catalog.
@@ -137,7 +137,7 @@ def ddl(context: Context, location: str | None, catalog: str, schema: str) -> in
 @command("lakehouse maintain --dry-run")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @click.option("--full", is_flag=True, help="Sort all files again, even those that are sorted.")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def maintain(context: Context, dry_run: bool, full: bool) -> int:
     """Compact the tables and delete unneeded files.
@@ -158,7 +158,7 @@ def maintain(context: Context, dry_run: bool, full: bool) -> int:
 
 @command("lakehouse backup /mnt/backups/catalog")
 @click.argument("folder", metavar="DIR")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def backup(context: Context, folder: str) -> int:
     """Back up the catalog into a folder.
@@ -174,7 +174,7 @@ def backup(context: Context, folder: str) -> int:
 
 @command("lakehouse restore /mnt/backups/catalog --warehouse new-warehouse")
 @click.argument("folder", metavar="DIR")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def restore(context: Context, folder: str) -> int:
     """Restore the newest backup into an empty warehouse.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals
+from lakehouse.cli.console import Context, at_option, open_spark, read_model, session, with_globals, with_globals_but_registry
 from lakehouse.cli.helping import KINDS, command, complete_xid
 from lakehouse.cli.printing import (
     lag_of,
@@ -30,7 +30,6 @@ from lakehouse.cli.printing import (
 )
 from lakehouse.dialects.tables import DBT, NORMAL, WHOLE_DIALECTS, WRITABLE
 from lakehouse.store.localpaths import names_folder
-from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.snapshotview import View
@@ -91,7 +90,7 @@ def _show_vertical(columns: list[str], rows: Iterable[list[str | None]]) -> None
 @click.option("--diff", nargs=2, metavar="A B", help="Add the view snapshot_diff, which compares two snapshots.")
 @click.option("--write", is_flag=True, help="Allow statements that change tables or views, but never the log `changes`.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the rows (default table).")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def sql(context: Context, query: str, at: str | None, diff: tuple[str, str] | None, write: bool, form: str) -> int:
     """Run a Spark SQL query and print its rows.
@@ -138,7 +137,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
     from lakehouse.render.renderruns import examples_in
 
     with read_model(context) as (model, settings):
-        registryid, depth = RegistryId(settings.registry) or None, settings.max_chain_depth
+        registryid, depth = context.registry, settings.max_chain_depth
 
         def ask(view: View) -> tuple[list[tuple[Any, list[dict[str, Any]] | None]], dict[str, Any], list[str]]:
             results: list[tuple[Any, list[dict[str, Any]] | None]] = []
@@ -183,8 +182,8 @@ def search(context: Context, text: tuple[str, ...], kinds: tuple[str, ...], limi
     from lakehouse.readmodel.wordsearch import search as search_for
 
     words = " ".join(text)
-    with read_model(context) as (model, settings):
-        registryid = RegistryId(settings.registry) or None
+    with read_model(context) as (model, _):
+        registryid = context.registry
         results = model.answer(lambda view: search_for(view, words, kinds or KINDS, registryid=registryid, limit=limit + 1))
         reasons = [] if results else model.answer(lambda view: reasons_of(view, words, registryid))
     shown = results[:limit]
@@ -278,7 +277,7 @@ def export(context: Context, /, out: str, split: str | None, dbt: str | None, **
         target = f"{place}/document.json" if to_stdout else place
         to_folder = bool(split) or (not to_stdout and names_folder(out))
         options = {name: flags[name] for name in ("at", "flat", "lossy", "replace")}
-        request = ExportRequest(target, RegistryId(settings.registry) or None, to_folder, style, select=select, **options)
+        request = ExportRequest(target, context.registry, to_folder, style, select=select, **options)
         if flags["dialect"] != DBT:
             check_export(context, request)
         with session(context) as (spark, settings, watcher), watcher.stage("export", "rows to documents"):
@@ -325,7 +324,7 @@ def _check_style(flags: dict[str, Any]) -> None:
 @click.option("--ldap", metavar="URL", help="LDAP server that authenticates the users.")
 @click.option("--ldap-base", metavar="DN", help="Distinguished name below which the users are.")
 @click.option("--keystore", metavar="FILE", help="Keystore for TLS; its password is in LAKEHOUSE_TLS_PASSWORD.")
-@with_globals
+@with_globals_but_registry
 @click.pass_obj
 def serve_sql(context: Context, /, at: str | None, **door: Any) -> int:
     """Serve the catalog to JDBC and ODBC clients.

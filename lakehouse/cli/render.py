@@ -18,7 +18,6 @@ from lakehouse.cli.console import REFUSED, Context, read_model, session, with_gl
 from lakehouse.cli.helping import command, complete_xid
 from lakehouse.cli.printing import log_stderr, printable
 from lakehouse.extras import require
-from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from lakehouse.readmodel.snapshotview import View
@@ -106,8 +105,8 @@ def _run_of(context: Context, xids: tuple[str, ...], flags: dict[str, Any]) -> t
     style = RenderStyle(mode, flags["example"], flags["seed"], flags["now"], flags["strict"])
     pairs = values_of(flags["pairs"])
     payload, payload_type = read_payload(flags["data"]) if flags["data"] else (None, None)
-    with read_model(context) as (model, settings):
-        registryid = RegistryId(settings.registry) or None
+    with read_model(context) as (model, _):
+        registryid = context.registry
 
         def select(view: View) -> Selected:
             with with_reasons(view, registryid):
@@ -230,7 +229,7 @@ def codegen(context: Context, xid: str, language: str, role: str, style: str | N
     from lakehouse.agents.codegen import code_request, generate_code
 
     with read_model(context) as (model, settings):
-        registryid = RegistryId(settings.registry) or None
+        registryid = context.registry
         request = model.answer(lambda view: code_request(view, xid, registryid, language, role, style))
     serve = ["serve", "--port", "0", "--json", "--warehouse", settings.warehouse, "--registry", request.registryid]
     serve += ["--conf", context.options["conf"]] if context.options.get("conf") else []

@@ -17,7 +17,6 @@ from lakehouse.cli.helping import command
 from lakehouse.cli.printing import printable
 from lakehouse.extras import require
 from lakehouse.settings import Settings
-from lakehouse.text.names import RegistryId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +91,7 @@ def serve(context: Context, /, allow_origin: tuple[str, ...], **flags: Any) -> i
     if flags["mcp"]:
         require("mcp")
     settings = context.settings
-    options = Options(registry=RegistryId(settings.registry) or None, allow_origin=tuple(allow_origin), **flags)
+    options = Options(registry=context.registry, allow_origin=tuple(allow_origin), **flags)
 
     def report(url: str, workers: int) -> None:
         ready = {"url": url, "specification": options.specification, "workers": workers}
@@ -140,7 +139,10 @@ def site(context: Context, out: str, at: str | None, base_url: str) -> int:
     with read_model(context) as (_, settings):  # one bar at a time: this one ends before the next begins
         pass
     with ReadModel(settings) as model, _bar(context) as progress:
-        written = write_site(model, out, at=at, base_url=base_url, progress=progress, processes=os.cpu_count() or 1)
+        processes = os.cpu_count() or 1
+        written = write_site(
+            model, out, at=at, base_url=base_url, registry=context.registry, progress=progress, processes=processes
+        )
     if context.as_json:
         click.echo(json.dumps(written.as_json()))
     else:
@@ -173,6 +175,6 @@ def mcp(context: Context) -> int:
     from lakehouse.agents import CatalogQuestions, make_mcp_server
 
     with read_model(context) as (model, settings):
-        questions = CatalogQuestions(model, RegistryId(settings.registry) or None, settings.max_unpacked_bytes)
+        questions = CatalogQuestions(model, context.registry, settings.max_unpacked_bytes)
         make_mcp_server(questions).run("stdio")
     return 0

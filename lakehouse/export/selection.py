@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from lakehouse.errors import NothingToExport
+from lakehouse.errors import NothingToExport, RegistryNotFound
 from lakehouse.store.xids import group_of, message_of, named_entities, no_uris, spelled_xid
 from lakehouse.text.documentnames import is_document
 from lakehouse.text.names import RegistryId, Xid
@@ -156,7 +156,7 @@ def choose_registry(
         raise NothingToExport("the catalog is empty. Load documents with `lakehouse ingest SOURCE`.")
     if registryid is not None:
         if registryid not in existing:
-            raise NothingToExport(f"there is nothing in a registry {registryid!r}. The catalog holds {message}.")
+            raise RegistryNotFound(registryid, existing)
         return ExportChoice(registryid, to_folder)
     if len(existing) == 1:
         return ExportChoice(existing[0], to_folder)

@@ -52,7 +52,13 @@ _EVERY_FILE = 1_000_000
 
 
 def change_events(
-    spark: SparkSession, settings: Settings, since: int, until: int | None = None, feeds: Sequence[str] = FEEDS
+    spark: SparkSession,
+    settings: Settings,
+    since: int,
+    until: int | None = None,
+    feeds: Sequence[str] = FEEDS,
+    *,
+    registryid: RegistryId | None = None,
 ) -> DataFrame:
     """Return the events of the snapshots after `since`; the table `changes` must be attached.
 
@@ -62,6 +68,7 @@ def change_events(
         since: the last snapshot that the reader knows; 0: none.
         until: the last snapshot to report; None: the head.
         feeds: which feeds.
+        registryid: only of this registry; None: of all.
 
     Returns:
         One row per event, in order: snapshot_id, event (CloudEvents JSON).
@@ -72,6 +79,7 @@ def change_events(
     commits = log.filter((F.col("kind") == "snapshot") & (F.col("snapshot_id") > since)).select(
         "snapshot_id", *(F.get_json_object("body", f"$.{name}").alias(name) for name in ("committed_at", "ingest_id"))
     )
+    log = log if registryid is None else log.filter(F.col("registryid") == registryid)
     changed = with_before(log, since)
     parts = changed.mapInArrow(_parts_maker(feeds), _PART_COLUMNS)
     broken = _broken_endpoints(log, changed) if CORE in feeds else {}

@@ -33,7 +33,9 @@ class TooManyChanges(Exception):
     """More entities may differ than shall be compared."""
 
 
-def snapshot_differences(model: ReadModel, before: str | int, after: str | int, most: int | None = None) -> list[Difference]:
+def snapshot_differences(
+    model: ReadModel, before: str | int, after: str | int, most: int | None = None, *, registryid: RegistryId | None = None
+) -> list[Difference]:
     """Compare two snapshots; only what changed between them, and what depends on that, is read.
 
     Args:
@@ -41,15 +43,18 @@ def snapshot_differences(model: ReadModel, before: str | int, after: str | int, 
         before: number, label, date or time of a snapshot.
         after: likewise; it may be the earlier one.
         most: how many entities are compared; None: all.
+        registryid: only of this registry; None: of all.
 
     Raises:
         SnapshotNotFound: one of them is not there.
+        RegistryNotFound: the registry never held anything.
         TooManyChanges: more than `most` may differ.
     """
 
     def compare(view: View) -> list[Difference]:
+        view.check_registry(registryid, ever=True)
         with model.at(after) as other:
-            keys = {key for key in view.may_differ(other) if key[1] in COMPARABLE_KINDS}
+            keys = {key for key in view.may_differ(other) if key[1] in COMPARABLE_KINDS and registryid in (None, key[0])}
             if most is not None and len(keys) > most:
                 raise TooManyChanges
             return [with_endpoints(other, difference) for difference in compare_bodies(view.bodies, other.bodies, keys)]
@@ -69,7 +74,13 @@ def definitions_of(view: View) -> Definitions:
 
 
 def change_events(
-    view: View, source: str, since: int, until: int | None = None, feeds: Sequence[str] = FEEDS
+    view: View,
+    source: str,
+    since: int,
+    until: int | None = None,
+    feeds: Sequence[str] = FEEDS,
+    *,
+    registryid: RegistryId | None = None,
 ) -> Iterator[tuple[int, JsonText]]:
     """Return the events of the snapshots after `since`, in order.
 
@@ -79,15 +90,20 @@ def change_events(
         since: the last snapshot that the reader knows; 0: none.
         until: the last snapshot to report; None: the head.
         feeds: which feeds.
+        registryid: only of this registry; None: of all.
 
     Returns:
         Snapshot and event (CloudEvents JSON).
+
+    Raises:
+        RegistryNotFound: the registry never held anything.
     """
+    view.check_registry(registryid, ever=True)
     for snapshot_id in range(since + 1, (view.head if until is None else until) + 1):
         commit = view.commit_of(snapshot_id)
         of_commit = Commit(snapshot_id, commit["committed_at"], commit["ingest_id"])
         state = view.at(snapshot_id)
-        for event in cloudevents(of_commit, _changed_in(state), source, feeds, partial(_endpoints_of, state)):
+        for event in cloudevents(of_commit, _changed_in(state, registryid), source, feeds, partial(_endpoints_of, state)):
             yield snapshot_id, event
 
 
@@ -95,16 +111,19 @@ def _endpoints_of(state: View, event: ChangeEvent) -> Endpoints:
     return endpoints_broken_by(state, event.registryid, Xid(event.subject), event.broken)
 
 
-def _changed_in(view: View) -> Iterator[Changed]:
-    """Yield what the snapshot changed, each with the body before, and of a Version that came with that of its ancestor."""
+def _changed_in(view: View, registryid: RegistryId | None) -> Iterator[Changed]:
+    """Yield what the snapshot changed in a registry (None: in all), each with the body before.
+
+    A Version that came has the body of its ancestor.
+    """
     rows = view.db.execute(
         """
         SELECT n.registryid, n.kind, n.xid, n.op, n.createdat, n.modifiedat, n.raw, n.body, p.body, p.op
         FROM log AS n
         LEFT JOIN log AS p ON p.registryid = n.registryid AND p.xid = n.xid AND p.kind = n.kind AND p.until = n.snapshot_id
-        WHERE n.snapshot_id = ? AND n.op <> 'own'
+        WHERE n.snapshot_id = ?1 AND n.op <> 'own' AND (?2 IS NULL OR n.registryid = ?2)
         """,
-        (view.snapshot_id,),
+        (view.snapshot_id, registryid),
     ).fetchall()
     for *row, before, op in rows:
         changed = Changed._make((*row, None if op == "delete" else before, None))
@@ -312,7 +331,9 @@ def find_referring(view: View, registryid: RegistryId, xid: Xid, relation: str, 
     return sorted(source_xid for (source_xid,) in rows)
 
 
-def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> list[ChangedRow]:
+def changed_in(
+    view: View, snapshot_id: int, limit: int, offset: int = 0, *, registryid: RegistryId | None = None
+) -> list[ChangedRow]:
     """List what a snapshot changed, by registry and XID.
 
     Args:
@@ -320,32 +341,47 @@ def changed_in(view: View, snapshot_id: int, limit: int, offset: int = 0) -> lis
         snapshot_id: the snapshot.
         limit: how many at most.
         offset: how many are passed over.
+        registryid: only of this registry; None: of all.
     """
     rows = view.db.execute(
         """
         SELECT n.registryid, n.kind, n.xid, n.op, n.body, CASE WHEN p.op = 'delete' THEN NULL ELSE p.body END
         FROM (
           SELECT id FROM log_rows INDEXED BY log_by_snapshot
-          WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot')
-          ORDER BY registryid, xid, kind LIMIT ? OFFSET ?
+          WHERE snapshot_id = ?1 AND kind NOT IN ('document', 'label', 'snapshot') AND (?4 IS NULL OR registryid = ?4)
+          ORDER BY registryid, xid, kind LIMIT ?2 OFFSET ?3
         ) AS page
         INNER JOIN log AS n ON n.id = page.id
         LEFT JOIN log AS p ON p.registryid = n.registryid AND p.xid = n.xid AND p.kind = n.kind AND p.until = n.snapshot_id
         ORDER BY n.registryid, n.xid, n.kind
         """,
-        (snapshot_id, limit, offset),
+        (snapshot_id, limit, offset, registryid),
     )
     return [ChangedRow._make(row) for row in rows]
 
 
-def count_changed(view: View, snapshot_id: int) -> dict[str, int]:
-    """Count what a snapshot changed, by op."""
+def count_changed(view: View, snapshot_id: int, registryid: RegistryId | None = None) -> dict[str, int]:
+    """Count what a snapshot changed in a registry (None: in all), by op."""
     rows: Any = view.db.execute(
         "SELECT op, count(*) FROM log_rows INDEXED BY log_by_snapshot"
-        " WHERE snapshot_id = ? AND kind NOT IN ('document', 'label', 'snapshot') GROUP BY op",
-        (snapshot_id,),
+        " WHERE snapshot_id = ?1 AND kind NOT IN ('document', 'label', 'snapshot') AND (?2 IS NULL OR registryid = ?2)"
+        " GROUP BY op",
+        (snapshot_id, registryid),
     )
     return dict(rows)
+
+
+def count_changes_in(view: View, registryid: RegistryId) -> dict[int, dict[str, int]]:
+    """Count what each snapshot changed in a registry, by op; a snapshot that changed nothing in it has no entry."""
+    rows = view.db.execute(
+        "SELECT snapshot_id, op, count(*) FROM log_rows INDEXED BY log_by_snapshot"
+        " WHERE registryid = ? AND kind NOT IN ('document', 'label', 'snapshot') GROUP BY snapshot_id, op",
+        (registryid,),
+    )
+    results: dict[int, dict[str, int]] = defaultdict(dict)
+    for snapshot_id, op, count in rows:
+        results[snapshot_id][op] = count
+    return dict(results)
 
 
 def declared_attributes(kind: str, body: JsonText) -> FlatAttributes:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import orjson
 
 from lakehouse.domain.effective import EntityBodies
-from lakehouse.errors import SnapshotNotFound
+from lakehouse.errors import RegistryNotFound, SnapshotNotFound
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
 from lakehouse.readmodel.file.build import Facts
 from lakehouse.readmodel.file.sqliteschema import EDGES, EFFECTIVE_COLUMNS, FEW, TELLING_COLUMNS, Edge, decoded
@@ -163,6 +163,22 @@ class Entities(Timeline):
             last = row[0]
             results.append(last)
         return results
+
+    def check_registry(self, registryid: RegistryId | None, *, ever: bool = False) -> None:
+        """Check that a registry holds anything; None: all of them are meant.
+
+        Args:
+            registryid: the registry.
+            ever: at any snapshot, not only at this one.
+
+        Raises:
+            RegistryNotFound: it does not.
+        """
+        if registryid is None:
+            return
+        existing = self._registries_of_log() if ever else self.registries()
+        if registryid not in existing:
+            raise RegistryNotFound(registryid, existing)
 
     def count(self) -> int:
         """Count the entities."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from lakehouse.log.snapshotfacts import Snapshot
-from lakehouse.readmodel.queries import labelled_messages, labelled_schemas, listed_members, protocols_of
+from lakehouse.readmodel.queries import count_changes_in, labelled_messages, labelled_schemas, listed_members, protocols_of
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.readmodel.violationlist import find_violations
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
@@ -148,24 +148,41 @@ class Overview:
         return next((self.owners[registryid, near_xid] for near_xid in near if (registryid, near_xid) in self.owners), "")
 
 
-def overview_of(view: View, owner_labels: Sequence[str]) -> Overview:
+def overview_of(view: View, owner_labels: Sequence[str], only: RegistryId | None = None) -> Overview:
     """Look through a snapshot.
 
     Args:
         view: the snapshot.
         owner_labels: names of the labels that name an owner; the first that an entity has counts.
+        only: the registry that is looked at; None: all.
+
+    Raises:
+        RegistryNotFound: it holds nothing at the snapshot.
     """
-    made = Overview(view.snapshot_id, view.registries(), snapshots=view.snapshots(), lag=view.definitions_snapshot)
+    view.check_registry(only)
+    registries = view.registries() if only is None else [only]
+    made = Overview(view.snapshot_id, registries, snapshots=_snapshots(view, only), lag=view.definitions_snapshot)
     for registryid in made.registries:
         made.groups |= {(registryid, group.xid): group for group in view.children(registryid, REGISTRY)}
-    made.members = listed_members(view)
+    made.members = {key: xids for key, xids in listed_members(view).items() if only in (None, key[0])}
     for key in made.groups:
         made.members.setdefault(key, [])
-    made.protocols = protocols_of(view)
+    made.protocols = {key: family for key, family in protocols_of(view).items() if only in (None, key[0])}
     made.owners = dict(_owners(view, made, owner_labels))
-    made.findings = find_violations(view)
-    made.documents = {(registryid, uri): (number, facts) for registryid, uri, number, facts in view.documents()}
+    made.findings = find_violations(view, registryid=only)
+    made.documents = {(registryid, uri): (number, facts) for registryid, uri, number, facts in view.documents(only)}
     return made
+
+
+def _snapshots(view: View, only: RegistryId | None) -> list[Snapshot]:
+    """List all snapshots; of one registry with the counts of what they changed in it."""
+    if only is None:
+        return view.snapshots()
+    counts = count_changes_in(view, only)
+    return [
+        replace(snapshot, facts=snapshot.facts | {"counts": {only: counts.get(snapshot.snapshot_id, {})}})
+        for snapshot in view.snapshots()
+    ]
 
 
 def _owners(view: View, overview: Overview, names: Sequence[str]) -> Iterator[tuple[Key, str]]:

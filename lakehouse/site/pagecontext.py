@@ -90,6 +90,7 @@ class PageStyle:
         base_url: URL under which the site is served; empty: that is unknown.
         at: the past snapshot that the whole site shows; None: the newest.
         max_chain_depth: setting of that name.
+        registry: the whole site shows this one alone; None: all.
         root: URL from which links lead; empty: they are relative.
         now: moment from which days are counted back; None: that of the snapshot, so that pages of it stay as they are.
     """
@@ -99,6 +100,7 @@ class PageStyle:
     base_url: str = ""
     at: int | None = None
     max_chain_depth: int = 128
+    registry: RegistryId | None = None
     root: str = ""
     now: datetime | None = None
 
@@ -196,7 +198,7 @@ class PageContext:
 
     def changes_of(self, snapshot_id: int) -> dict[str, int]:
         """Count what a snapshot changed, by op."""
-        return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id), 2000)
+        return self.remember(("changes", snapshot_id), lambda: count_changed(self.view, snapshot_id, self.style.registry), 2000)
 
     def remember(self, key: Any, make: Callable[[], T], most: int = _MOST_CACHED) -> T:
         """Make something once for many pages.

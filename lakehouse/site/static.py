@@ -252,6 +252,7 @@ def write_site(
     *,
     at: str | None = None,
     base_url: str = "",
+    registry: RegistryId | None = None,
     progress: Progress | None = None,
     processes: int = 1,
 ) -> Written:
@@ -262,22 +263,24 @@ def write_site(
         out: folder; made when it is not there.
         at: snapshot that is shown, as in `View.resolve`; None: the newest.
         base_url: URL under which the site will be served; links are relative all the same.
+        registry: only this registry is shown; None: all.
         progress: is called with how many entities are done, and of how many.
         processes: how many make pages; a program that wants several protects its main module, as `multiprocessing` explains.
 
     Raises:
         SettingsError: the folder holds other files, or cannot be written.
         SnapshotNotFound: there is no such snapshot.
+        RegistryNotFound: the registry holds nothing at the snapshot.
     """
     folder = Path(out)
     digests, before = _read_manifest(folder)
-    style = PageStyle(base_url=base_url, max_chain_depth=model.settings.max_chain_depth)
+    style = PageStyle(base_url=base_url, max_chain_depth=model.settings.max_chain_depth, registry=registry)
     if at is None:
         model.traffic.refresh()
     with model.at(at) as view:
         if at is not None:
             style.at = view.snapshot_id
-        overview = overview_of(view, model.settings.owner_names)
+        overview = overview_of(view, model.settings.owner_names, registry)
         page_context = PageContext(model, view, overview, style)
         writer = Writer(folder, digests)
         try:

@@ -111,14 +111,16 @@ def _shown(sent: Sent, matched: int, missed: int, reasons: Sequence[tuple[str, R
 
 
 def sent_of_all(page_context: PageContext) -> dict[str, Any] | None:
-    """Return what the first page shows of what was sent; None: nothing is known.
+    """Return what the first page shows of what was sent; None: nothing is known, or the site shows one registry.
+
+    Events that match nothing belong to no registry.
 
     Returns:
         `shown`, as of `sent_of`, and how many events `landed`; the first `unseen` keys, and `unseen_count`; `undeclared` kinds
         of events.
     """
     totals = page_context.all_sent()
-    if totals is None:
+    if totals is None or page_context.style.registry is not None:
         return None
     missed = sum(totals.missed.values())
     unseen = [key for key in carried_keys(page_context) if key not in totals.seen]

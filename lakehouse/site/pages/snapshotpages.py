@@ -239,8 +239,8 @@ def _pair_page(page_context: PageContext, pair: tuple[int, int], number: int, at
     pages = max(1, -(-total // PER_PAGE))
     if not 1 <= number <= pages:
         return None
-    rows = [_row(change) for change in changed_in(page_context.view, pair[1], PER_PAGE, (number - 1) * PER_PAGE)]
-    part = ListPage(rows, number, pages, total, path)
+    rows = changed_in(page_context.view, pair[1], PER_PAGE, (number - 1) * PER_PAGE, registryid=page_context.style.registry)
+    part = ListPage([_row(change) for change in rows], number, pages, total, path)
     return _page(page_context, ChangesView(pair, problem, part), at or part.at(number))
 
 
@@ -299,7 +299,9 @@ def feed(page_context: PageContext, path: str, only_breaking: bool) -> Page:
 
 def _differences_of(page_context: PageContext, before: int, after: int) -> list[Difference]:
     return page_context.remember(
-        ("diff", before, after), lambda: snapshot_differences(page_context.model, before, after, MOST_CHANGED), 2
+        ("diff", before, after),
+        lambda: snapshot_differences(page_context.model, before, after, MOST_CHANGED, registryid=page_context.style.registry),
+        2,
     )
 
 
