@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from lakehouse.cli.console import (
 from lakehouse.cli.helping import command, complete_snapshot, complete_xid
 from lakehouse.cli.printing import log_stderr, printable, shortened, show_table
 from lakehouse.domain.diff import CLASSES, Difference
+from lakehouse.errors import SnapshotNotFound, WarehouseError
 from lakehouse.text.names import Xid
 from lakehouse.text.timestamps import utc_seconds
 from lakehouse.text.xid import is_message
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.readmodel.snapshotview import View
 
 
+_PATHS = ("./", "../", "/")  # what begins so names a file or folder, never a snapshot
 PLACEHOLDER = "registry.invalid"  # of the default of `events_source`
 
 
@@ -188,13 +191,12 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
     """Compare two snapshots, or two sets of documents.
 
     A and B are snapshots (a number, label, date, time, or head: the latest), or files or folders; you need not ingest them
-    first. Each difference is classified: does it break producers or consumers?
+    first. A name that is both is the snapshot; ./NAME is the file. Each difference is classified: does it break producers or
+    consumers?
     """
-    are_documents = [os.path.exists(side) or "/" in side or "*" in side for side in (before, after)]
-    if any(are_documents) and not all(are_documents):
-        raise click.UsageError("A and B must both be snapshots, or both files or folders.")
-    results = _diff_documents(context, before, after) if all(are_documents) else _diff_snapshots(context, before, after)
-    several = not context.as_json and _of_several_registries(context, results, are_documents=all(are_documents))
+    are_documents = _are_documents(context, before, after)
+    results = _diff_documents(context, before, after) if are_documents else _diff_snapshots(context, before, after)
+    several = not context.as_json and _of_several_registries(context, results, are_documents=are_documents)
     breaks = any(difference.class_ == "breaking" for difference in results)
     shown = [difference for difference in results if difference.class_ in ("breaking", "unknown")] if breaking else results
     if context.as_json:
@@ -209,6 +211,45 @@ def diff(context: Context, before: str, after: str, breaking: bool, markdown: bo
             if difference.is_about_schema:
                 click.echo(printable(f"{difference.xid}{difference.pointer}: {difference.meaning}"))
     return BREAKING if breaking and breaks else 0
+
+
+def _are_documents(context: Context, *sides: str) -> bool:
+    """Return whether A and B are files or folders; a name that is also that of a snapshot means the snapshot, with a note.
+
+    Raises:
+        UsageError: one is a snapshot, the other is not.
+    """
+    are_paths = [side.startswith(_PATHS) or side.endswith("/") or "*" in side or "://" in side for side in sides]
+    exist = [os.path.exists(side) for side in sides]
+    results = [exists or "/" in side or "*" in side for exists, side in zip(exist, sides, strict=True)]
+    if any(results) and not any(are_paths):
+        found = _snapshots_among(context, [side for side, result in zip(sides, results, strict=True) if result])
+        results = [result and side not in found for result, side in zip(results, sides, strict=True)]
+        if not all(results):  # a name that nothing has is a snapshot that is not there
+            results = [result and exists for result, exists in zip(results, exist, strict=True)]
+        for side in dict.fromkeys(side for side, exists in zip(sides, exist, strict=True) if exists and side in found):
+            log_stderr(f"note: {side} is the snapshot of this name. For the file or folder write ./{side}")
+    if any(results) and not all(results):
+        raise click.UsageError("A and B must both be snapshots, or both files or folders.")
+    return all(results)
+
+
+def _snapshots_among(context: Context, names: list[str]) -> set[str]:
+    """Return those of some names that name a snapshot; none where there is no catalog."""
+
+    def ask(view: View) -> set[str]:
+        results = set()
+        for name in names:
+            with suppress(SnapshotNotFound):
+                view.resolve(name)
+                results.add(name)
+        return results
+
+    try:
+        with read_model(context) as (model, _):
+            return set(model.answer(ask))
+    except WarehouseError:
+        return set()
 
 
 def _cells(difference: Difference, columns: list[str]) -> list[str]:

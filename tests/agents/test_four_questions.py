@@ -218,3 +218,9 @@ def test_a_call_that_is_cancelled_leaves_the_session(model, monkeypatch):
         assert begun.is_set()
     finally:
         go_on.set()
+
+
+def test_snapshots_whose_labels_have_a_slash_are_compared(tmp_path):
+    write_demo(tmp_path / "warehouse", first_label="release/1")
+    questions = CatalogQuestions(opened(tmp_path / "warehouse", tmp_path / "readmodel"), None, 1_000_000)
+    assert questions.compare("release/1", "release-2") | {"before": "1"} == questions.compare("1", "release-2")
