@@ -19,7 +19,7 @@ from lakehouse.errors import (
     WarehouseError,
     WarehouseTaken,
 )
-from lakehouse.store.localpaths import check_target, holds_table, local_path, names_folder
+from lakehouse.store.localpaths import check_target, holds_table, local_path, names_folder, no_catalog
 from lakehouse.text.names import RegistryId, Xid
 
 if TYPE_CHECKING:
@@ -67,6 +67,17 @@ def check_snapshots(context: Context, *snapshots: str | None) -> None:
     named = [snapshot for snapshot in snapshots if snapshot is not None]
     if named:
         ask(context, lambda view: [view.resolve(snapshot) for snapshot in named])
+
+
+def check_catalog(context: Context) -> None:
+    """Check that a local warehouse holds a catalog.
+
+    Raises:
+        WarehouseError: it does not.
+    """
+    warehouse = context.settings.warehouse
+    if is_local(context) and not holds_table(warehouse, "changes"):
+        raise no_catalog(warehouse, "changes")
 
 
 def check_sources(context: Context, sources: Iterable[str]) -> None:

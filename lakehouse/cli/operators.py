@@ -101,10 +101,12 @@ def migrate(context: Context) -> int:
 
     An ingest does the same before it loads.
     """
-    from lakehouse.store.deltatables import SCHEMA_VERSION, create_tables
+    from lakehouse.cli.beforehand import check_catalog
+    from lakehouse.store.deltatables import SCHEMA_VERSION, migrate_catalog
 
-    with session(context, makes_catalog=True) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
-        create_tables(spark, settings)
+    check_catalog(context)
+    with session(context) as (spark, settings, watcher), watcher.stage("migrate", settings.warehouse):
+        migrate_catalog(spark, settings)
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION}) if context.as_json else f"Tables of version {SCHEMA_VERSION}.")
     return 0
 

@@ -198,6 +198,18 @@ def create_tables(spark: SparkSession, settings: Settings) -> None:
     migrate(spark, SCHEMA_VERSION, TABLES)
 
 
+def migrate_catalog(spark: SparkSession, settings: Settings) -> None:
+    """Bring the tables of a catalog forward, as `create_tables`.
+
+    Raises:
+        WarehouseError: the warehouse holds no catalog; none is made.
+        SettingsError, WarehouseTooNew: as `create_tables`.
+    """
+    if not attach_existing(spark, settings, ["changes"]):
+        raise no_catalog(settings.warehouse, "changes")
+    create_tables(spark, settings)
+
+
 def check_writers(spark: SparkSession, settings: Settings) -> None:
     """Refuse to write where two processes could overwrite each other's commits; every command that writes asks.
 

@@ -84,7 +84,7 @@ RIGHT = [
     "ingest full", "ingest full/*.json", "ingest full --label second", "sql x --at first", "validate --suite versions",
     "export --at first", "export --out new/folder/", "export --out full --replace", "export --select /messagegroups/g/messages/m",
     "backup full", "match events.jsonl --endpoint /endpoints/e --registry default", "match a_table", "doctor",
-    "diff full/*.json full",
+    "diff full/*.json full", "migrate",
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_a_call_that_is_right_gets_its_session(golden: Path, call: Caller, monke
 
 
 @pytest.mark.parametrize(
-    "command", ["sql x", "export", "validate", "doctor", "rebuild", "maintain", "backup b", "show m", "serve-sql"]
+    "command", ["sql x", "export", "validate", "doctor", "rebuild", "maintain", "backup b", "show m", "serve-sql", "migrate"]
 )
 def test_a_warehouse_that_does_not_exist_is_reported_with_the_way_to_make_it(tmp_path, call: Caller, monkeypatch, command: str):
     monkeypatch.chdir(tmp_path)
@@ -104,6 +104,13 @@ def test_a_warehouse_that_does_not_exist_is_reported_with_the_way_to_make_it(tmp
     assert ran.code == 1
     assert f"{tmp_path}/warehouse holds no catalog: the warehouse folder does not exist. `lakehouse --warehouse" in ran.err
     assert not (tmp_path / "warehouse").exists()
+
+
+def test_an_empty_folder_is_not_made_a_catalog_by_migrate(tmp_path, call: Caller):
+    (tmp_path / "warehouse").mkdir()
+    ran = call(tmp_path, "migrate")
+    assert (ran.code, "holds no catalog (no table changes)" in ran.err) == (1, True), ran.err
+    assert list((tmp_path / "warehouse").iterdir()) == []
 
 
 def test_several_registries_are_exported_into_a_folder_and_not_into_a_document(tmp_path, call: Caller, monkeypatch):

@@ -121,7 +121,8 @@ def test_java_starts_from_the_archive(tmp_path):
     path = Path(prepared["archive"])
     assert path.parent == jars
     assert path.stat().st_size == prepared["bytes"] > 100_000_000
-    assert run("migrate", "--json", "--warehouse", str(tmp_path / "warehouse")).count("\n") == 1
+    (tmp_path / "a.json").write_text('{"messagegroups": {"g": {}}}')
+    assert run("ingest", "a.json", "--json", "--warehouse", str(tmp_path / "warehouse")).count("\n") == 1
     loaded = log.read_text()
     assert loaded.count("source: shared objects file (top)") > 10_000
     # Java archives no classes of a jar in a folder with a blank, so Delta's are read from their jar here.
