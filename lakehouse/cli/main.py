@@ -15,7 +15,7 @@ import click
 
 from lakehouse.cli.console import Context, with_globals
 from lakehouse.cli.helping import group
-from lakehouse.cli.printing import log_stderr
+from lakehouse.cli.printing import log_stderr, prepare_streams
 from lakehouse.errors import LakehouseError, NotInstalled, reason_of
 from lakehouse.extras import not_installed
 from lakehouse.version import VERSION
@@ -56,30 +56,40 @@ def main(*command: str) -> None:
     Args:
         command: words before the arguments of the process; the jobs name theirs.
     """
+    prepare_streams()
     context = Context()
+    code: int = 1
     failure: str | None = None
     try:
-        code = cli.main([*command, *sys.argv[1:]], standalone_mode=False, obj=context)
+        code, failure = _run(context, [*command, *sys.argv[1:]])
+    finally:
+        context.end(code, failure)
+    sys.exit(code)
+
+
+def _run(context: Context, arguments: list[str]) -> tuple[int, str | None]:
+    """Run the command; return its exit code, and the error that was printed (None: there was none)."""
+    try:
+        return cli.main(arguments, standalone_mode=False, obj=context) or 0, None
     except click.ClickException as error:
         error.show()
-        code, failure = error.exit_code, error.format_message()
+        return error.exit_code, error.format_message()
+    except SystemExit:  # by click: nobody reads standard output any more, and nothing can be printed there
+        return 1, "the output was closed before its end"
     except click.Abort:
         failure = "stopped"
         log_stderr(failure)
-        code = 1
+        return 1, failure
     except LakehouseError as error:
-        failure = str(error)
         log_stderr(f"error: {error}")
-        code = error.exit_code
+        return error.exit_code, str(error)
     except ModuleNotFoundError as error:
         failure = f"{not_installed(error)}."
         log_stderr(f"error: {failure}")
-        code = NotInstalled.exit_code
+        return NotInstalled.exit_code, failure
     except Exception as error:
         if os.environ.get("LAKEHOUSE_DEBUG"):
             raise
         failure = f"{type(error).__name__}: {reason_of(error)}"
         log_stderr(f"error: {failure}\nUnexpected internal error. Set LAKEHOUSE_DEBUG=1 for a traceback, and please report it.")
-        code = 1
-    context.end(code or 0, failure)
-    sys.exit(code or 0)
+        return 1, failure

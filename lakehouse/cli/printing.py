@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +22,19 @@ from lakehouse.text.xid import last_id
 _MOST_PADDING = 100  # one long value does not widen all rows of piped output
 _FOLDED = 24  # columns of text that is folded have at least this width
 _LONGEST_ID = 250
+
+
+def prepare_streams() -> None:
+    """Make standard output and standard error take any text, so that printing what was done never fails.
+
+    Characters that the encoding lacks are written as escapes; what goes to a stream that was closed before the start is dropped.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(io.FileIO(os.devnull, "w")), encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def show_table(columns: list[str], rows: Any, *, numbers: bool = False) -> None:

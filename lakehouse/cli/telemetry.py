@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -76,8 +76,9 @@ class CommandRun:
         if self.log:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             line = {"time": now, "run": self.run_id, "command": self.command, "stage": stage, "state": state}
-            sys.stderr.write(json.dumps({**line, "seconds": round(seconds, 3), **more}) + "\n")
-            sys.stderr.flush()
+            with suppress(BrokenPipeError):  # nobody reads the lines any more; the run goes on
+                sys.stderr.write(json.dumps({**line, "seconds": round(seconds, 3), **more}) + "\n")
+                sys.stderr.flush()
 
     def end(self, exit_code: int, error: str | None = None) -> None:
         """Return how the run ended, in all ways that were asked for."""

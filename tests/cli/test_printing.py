@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 
 import pytest
 
-from lakehouse.cli.printing import show_examples, show_maintained, show_table
+from lakehouse.cli.printing import prepare_streams, show_examples, show_maintained, show_table
 from lakehouse.cli.query import show_rows
 from lakehouse.ingest.summary import Summary
 from lakehouse.progress import EverySeconds, Periodic
@@ -33,6 +34,14 @@ def test_a_dry_run_of_maintenance_lists_only_what_would_change(capsys):
     )
     show_maintained({"tables": [upkeep("groups")], "stages": [], "dry_run": True, "seconds": 1.0})
     assert capsys.readouterr().out.startswith("Dry run, nothing was done: 0 of 1 tables would be changed")
+
+
+def test_what_was_done_is_printed_in_any_encoding(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    prepare_streams()
+    show_maintained({"tables": [upkeep("changes")], "stages": [], "dry_run": False, "seconds": 1.0})
+    assert b"3 \\u2192 3" in written.getvalue()
 
 
 def test_the_seconds_of_an_ingest_count_what_comes_after_it():

@@ -79,6 +79,18 @@ def test_java_on_the_path_changes_nothing(place):
         assert run(place, *arguments, java=True).stdout == run(place, *arguments).stdout
 
 
+def test_an_encoding_that_lacks_characters_gets_escapes(place):
+    ran = run(place, "match", "--help", PYTHONIOENCODING="latin-1")
+    assert (ran.returncode, ran.stderr, "MQTT/5.0, \\u2026" in ran.stdout) == (0, "", True)
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_stream_that_was_closed_before_the_start_is_no_error(place, stream):
+    program = ["sh", "-c", f'exec "$0" -m lakehouse "$@" {stream}>&-', sys.executable]
+    ran = run(place, "snapshots", program=program, java=True)
+    assert (ran.returncode, ran.stderr, ran.stdout != "") == (0, "", stream == 2)
+
+
 def test_what_needs_spark_still_says_that_java_is_missing(place):
     ran = run(place, "sql", "SELECT 1")
     assert (ran.returncode, "Java" in ran.stderr) == (1, True)

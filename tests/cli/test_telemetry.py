@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltas import unpack
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from lakehouse.cli.telemetry import CommandRun, datasets, figures
@@ -134,3 +135,16 @@ def test_a_failed_command_writes_its_figures_too(tmp_path):
     assert samples((tmp_path / "run.prom").read_text())["lakehouse_run_exit_code",] == 1
     last = json.loads(failed.stderr.splitlines()[-1])
     assert (last["stage"], last["state"], last["exit_code"]) == ("end", "failed", 1)
+
+
+def test_an_output_that_is_closed_early_has_its_figures_and_its_last_line(tmp_path):
+    unpack(tmp_path)
+    command = [sys.executable, "-m", "lakehouse", "violations", "--all", "--metrics", "run.prom", "--log-json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "LAKEHOUSE_READMODEL_DIR": str(tmp_path / "model")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        ran.stdout.close()
+        _, reported = ran.communicate(timeout=120)
+    last = json.loads(reported.splitlines()[-1])
+    assert (last["stage"], last["state"], last["error"]) == ("end", "failed", "the output was closed before its end")
+    assert samples((tmp_path / "run.prom").read_text())["lakehouse_run_exit_code",] == ran.returncode == 1
