@@ -328,7 +328,7 @@ def changes(context: Context, since: str, until: str | None, form: str, feeds: t
             source, registryid = settings.events_source, context.registry
             for _, event in change_events(view, source, first, last, feeds or FEEDS, registryid=registryid):
                 click.echo(event)
-    log_stderr(f"events after snapshot {first} up to {last}. Next time: --since {last}")
+    log_stderr(f"events after snapshot {first} up to {last}. Next time: --since {max(first, last)}")
     if PLACEHOLDER in settings.events_source:
         log_stderr(
             f"note: `source` of these events is {settings.events_source}, a placeholder. Set `events_source` in a settings file "

@@ -16,7 +16,7 @@ HEAD = "head"
 NUMBER = re.compile(r"\A[0-9]+\Z")
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _TIME = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
-_DAY = timedelta(days=1)
+_REST_OF_DAY = timedelta(days=1) - timedelta(microseconds=1)  # a whole day after the last date is no date
 APPLICATION = "lakehouse.changes"  # whose transactions of Delta Lake the snapshots are
 LOGGED = [*KEY, "op", "content_hash", "epoch", "createdat", "modifiedat", "document_uris"]
 
@@ -86,7 +86,7 @@ def moment_of(text: str) -> datetime | None:
     except ValueError as error:
         raise SnapshotNotFound(text, str(error)) from error
     start = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
-    return start + _DAY - timedelta(microseconds=1) if is_date else start
+    return start + _REST_OF_DAY if is_date else start
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ _HIT = """
 """
 _SECTIONS = {"envelopemetadata": "envelope attribute", "protocoloptions": "protocol option"}
 _MOST_FRAGMENTS = 4
+_MOST_ROWS = 2**63 - 1  # the largest integer of SQLite
 _MOST_WORDS = 2_000  # of one entity: more than that has only a schema in a definition that is as long as a book
 _ALIKE = 0.12  # share of trigrams that two words have in common, from which one may be meant for the other
 _MOST_ALIKE = 200
@@ -170,7 +171,7 @@ def find_by_words(
             "groupid": wanted.groupid,
             "label": label or None,
             "value": value if has_value else None,
-            "limit": limit,
+            "limit": min(limit, _MOST_ROWS),
             "offset": offset,
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
@@ -54,6 +55,14 @@ def test_options_of_examples_and_blocks_exist(path):
     named = [name for names in command.sections.values() for name in names]
     assert len(named) == len(set(named))
     assert set(named) <= {one.name for one in command.params} - set(GLOBALS)
+
+
+def test_the_manifest_of_the_server_names_options_that_exist():
+    options = {option for one in ALL["serve",].params for option in one.opts}
+    manifest = Path(__file__).parents[2] / "conf" / "kubernetes" / "serve.yaml"
+    named = {word for line in manifest.read_text(encoding="utf-8").splitlines() if "kubectl" not in line
+             for word in re.findall(r"--[a-z][a-z-]+", line)}  # fmt: skip
+    assert named <= options
 
 
 def test_completion_prints_the_script_of_each_shell():

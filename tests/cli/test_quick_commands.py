@@ -79,6 +79,13 @@ def test_java_on_the_path_changes_nothing(place):
         assert run(place, *arguments, java=True).stdout == run(place, *arguments).stdout
 
 
+@pytest.mark.parametrize(("since", "until", "following"), [("1", "2", 2), ("head", "1", 3)])
+def test_the_next_call_of_changes_repeats_no_event(place, since, until, following):
+    ran = run(place, "changes", "--since", since, "--until", until)
+    assert (ran.returncode, f"Next time: --since {following}\n" in ran.stderr) == (0, True), ran.stderr
+    assert (ran.stdout == "") == (since == "head")
+
+
 def test_an_encoding_that_lacks_characters_gets_escapes(place):
     ran = run(place, "match", "--help", PYTHONIOENCODING="latin-1")
     assert (ran.returncode, ran.stderr, "MQTT/5.0, \\u2026" in ran.stdout) == (0, "", True)

@@ -64,6 +64,11 @@ def test_an_entity_is_read_as_of_any_snapshot(shop):
     assert [shop.answer(named, at) for at in ("first", 2, "3", None)] == ["one", "two", None, None]
 
 
+def test_the_last_date_that_there_is_names_the_newest_snapshot(shop):
+    dates = ("9999-12-31", "9999-12-31T23:59:59.999999Z")
+    assert [shop.answer(lambda view: view.snapshot_id, date) for date in dates] == [3, 3]
+
+
 def test_a_snapshot_that_is_not_there_is_reported(shop):
     for text in ("4", "0", "no-label", "2020-01-01"):
         with pytest.raises(SnapshotNotFound, match="lakehouse snapshots"):
@@ -152,6 +157,7 @@ def test_search_finds_beginnings_of_words_and_ranks_ids_first(shop):
         assert search(view, "eve")[0].xid == "/messagegroups/base/messages/event"
         assert {hit.kind for hit in search(view, "three", ["endpoint"])} == {"endpoint"}
         assert search(view, '"; DROP') == []
+        assert search(view, "eve", limit=10**20) == search(view, "eve")
         assert find_ids(view, "m") == [("default", "message", "/messagegroups/g/messages/m")]
 
 
