@@ -212,8 +212,9 @@ class CatalogQuestions:
 
 
 def _are_entities(view: View, *texts: str) -> bool:
-    """Return whether two texts mean entities: one is an XID, or neither names a snapshot."""
-    return any("/" in text for text in texts) or not any(_names_snapshot(view, text) for text in texts)
+    """Return whether two texts mean entities: one is an XID and no label, or neither names a snapshot."""
+    others = [text for text in texts if not _names_snapshot(view, text)]
+    return any("/" in text for text in others) or len(others) == len(texts)
 
 
 def _names_snapshot(view: View, text: str) -> bool:
