@@ -213,8 +213,8 @@ class CatalogQuestions:
 
 def _are_entities(view: View, *texts: str) -> bool:
     """Return whether two texts mean entities: one is an XID and no label, or neither names a snapshot."""
-    others = [text for text in texts if not _names_snapshot(view, text)]
-    return any("/" in text for text in others) or len(others) == len(texts)
+    unresolved = [text for text in texts if not _names_snapshot(view, text)]
+    return any("/" in text for text in unresolved) or len(unresolved) == len(texts)
 
 
 def _names_snapshot(view: View, text: str) -> bool:
