@@ -153,18 +153,20 @@ class LabelTaken(LakehouseError):
 
 
 class PruneRefused(LakehouseError):
-    """Pruning would delete more than half of the entities.
+    """Pruning would delete more than half of the entities of a registry.
 
     Attributes:
-        deleted: entities that would go.
-        existing: entities of the registries concerned.
+        registryid: the registry, the first by its id of several.
+        deleted: entities of it that would go.
+        existing: entities of it.
     """
 
-    def __init__(self, deleted: int, existing: int) -> None:
+    def __init__(self, registryid: str, deleted: int, existing: int) -> None:
         super().__init__(
-            f"--prune would delete {deleted} of {existing} entities, more than half, so nothing was done. Check that SOURCE is "
-            "complete (an empty or half-copied folder looks like this), or pass --force."
+            f"--prune would delete {deleted} of the {existing} entities of registry {registryid!r}, more than half, so nothing "
+            "was done. Check that SOURCE is complete (an empty or half-copied folder looks like this), or pass --force."
         )
+        self.registryid = registryid
         self.deleted = deleted
         self.existing = existing
 

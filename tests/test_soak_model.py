@@ -227,6 +227,13 @@ def test_more_than_half_is_pruned_by_force_only(history):
     assert M not in history.catalog.published
 
 
+def test_more_than_half_of_a_small_registry_is_not_pruned_since_a_large_one_loses_little(history):
+    large = Document(registry="p", groups={"h": Group("H", {f"m{number}": X1 for number in range(9)})})
+    history.ingest(files={"a": of(m=X1), "b": large, "c": Document(registry="p", groups={"i": Group("I")})})
+    with pytest.raises(TooMuchPruned, match="of default"):
+        history.ingest(files={"a": None, "c": None}, prune=True)
+
+
 def test_a_schema_that_goes_leaves_what_is_published(history):
     user = of(m=Resource({"1": Text("X1", schema="s/t")}, plain=True))
     schemas = Document(schemagroups={"s": Group("S", {"t": X1})})

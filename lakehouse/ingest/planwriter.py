@@ -125,7 +125,7 @@ class PlanWriter:
             max_depth: as for `write`.
 
         Raises:
-            PruneRefused: pruning would delete more than half of the registries' entities.
+            PruneRefused: pruning would delete more than half of a registry's entities.
         """
         planner, written = self.planner, self.write(uncounted, max_depth)
         every = {finding["finding"]["violation_id"]: finding for finding in written.findings}
@@ -165,7 +165,7 @@ class PlanWriter:
             max_depth: how many bases of a message are followed; None: its effective definition is not wanted.
 
         Raises:
-            PruneRefused: pruning would delete more than half of the registries' entities.
+            PruneRefused: pruning would delete more than half of a registry's entities.
         """
         planner = self.planner
         counts = _counts(self.verdicts)
@@ -178,7 +178,7 @@ class PlanWriter:
         facts = self._facts([*planner.findings, *uncounted, *reported], disputes)
         documents = self._documents(facts, disputes)
         if planner.policy.prune and not planner.policy.force:
-            self._guard_prune(counts)
+            self._guard_prune()
         changed = ((key, outcome) for key, outcome in self.verdicts.items() if outcome.op is not None)
         digest = folded(
             (*key, outcome.op, outcome.content_hash, outcome.epoch, outcome.createdat, outcome.modifiedat, outcome.document_uris)
@@ -271,13 +271,13 @@ class PlanWriter:
                 rows.append((uri, "update", as_json(added_to(uri, self.existing_documents[uri], of_document))))
         return rows
 
-    def _guard_prune(self, counts: dict[str, dict[str, int]]) -> None:
-        """Refuse to delete over half of the entities of the registries concerned (decision 4)."""
-        deleted = sum(ops.get("delete", 0) for ops in counts.values())
-        concerned = {key.registryid for key, outcome in self.verdicts.items() if outcome.op == "delete"}
-        published = sum(key.registryid in concerned for key in self.state)
-        if deleted * 2 > published:
-            raise PruneRefused(deleted, published)
+    def _guard_prune(self) -> None:
+        """Refuse to delete over half of the entities of a registry (decision 4)."""
+        deleted = Counter(key.registryid for key, outcome in self.verdicts.items() if outcome.op == "delete")
+        published = Counter(key.registryid for key in self.state if key.registryid in deleted)
+        for registryid, number in sorted(deleted.items()):
+            if number * 2 > published[registryid]:
+                raise PruneRefused(registryid, number, published[registryid])
 
     def _finding(self, key: Key, report: Report) -> Finding:
         """Return a report as a finding of the document that it is about."""

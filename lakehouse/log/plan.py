@@ -257,7 +257,7 @@ def plan_changes(baseline: Baseline, stage: DataFrame, comparison: Comparison, r
         rows: findings besides those of the stage; columns row, document_uri, registryid, kind, xid, finding.
 
     Raises:
-        PruneRefused: pruning would delete more than half of the registries' entities.
+        PruneRefused: pruning would delete more than half of a registry's entities.
     """
     reconciled = with_counted_epochs(baseline, comparison)
     count = _count(reconciled)
@@ -347,14 +347,13 @@ def _count(reconciled: DataFrame) -> _Count:
 
 
 def _guard_prune(counts: dict[str, dict[str, int]], state: DataFrame, reconciled: DataFrame) -> None:
-    """Refuse to delete over half of the entities of the registries concerned (decision 4)."""
-    deleted = sum(ops.get("delete", 0) for ops in counts.values())
-    if not deleted:
+    """Refuse to delete over half of the entities of a registry (decision 4)."""
+    if not any(ops.get("delete") for ops in counts.values()):
         return
-    concerned = reconciled.filter(F.col("op") == "delete").select("registryid").distinct()
-    published = state.join(F.broadcast(concerned), on="registryid", how="left_semi").count()
-    if deleted * 2 > published:
-        raise PruneRefused(deleted, published)
+    deleted = reconciled.filter(F.col("op") == "delete").groupBy("registryid").agg(F.count("*").alias("deleted"))
+    published = state.join(F.broadcast(deleted), on="registryid").groupBy("registryid", "deleted").agg(F.count("*").alias("n"))
+    for row in published.filter("deleted * 2 > n").orderBy("registryid").limit(1).collect():
+        raise PruneRefused(row["registryid"], row["deleted"], row["n"])
 
 
 def rows_digest(*also: str) -> Column:

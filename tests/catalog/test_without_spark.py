@@ -122,7 +122,7 @@ def test_an_error_names_methods_and_arguments(catalog):
     label = for_python(str(LabelTaken("x", 3)), Catalog)
     assert "--" not in label
     assert "`catalog.label(move=True)`" in label
-    assert "--" not in for_python(str(PruneRefused(3, 4)), Catalog)
+    assert "--" not in for_python(str(PruneRefused("shop", 3, 4)), Catalog)
     assert for_python("`lakehouse show /a/b --at 3` shows it.", Catalog) == "`catalog.at(3).show('/a/b')` shows it."
     assert for_python("`lakehouse explain MSG-1` or --registry ID", Catalog) == "`lakehouse explain MSG-1` or registry="
 

@@ -144,6 +144,20 @@ def test_what_a_document_dropped_stays_without_an_owner_and_goes_with_prune(cata
     assert catalog.ingest(request=PRUNE).snapshot_id is None
 
 
+def test_prune_empties_no_small_registry_since_a_large_one_loses_little(catalog):
+    catalog.write("a.json", document("m", "n", "o", registryid="small"))
+    catalog.write("b.json", document(*(f"m{number}" for number in range(20)), registryid="large"))
+    catalog.write("b2.json", document("last", registryid="large"))
+    catalog.ingest()
+    for name in ("a.json", "b2.json"):
+        (catalog.documents / name).unlink()
+    for planner in ("auto", "spark"):
+        settings = catalog.settings.model_copy(update={"planner": planner})
+        with pytest.raises(PruneRefused, match="8 of the 8 entities of registry 'small'"):
+            catalog.ingest(settings=settings, request=PRUNE)
+    assert catalog.rows("SELECT registryid, count(*) FROM messages GROUP BY 1 ORDER BY 1") == [("large", 21), ("small", 3)]
+
+
 @pytest.mark.slow
 def test_prune_keeps_what_another_document_still_holds(catalog):
     catalog.write("a.json", document("m", "n"))

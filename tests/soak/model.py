@@ -161,7 +161,7 @@ class Ingest(NamedTuple):
 
 
 class TooMuchPruned(Exception):
-    """`--prune` would delete more than half, and there is no `--force`."""
+    """`--prune` would delete more than half of a registry, and there is no `--force`."""
 
 
 @dataclass(frozen=True)
@@ -333,10 +333,11 @@ class _Step:
                 holder, versionid = _resource(key), key.xid.split("/versions/")[1]
                 if holder in self.published and holder not in gone and dict(self.published[holder].said)["default"] == versionid:
                     gone.discard(key)
-        registries = {key.registry for key in gone}
-        there = sum(key.registry in registries for key in self.before.published)
-        if len(gone) * 2 > there and not self.ingest.force:
-            raise TooMuchPruned(f"{len(gone)} of {there}")
+        for registry in sorted({key.registry for key in gone}):
+            n = sum(key.registry == registry for key in gone)
+            there = sum(key.registry == registry for key in self.before.published)
+            if n * 2 > there and not self.ingest.force:
+                raise TooMuchPruned(f"{n} of {there} of {registry}")
         return {key: self.published.pop(key).epoch for key in gone}
 
 
