@@ -122,24 +122,33 @@ class LandingReader(DataSourceStreamReader):
 
 
 def next_offset(results: list[FolderEntry], start: dict[str, Any], most: int | None) -> dict[str, Any]:
-    """Return the offset at which the next batch ends: after the newest document, or after `most` of the new ones."""
+    """Return the offset at which the next batch ends: after the newest document, or after `most` of the new ones.
+
+    Documents that came at the same time, as those of a folder that was moved in, may be in several batches.
+    """
     fresh = _fresh(results, start)
-    batch = fresh[:most] if most is not None else fresh
+    later = set(fresh[most:]) if most is not None else set()
+    batch = [entry for entry in fresh if entry not in later]
     end = max(start["changed"], batch[-1].changed if batch else 0)
-    seen = [_identity(entry) for entry in results if end - LOOK_BACK < entry.changed <= end]
+    seen = [_identity(entry) for entry in results if end - LOOK_BACK < entry.changed <= end and entry not in later]
     return {"changed": end, "seen": " ".join(sorted(seen))} if batch else start
 
 
 def between(results: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
     """Return the documents of a batch: those since its start, and late ones of shortly before that were not seen then."""
-    return _fresh([entry for entry in results if entry.changed <= end["changed"]], start)
+    last, seen = end["changed"], set(end["seen"].split(" "))
+    return [
+        entry
+        for entry in _fresh(results, start)
+        if entry.changed <= last - LOOK_BACK or (entry.changed <= last and _identity(entry) in seen)
+    ]
 
 
 def list_documents(folder: str) -> list[FolderEntry]:
     """List the documents below a folder, the oldest change first; what Spark would hide is left out.
 
-    A local file shows when its name or its content changed, so one that was moved in with an old date is seen; an object store
-    shows when it was put there.
+    A local file shows when its name or its content changed, so one that was moved in with an old date is seen. To move a folder
+    changes nothing of the files in it: the folder shows it. An object store shows when a file was put there.
     """
     local = re.sub(r"\Afile:/*", "/", folder)
     results = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
@@ -226,11 +235,24 @@ def _list_local(folder: Path) -> Iterator[FolderEntry]:
     if not folder.is_dir():
         raise SourceNotFound(str(folder), "no such folder. --watch takes one folder.")
     inside = look_into(_as_uri(str(folder)))
+    changes = {str(folder): 0}
     for uri in (*inside.files, *(uri for uri, _ in inside.unreadable)):
         path = uri.removeprefix("file:")
         with suppress(OSError):  # it has just been taken away
             status = os.stat(path)
-            yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns), path)
+            yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns, _last_change(os.path.dirname(path), changes)), path)
+
+
+def _last_change(folder: str, changes: dict[str, int]) -> int:
+    """Return when a folder, or one between it and the landing folder, was moved, or an entry of it came or went.
+
+    Args:
+        folder: its path.
+        changes: of the folders looked at so far, and 0 for the landing folder; is added to.
+    """
+    if folder not in changes:
+        changes[folder] = max(os.stat(folder).st_ctime_ns, _last_change(os.path.dirname(folder), changes))
+    return changes[folder]
 
 
 def _list_remote(folder: str) -> Iterator[FolderEntry]:

@@ -56,6 +56,16 @@ def test_a_batch_is_limited_and_the_rest_comes_with_the_next():
     assert offered(found, end, 2)[1] == ["4"]
 
 
+def test_documents_that_came_at_once_are_shared_among_batches():
+    found = [FolderEntry(7, name) for name in "abcde"]
+    end, batches = START, []
+    for _ in range(3):
+        end, paths = offered(found, end, 2)
+        batches.append(paths)
+    assert batches == [["a", "b"], ["c", "d"], ["e"]]
+    assert offered(found, end, 2) == (end, [])
+
+
 def test_many_documents_that_came_at_once_take_no_longer_each():
     found = [FolderEntry(n + 1, f"folder/{n}.json") for n in range(20_000)]
     end, _ = offered(found, START)
@@ -123,6 +133,24 @@ def test_a_document_with_an_old_date_is_seen(tmp_path):
     old.write_text("{}")
     os.utime(old, (1, 1))
     assert [one.path for one in list_documents(str(tmp_path)) if one.changed > before.changed] == [str(old)]
+
+
+def test_a_folder_that_is_moved_in_is_seen_however_old_its_documents_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(landing, "LOOK_BACK", 0)
+    folder, old = tmp_path / "landing", tmp_path / "team"
+    (old / "deep").mkdir(parents=True)
+    (old / "deep" / "a.json").write_text("{}")
+    folder.mkdir()
+    (folder / "b.json").write_text("{}")
+    end, _ = offered(list_documents(str(folder)), START)
+    time.sleep(0.02)  # longer than the clock of a file system takes to go on
+    old.rename(folder / "team")
+    listed = list_documents(str(folder))
+    end, paths = offered(listed, end)
+    assert paths == [str(folder / "team" / "deep" / "a.json")]
+    assert offered(listed, end) == (end, [])
+    (folder / "team" / "deep" / "a.json").unlink()
+    assert list_documents(str(folder))[0].path == str(folder / "b.json")
 
 
 def document(**names):
