@@ -93,10 +93,10 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
             roots.add(entry.root)
             if entry.is_folder:
                 folders.add(entry.uri)
-            elif is_hidden(entry.uri.rsplit("/", 1)[-1]):
+            elif (reason := _refused_name(entry.uri)) is not None:
                 if entry.is_named:
-                    raise SourceNotFound(source, f"{HIDDEN_NAME} Rename it.")
-                hidden.append(Hidden(entry.uri, HIDDEN_NAME))
+                    raise SourceNotFound(source, f"{reason.removesuffix(chr(46))}. Rename it.")
+                hidden.append(Hidden(entry.uri, reason))
             else:
                 named |= {entry.uri} if entry.is_named else set()
                 if is_readable(entry.uri):
@@ -224,6 +224,8 @@ def _statuses(spark: SparkSession, source: str) -> tuple[list[_SourceEntry], str
     except SourceNotFound:
         raise
     except Exception as error:
+        if _IS_COLON in str(error):
+            raise SourceNotFound(source, f"{COLON}, nor matches a glob where one is. Rename it, or name the folder.") from error
         message = str(getattr(error, "java_exception", error)).splitlines()[0]
         raise SourceNotFound(source, f"cannot be read: {message}") from error
     if not entries:
@@ -291,6 +293,8 @@ def _no_glob(path: str) -> str:
 
 
 HIDDEN_NAME = "Hadoop hides names that start with _ or ."
+COLON = "Hadoop reads no file with a colon in its name"
+_IS_COLON = "Relative path in absolute URI"  # what Hadoop says of such a name
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -347,6 +351,14 @@ def check_source(source: str) -> None:
 def is_hidden(name: str) -> bool:
     """Return whether Spark hides a file or folder of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _refused_name(uri: str) -> str | None:
+    """Return why Hadoop does not read a file, by its name; None: it does."""
+    name = uri.rsplit("/", 1)[-1]
+    if is_hidden(name):
+        return HIDDEN_NAME
+    return COLON if ":" in name and uri.startswith("file:") else None
 
 
 def is_readable(uri: str) -> bool:
@@ -426,6 +438,9 @@ def _sort_in(entry: os.DirEntry[str], inside: Inside, *, hidden: bool) -> None:
         inside.hidden.append(Hidden(path, "no file, but a pipe, socket or device"))
     elif path != entry.path:
         inside.hidden.append(Hidden(path, "its name is not UTF-8, and Java finds no such file"))
+    elif _refused_name(uri) is not None:
+        inside.hidden.append(Hidden(path, COLON))
+        inside.closed.append(uri)
     elif not status.st_size:
         inside.empty.append(uri)
     elif not is_readable(uri):

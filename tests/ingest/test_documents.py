@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import pytest
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.sources import find_sources, read_documents, registry_from_path
+from lakehouse.ingest.sources import COLON, find_sources, read_documents, registry_from_path
 
 DOCUMENT = {"messagegroups": {"g": {}}}
 
@@ -77,6 +78,18 @@ def test_a_source_that_names_nothing_is_an_error_that_says_which(catalog):
         find_sources(catalog.spark, [str(catalog.documents / "nothing-here")])
     with pytest.raises(SourceNotFound, match="matches nothing"):
         find_sources(catalog.spark, [str(catalog.documents / "*.nothing")])
+
+
+def test_a_file_with_a_colon_in_its_name_is_reported_and_keeps_no_other_from_being_read(catalog):
+    catalog.write("a.json", b"{}"), catalog.write("te:am/b.json", b"{}")
+    odd = catalog.write("colon:v1.json", b"{}")
+    assert names(catalog, catalog.documents) == ["a.json", "te:am/b.json"]
+    found = find_sources(catalog.spark, [str(catalog.documents)])
+    assert found.hidden == [(str(odd), COLON)]
+    assert re.search(found.scopes[0].replace(r"\z", r"\Z"), f"file:{odd}") is None  # so `--prune` deletes nothing of it
+    for source in (odd, catalog.documents / "*.json"):
+        with pytest.raises(SourceNotFound, match=r"colon in its name.* Rename it"):
+            find_sources(catalog.spark, [str(source)])
 
 
 def test_hidden_files_are_reported(catalog):

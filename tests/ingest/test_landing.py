@@ -94,6 +94,7 @@ def test_what_an_ingest_of_the_folder_would_not_read_is_not_listed(tmp_path):
     (folder / "outside.json").symlink_to(elsewhere)
     (folder / "loop.json").symlink_to(folder / "loop.json")
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.json")).write_text("{}")
+    (folder / "colon:v1.json").write_text("{}")
     listed = list_documents(str(folder))
     assert [Path(one.path).name for one in listed] == ["a.json", "inside.json"]
     assert next_offset(listed, {"changed": 0, "seen": ""}, None)["changed"] == max(one.changed for one in listed)
