@@ -201,14 +201,14 @@ class _Call:
             self.settings, sources=sources, registry_from=self.registry_from, request=request, root=self.root
         )
 
-    def judged(self, head: Head, unread: tuple[str, ...]) -> Callable[[Uris], bool] | None:
+    def judged(self, head: Head, sources: Sources, unread: tuple[str, ...]) -> Callable[[Uris], bool] | None:
         """Return the check whether this ingest judged documents at this head already; None: they are read in any case.
 
         Without `prune`, whether unchanged documents were judged is asked for only where something of them was refused.
         """
         if unread or self.request.label is not None or not head.snapshot_id:
             return None
-        return partial(is_judged, self.spark, self.cached_result_file(), head)
+        return partial(is_judged, self.spark, self.cached_result_file(), head, sources.scopes)
 
 
 class _Unread(Exception):
@@ -255,10 +255,11 @@ def _read_and_publish(call: _Call, unread: tuple[str, ...]) -> Summary:
             head, existing_documents = _read_existing(spark)  # first: what others load from now on may not be listed
         sources = _find_documents(call)
         reread = Reread(request.policy.force, request.dialect, request.strict, unread)
+        judged = call.judged(head, sources, unread)
         registry = _registry(call, sources)
         with without_codegen(spark, small):
             documents = without_content_of_unchanged(
-                spark, sources, existing_documents, registry, settings.stream_bytes, reread, call.judged(head, unread)
+                spark, sources, existing_documents, registry, settings.stream_bytes, reread, judged
             )
     if documents.unchanged is not None and request.label is None and (documents.is_judged or not request.policy.prune):
         with clock("check", "nothing: all documents are unchanged"):
@@ -564,7 +565,7 @@ def _write(call: _Call, turn: _Turn, reconciled: Reconciled, run: CommitInfo) ->
     ended_at = _commit(call, plan, reconciled.stage, run) if is_committed else plan.head
     is_looked_at_again = request.policy.prune or _is_looked_at_again(plan, strict=request.strict)
     if is_looked_at_again and not _takes_in_files(plan):
-        remember_ingest(spark, settings, call.cached_result_file(), ended_at, turn.counted.uris)
+        remember_ingest(spark, settings, call.cached_result_file(), ended_at, turn.sources.scopes, turn.counted.uris)
     return ended_at.snapshot_id if is_committed else None
 
 

@@ -273,24 +273,33 @@ def cached_result_file(settings: Settings, **call: Any) -> str:
     return f"{_folder(settings)}/{hashlib.sha256(details.encode()).hexdigest()}"
 
 
-def is_judged(spark: SparkSession, location: str, head: Head, uris: Uris) -> bool:
-    """Return whether a file says that its ingest ended at this head with these documents."""
-    return exists(spark, location) and read_text(spark, location) == _text(head, uris)
+def is_judged(spark: SparkSession, location: str, head: Head, scopes: list[str], uris: Uris) -> bool:
+    """Return whether a file says that its ingest ended at this head with these documents, of SOURCEs that covered the same."""
+    return exists(spark, location) and read_text(spark, location) == _text(head, scopes, uris)
 
 
-def remember_ingest(spark: SparkSession, settings: Settings, location: str, head: Head, uris: Uris) -> None:
-    """Record that an ingest ended at a head: repeating it would change nothing."""
+def remember_ingest(spark: SparkSession, settings: Settings, location: str, head: Head, scopes: list[str], uris: Uris) -> None:
+    """Record that an ingest ended at a head: repeating it would change nothing.
+
+    Args:
+        spark: the session.
+        settings: the warehouse.
+        location: as from `cached_result_file`.
+        head: the snapshot.
+        scopes: as in `Sources`; what could not be looked at is left out of them, so they may be others where no document is.
+        uris: of the documents that there were.
+    """
     if len(list_folder(spark, _folder(settings))) >= _MOST:
         remove_folder(spark, _folder(settings))
-    write_text(spark, location, _text(head, uris))
+    write_text(spark, location, _text(head, scopes, uris))
 
 
 def _folder(settings: Settings) -> str:
     return f"{absolute_location(settings.warehouse)}/_judged"
 
 
-def _text(head: Head, uris: Uris) -> str:
-    return json.dumps([head.snapshot_id, head.digest, *uris])
+def _text(head: Head, scopes: list[str], uris: Uris) -> str:
+    return json.dumps([head.snapshot_id, head.digest, *uris, scopes])
 
 
 @cache

@@ -113,6 +113,20 @@ def test_what_was_published_meanwhile_may_change_the_judgement(judged, no_judgin
     judged.ingest()
 
 
+def test_what_could_not_be_looked_at_and_is_gone_then_is_pruned(judged):
+    prune = IngestRequest(policy=Policy(prune=True))
+    judged.write("good.json", {"messagegroups": {"g": {"messages": {name: {} for name in "abc"}}}})
+    for name in ("broken", "partly", "between"):
+        (judged.documents / f"{name}.json").unlink()
+    gone = judged.write("gone.json", {"messagegroups": {"h": {}}})
+    judged.ingest()
+    gone.unlink()
+    gone.symlink_to(judged.write("../elsewhere.json", {}))
+    assert judged.ingest(request=prune).snapshot_id is None
+    gone.unlink()
+    assert judged.ingest(request=prune).entities["groups"]["deleted"] == 1
+
+
 def test_pruning_ends_early_where_the_same_pruning_changed_nothing(judged, no_judging):
     prune = IngestRequest(policy=Policy(prune=True))
     for name in ("broken", "partly", "between"):
