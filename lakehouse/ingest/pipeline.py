@@ -72,6 +72,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.deltatables import attach_log, create_tables, is_small, open_table
 from lakehouse.store.files import remove_dead_stages, remove_folder, stages_location
 from lakehouse.store.internals.plans import large_files
+from lakehouse.store.localpaths import no_glob
 from lakehouse.store.materialize import is_empty, is_local, materialize, no_rows, on_driver
 from lakehouse.store.schema import STAGE
 from lakehouse.store.session import without_codegen
@@ -369,7 +370,7 @@ def _staged(rows: DataFrame, location: str | None, schema: StructType = STAGE) -
     if location is None:
         return materialize(rows)
     rows.write.mode("overwrite").parquet(location)
-    return rows.sparkSession.read.schema(schema).parquet(location)
+    return rows.sparkSession.read.schema(schema).parquet(no_glob(location))
 
 
 def _roll_forward(spark: SparkSession, settings: Settings) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lakehouse.errors import SourceNotFound
 from lakehouse.store.internals.hadoop import filesystem_of
 from lakehouse.store.internals.plans import empty_files
-from lakehouse.store.localpaths import local_path
+from lakehouse.store.localpaths import local_path, no_glob
 from lakehouse.store.session import absolute_location
 from lakehouse.text.documentnames import is_document
 
@@ -146,10 +146,10 @@ def read_documents(spark: SparkSession, sources: Sources, stream_bytes: int) -> 
     empty = set(sources.empty)
     if sources.folders:
         reader = _reader(spark).option("recursiveFileLookup", "true").option("pathGlobFilter", NAME_PATTERN)
-        parts.append(reader.load([_no_glob(folder) for folder in sources.folders]))
+        parts.append(reader.load([no_glob(folder) for folder in sources.folders]))
         if not all(folder.startswith("file:") for folder in sources.folders):
             empty |= set(empty_files(parts[0]))
-    if files := [_no_glob(file) for file in sources.files if not is_gone(file)]:
+    if files := [no_glob(file) for file in sources.files if not is_gone(file)]:
         parts.append(_reader(spark).load(files))
     unread: list[tuple[str, int, str | None, bytearray | None]] = [(uri, 0, _NOTHING, bytearray()) for uri in sorted(empty)]
     unread += [(uri, size, None, None) for uri, size in sources.unreadable]
@@ -285,11 +285,6 @@ def _is_read(hidden: Hidden, files: set[str], folders: set[str]) -> bool:
     """Return whether another source names a file, or a folder above it, that a search skips by its name."""
     uri = f"file:{hidden.path}"
     return hidden.reason == HIDDEN_NAME and (uri in files or _stands_in(uri, folders))
-
-
-def _no_glob(path: str) -> str:
-    """Escape what Spark's reader would take for a glob: the path names one file or folder."""
-    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 HIDDEN_NAME = "Hadoop hides names that start with _ or ."

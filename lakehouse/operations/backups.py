@@ -33,7 +33,7 @@ from lakehouse.settings import Settings
 from lakehouse.store.deltatables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 from lakehouse.store.durable import sync_tree
 from lakehouse.store.files import list_folder, read_text, write_text
-from lakehouse.store.localpaths import local_path
+from lakehouse.store.localpaths import local_path, no_glob
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import CHANGES, VIOLATIONS
 from lakehouse.store.session import absolute_location
@@ -242,5 +242,5 @@ def _verify(rows: DataFrame, before: Link, wanted: Link, name: str) -> None:
 
 
 def _read(spark: SparkSession, place: str, names: list[str], schema: Any) -> DataFrame:
-    parts = [spark.read.schema(schema).parquet(f"{place}/parts/{name}") for name in names]
+    parts = [spark.read.schema(schema).parquet(no_glob(f"{place}/parts/{name}")) for name in names]
     return reduce(DataFrame.unionByName, parts) if parts else no_rows(spark, schema)

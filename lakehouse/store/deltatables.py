@@ -26,7 +26,7 @@ from lakehouse.store.files import exists
 from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
 from lakehouse.store.internals.guards import LOG_STORE, lets_writers_in
-from lakehouse.store.localpaths import no_catalog
+from lakehouse.store.localpaths import no_catalog, no_glob
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import DECLARATIONS, SCHEMA
 from lakehouse.store.session import absolute_location, is_without_codegen, log_store_key, open_sibling, without_codegen
@@ -157,7 +157,9 @@ def open_table(spark: SparkSession, name: str) -> DataFrame:
 
 def read_files(spark: SparkSession, files: Files) -> DataFrame:
     """Read the files of a table's version as they are."""
-    return spark.read.schema(files.columns).parquet(*files.locations) if files.locations else no_rows(spark, files.columns)
+    if not files.locations:
+        return no_rows(spark, files.columns)
+    return spark.read.schema(files.columns).parquet(*map(no_glob, files.locations))
 
 
 def stand_in(session: SparkSession, name: str, rows: DataFrame) -> None:

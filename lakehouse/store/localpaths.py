@@ -26,6 +26,11 @@ def names_folder(location: str) -> bool:
     return location.endswith("/") or (path is not None and path.is_dir())
 
 
+def no_glob(path: str) -> str:
+    """Escape what Spark's readers of files would take for a glob: the path names one file or folder."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
 def no_catalog(warehouse: str, table: str) -> WarehouseError:
     """Return the error for a warehouse without a catalog, or without a folder, with the command that makes one."""
     path = local_path(warehouse)

@@ -168,6 +168,17 @@ def test_a_backup_grows_by_what_came_and_is_restored_as_it_was(history, loaded_h
     assert history.ingest(history.documents / "c.json").snapshot_id == 5
 
 
+def test_folders_of_warehouses_and_backups_may_have_names_that_hadoop_takes_for_globs(bare_catalog, empty_warehouse, tmp_path):
+    catalog, place = bare_catalog, tmp_path / "w[1] {a,b}"
+    shutil.copytree(empty_warehouse, place)
+    catalog.settings = read_settings(warehouse=str(place))
+    catalog.write("a.json", {"messagegroups": {"g": {"messages": {"m": {}}}}})
+    assert catalog.ingest().snapshot_id == 1
+    catalog.write("b.json", {"messagegroups": {"g": {"messages": {"n": {}}}}})
+    assert catalog.ingest().snapshot_id == 2
+    assert backup(catalog.spark, catalog.settings, str(tmp_path / "b[1] {a,b}")).snapshot_id == 2
+
+
 @pytest.mark.attack
 def test_a_damaged_backup_is_refused_and_a_cut_off_manifest_passed_over(history, tmp_path):
     place = tmp_path / "backup"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,6 +48,17 @@ def builds(monkeypatch) -> list[Path]:
 def shop(golden, tmp_path_factory):
     with opened(golden, tmp_path_factory.mktemp("model")) as found:
         yield found
+
+
+@pytest.mark.parametrize("name", ["w x", "w%x", "w[1]{a,b}", "w#1?x=y", "ünï"])
+def test_the_folder_of_a_warehouse_may_have_odd_characters_in_its_name(golden, tmp_path, name):
+    with opened(shutil.copytree(golden, tmp_path / name), tmp_path / "model") as found, found.at() as view:
+        assert view.snapshot_id == 3
+
+
+def test_a_folder_whose_name_looks_percent_encoded_is_refused_with_the_reason(golden, tmp_path):
+    with pytest.raises(WarehouseError, match="with %20 in its path"):
+        opened(shutil.copytree(golden, tmp_path / "w %20x"), tmp_path / "model")
 
 
 def test_it_is_readable_by_its_owner_only(shop):

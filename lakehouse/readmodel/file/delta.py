@@ -38,6 +38,7 @@ _OPTIONS = {
     "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
     "spark.hadoop.fs.s3a.endpoint.region": "AWS_REGION",
 }
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 _OWN_JOBS = ("project", "rebuild")
@@ -93,6 +94,12 @@ class Warehouse:
             raise WarehouseError(
                 f"{self.location}: quick commands read warehouses on disk and on S3, Google and Azure stores, without Spark. "
                 "Ask this one with `lakehouse sql`."
+            )
+        encoded = None if self.is_remote else _ENCODED.search(self.location)
+        if encoded is not None:  # delta-rs decodes it, also in a URI that encodes it once more
+            raise WarehouseError(
+                f"{self.location}: quick commands cannot read a folder with {encoded[0]} in its path. Rename it, or ask this one "
+                "with `lakehouse sql`."
             )
         uri = self._uri(name)
         try:

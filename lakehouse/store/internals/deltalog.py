@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse.store.internals.hadoop import filesystem_of
 from lakehouse.store.internals.jvm import is_connect, java_class, uses_internals
+from lakehouse.store.localpaths import no_glob
 
 _PLAIN = re.compile(r"[\w.-]+")
 _COMMIT = re.compile(r"/(\d{20})\.json\Z")
@@ -194,9 +195,9 @@ def _actions(spark: SparkSession, location: str) -> DataFrame:
     of_file = F.regexp_extract(F.col("_metadata.file_path"), r"/(\d{20})\.[^/]*\z", 1).cast("bigint").alias("version")
     read = spark.createDataFrame([], f"{_ACTIONS}, version bigint")
     if commits:
-        read = read.unionByName(spark.read.schema(_ACTIONS).json(commits).select("*", of_file))
+        read = read.unionByName(spark.read.schema(_ACTIONS).json([no_glob(uri) for uri in commits]).select("*", of_file))
     if newest := [uri for uri, version in parts.items() if version == start]:
-        read = read.unionByName(spark.read.schema(_ACTIONS).parquet(*newest).select("*", of_file))
+        read = read.unionByName(spark.read.schema(_ACTIONS).parquet(*map(no_glob, newest)).select("*", of_file))
     return read
 
 
