@@ -90,6 +90,8 @@ def ingest(context: Context, /, sources: tuple[str, ...], registry_from: str | N
     from lakehouse.ingest.pipeline import ingest as run_ingest
     from lakehouse.registries import is_registry
 
+    if registry_from and context.options.get("registry"):
+        raise click.UsageError("--registry and --registry-from exclude each other.")
     settings = context.settings
     read_gates(settings)  # they may not be understood
     has_registry = any(map(is_registry, sources))

@@ -136,7 +136,8 @@ def ingest(
         spark: a session from `open_session`.
         settings: warehouse, registry, limits.
         sources: files, folders, globs, URIs.
-        registry_from: 'document' or 'folder': name each document's registry after its path; None: what it says itself.
+        registry_from: 'document' or 'folder': name each document's registry after its path; None: the setting `registry` names
+            it, else the document itself.
         request: its options.
         watcher: is notified of the stages.
         root: URI that the documents' paths are relative to; None: what each source says.
@@ -334,9 +335,9 @@ def _at_their_place(result: Sources, located: Located) -> Sources:
 
 def _registry(call: _Call, sources: Sources) -> Column | None:
     """Return the column with the registry of each document; None: the document names it."""
-    if call.settings.registry:
-        return F.lit(call.settings.registry)
-    return registry_from_path(call.registry_from, sources.roots) if call.registry_from else None
+    if call.registry_from:
+        return registry_from_path(call.registry_from, sources.roots)
+    return F.lit(call.settings.registry) if call.settings.registry else None
 
 
 def _prepare(call: _Call) -> None:

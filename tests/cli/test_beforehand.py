@@ -45,6 +45,7 @@ WRONG: list[tuple[str, str]] = [
     ("ingest nosuchfolder", "nosuchfolder: no such file or folder"),
     ("ingest full nosuchfolder/*.json", "the glob matches nothing"),
     ("ingest nosuchfolder --watch", "no such file or folder"),
+    ("ingest full --registry r --registry-from folder", "--registry and --registry-from exclude each other"),
     ("ingest full --label first", "label 'first' names snapshot 1 already"),
     ("sql x --at nolabel", "'nolabel' names no snapshot"),
     ("sql x --diff 1 9", "'9' names no snapshot"),

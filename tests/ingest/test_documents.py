@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from lakehouse.errors import SourceNotFound
-from lakehouse.ingest.sources import COLON, find_sources, read_documents, registry_from_path
+from lakehouse.ingest.pipeline import _registry
+from lakehouse.ingest.sources import COLON, Sources, find_sources, read_documents, registry_from_path
+from lakehouse.settings import read_settings
 
 DOCUMENT = {"messagegroups": {"g": {}}}
 
@@ -117,6 +120,14 @@ def test_registries_are_named_after_paths(spark, mode, uri, registry):
     roots = ["file:/s/inner", "file:/s"]
     frame = spark.createDataFrame([(uri,)], "document_uri string")
     assert frame.select(registry_from_path(mode, roots)).collect()[0][0] == registry
+
+
+@pytest.mark.parametrize(("registry_from", "registry"), [("folder", "team"), (None, "set")])
+def test_registry_from_counts_more_than_a_registry_of_the_environment(spark, monkeypatch, registry_from, registry):
+    monkeypatch.setenv("LAKEHOUSE_REGISTRY", "set")
+    called = SimpleNamespace(settings=read_settings(), registry_from=registry_from)
+    frame = spark.createDataFrame([("file:/s/team/x.json",)], ["document_uri"])
+    assert frame.select(_registry(called, Sources([], [], ["file:/s"], []))).collect()[0][0] == registry
 
 
 def test_a_gz_document_is_unpacked(catalog):
