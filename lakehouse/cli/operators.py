@@ -194,5 +194,8 @@ def _report_backup(context: Context, folder: str, act: Callable[..., Any], resul
     with session(context, makes_catalog=makes_catalog) as (spark, settings, watcher), watcher.stage("backup", folder):
         manifest = act(spark, settings, folder)
     counts = f"{manifest.rows} rows, {manifest.findings_count} findings; digests verified"
-    click.echo(json.dumps(manifest.as_json()) if context.as_json else f"{result.format(manifest.snapshot_id, folder)}: {counts}.")
+    details = f"{result.format(manifest.snapshot_id, folder)}: {counts}."
+    if not manifest.snapshot_id:
+        details = f"{settings.warehouse} holds no snapshot: there is nothing to back up."
+    click.echo(json.dumps(manifest.as_json()) if context.as_json else details)
     return 0

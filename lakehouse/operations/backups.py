@@ -79,6 +79,9 @@ def backup(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
         settings: the warehouse.
         folder: folder or URI; the backups of one catalog go into the same.
 
+    Returns:
+        What the folder holds now; the manifest of no snapshot where the catalog has none: then nothing is written.
+
     Raises:
         BackupError: the folder holds backups of another catalog, or the copy is not what was committed.
     """
@@ -86,6 +89,8 @@ def backup(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
     head, last, place = read_head(spark), read_manifest(spark, folder), absolute_location(folder)
     log = spark.table(table_name("changes"))
     _check_same_catalog(log, last, head.snapshot_id, folder)
+    if not head.snapshot_id:
+        return last
     parts, findings = list(last.parts), list(last.findings)
     rows, count = last.rows, last.findings_count
     if head.snapshot_id > last.snapshot_id:

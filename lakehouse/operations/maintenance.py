@@ -112,7 +112,8 @@ def maintain(
         WarehouseError: the warehouse holds no catalog.
     """
     begun = time.monotonic()
-    check_writers(spark, settings)
+    if not dry_run:  # it writes a file and deletes it
+        check_writers(spark, settings)
     attach_tables(spark, settings)
     # Delta prints what VACUUM did; standard output belongs to the command.
     print_to_errors(spark)

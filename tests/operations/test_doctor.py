@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from histories import contents
 
+from lakehouse.cli import operators
+from lakehouse.cli.console import Context
 from lakehouse.errors import BackupError, WarehouseError
 from lakehouse.log.snapshots import open_snapshot
 from lakehouse.operations.backups import Manifest, backup, parse_manifest, restore
@@ -177,6 +181,21 @@ def test_folders_of_warehouses_and_backups_may_have_names_that_hadoop_takes_for_
     catalog.write("b.json", {"messagegroups": {"g": {"messages": {"n": {}}}}})
     assert catalog.ingest().snapshot_id == 2
     assert backup(catalog.spark, catalog.settings, str(tmp_path / "b[1] {a,b}")).snapshot_id == 2
+
+
+def test_of_a_catalog_without_snapshots_nothing_is_backed_up(catalog, tmp_path):
+    assert backup(catalog.spark, catalog.settings, str(tmp_path / "backup")) == Manifest()
+    assert not (tmp_path / "backup").exists()
+
+
+def test_a_backup_of_no_snapshot_is_reported_as_none(monkeypatch, tmp_path, capsys):
+    @contextmanager
+    def session(*_, **__):
+        yield None, read_settings(warehouse=str(tmp_path)), MagicMock()
+
+    monkeypatch.setattr(operators, "session", session)
+    operators._report_backup(Context(), "b", lambda *_: Manifest(), "Backup of snapshots 1 to {} in {}", makes_catalog=False)
+    assert capsys.readouterr().out == f"{tmp_path} holds no snapshot: there is nothing to back up.\n"
 
 
 @pytest.mark.attack

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 from threading import Thread
+from unittest.mock import MagicMock
 
 import pytest
 from histories import contents, shop
@@ -13,14 +14,27 @@ from histories import contents, shop
 from lakehouse.log import projections
 from lakehouse.log.snapshotfacts import Head
 from lakehouse.log.snapshots import open_snapshot
+from lakehouse.operations import maintenance
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.maintenance import maintain
+from lakehouse.settings import read_settings
 from lakehouse.store.deltatables import attach_tables
 from lakehouse.store.tablelog import CONFLICTS, is_conflict
 
 
 def by_table(maintained):
     return {one.table: one for one in maintained.tables}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_dry_run_does_not_try_whether_the_store_keeps_writers_apart(monkeypatch, tmp_path, dry_run):
+    tried = []
+    monkeypatch.setattr(maintenance, "check_writers", lambda *_: tried.append(True))  # on S3 it writes a file and deletes it
+    for name in ("attach_tables", "print_to_errors"):
+        monkeypatch.setattr(maintenance, name, lambda *_: None)
+    monkeypatch.setattr(maintenance, "dead_stages", lambda *_: [])
+    maintain(MagicMock(), read_settings(warehouse=str(tmp_path)), dry_run=dry_run, names=())
+    assert bool(tried) is not dry_run
 
 
 @pytest.mark.slow
