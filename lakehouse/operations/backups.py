@@ -32,7 +32,7 @@ from lakehouse.operations.digestcheck import Link, check_chain
 from lakehouse.settings import Settings
 from lakehouse.store.deltatables import SCHEMA_VERSION, attach_tables, create_tables, table_name
 from lakehouse.store.durable import sync_tree
-from lakehouse.store.files import list_folder, read_text, write_text
+from lakehouse.store.files import list_folder, read_text, replace_text
 from lakehouse.store.localpaths import local_path, no_glob
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import CHANGES, VIOLATIONS
@@ -114,7 +114,7 @@ def backup(spark: SparkSession, settings: Settings, folder: str) -> Manifest:
         local = local_path(place) if settings.sync else None
         if local is not None:
             sync_tree(local / "parts")
-        write_text(spark, f"{place}/manifests/backup-{head.snapshot_id:09}.json", json.dumps(made.as_json(), indent=1))
+        replace_text(spark, f"{place}/manifests/backup-{head.snapshot_id:09}.json", json.dumps(made.as_json(), indent=1))
         if local is not None:
             sync_tree(local / "manifests")
     return made
@@ -164,7 +164,8 @@ def read_manifest(spark: SparkSession, folder: str) -> Manifest:
     """
     listed = list_folder(spark, f"{absolute_location(folder)}/manifests")
     paths = sorted((path for path, _, _ in listed if path.endswith(".json")), reverse=True)
-    return next((result for path in paths if (result := parse_manifest(read_text(spark, path), path)) is not None), Manifest())
+    read = (parse_manifest(read_text(spark, path, checksums=False), path) for path in paths)
+    return next((result for result in read if result is not None), Manifest())
 
 
 def parse_manifest(text: str, path: str) -> Manifest | None:

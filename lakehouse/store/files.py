@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 
 from pyspark.sql import SparkSession
 
@@ -64,9 +65,15 @@ def move_folder(spark: SparkSession, location: str, target: str) -> None:
         raise WarehouseError(f"{location} could not be moved to {target}. Move or delete it by hand.")
 
 
-def read_text(spark: SparkSession, location: str) -> str:
-    """Read a small text file."""
-    return filesystem_of(spark, location).read(location).decode()
+def read_text(spark: SparkSession, location: str, *, checksums: bool = True) -> str:
+    """Read a small text file.
+
+    Args:
+        spark: the session.
+        location: of the file.
+        checksums: as for `filesystem_of`; False: a local file that was cut off is read as far as it goes.
+    """
+    return filesystem_of(spark, location, checksums=checksums).read(location).decode()
 
 
 def write_text(spark: SparkSession, location: str, text: str, *, checksums: bool = True) -> None:
@@ -83,3 +90,23 @@ def write_text(spark: SparkSession, location: str, text: str, *, checksums: bool
         stream.write(text.encode())
     finally:
         stream.close()
+
+
+def replace_text(spark: SparkSession, location: str, text: str) -> None:
+    """Write a small text file whole or not at all, over the one that is there; without a checksum file of Hadoop.
+
+    A local one is written under another name, and renamed. Object stores show a file once it is complete.
+
+    Raises:
+        WarehouseError: the filesystem did not rename it.
+    """
+    files = filesystem_of(spark, location, checksums=False)
+    if not files.is_local:
+        write_text(spark, location, text)
+        return
+    aside = f"{location}.{uuid.uuid4().hex}.part"
+    write_text(spark, aside, text, checksums=False)
+    above, _, name = location.rpartition("/")
+    files.remove(f"{above}/.{name}.crc")  # which is of the file that was there
+    if not files.rename(aside, location):
+        raise WarehouseError(f"{aside} could not be renamed to {location}. Rename it by hand.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,13 @@ from lakehouse.cli import operators
 from lakehouse.cli.console import Context
 from lakehouse.errors import BackupError, WarehouseError
 from lakehouse.log.snapshots import open_snapshot
-from lakehouse.operations.backups import Manifest, backup, parse_manifest, restore
+from lakehouse.operations.backups import Manifest, backup, parse_manifest, read_manifest, restore
 from lakehouse.operations.doctor import diagnose
 from lakehouse.operations.rebuild import rebuild_tables
 from lakehouse.settings import read_settings
 from lakehouse.store.deltatables import TABLES, create_tables, forget_table
+from lakehouse.store.files import read_text, replace_text, write_text
+from lakehouse.store.internals.hadoop import HadoopFileSystem
 
 
 def problems(catalog, *, deep=False):
@@ -183,6 +186,28 @@ def test_folders_of_warehouses_and_backups_may_have_names_that_hadoop_takes_for_
     assert backup(catalog.spark, catalog.settings, str(tmp_path / "b[1] {a,b}")).snapshot_id == 2
 
 
+def test_a_manifest_that_was_cut_off_counts_for_nothing_though_hadoop_has_its_checksum(spark, tmp_path):
+    for snapshot_id in (1, 2):
+        text = json.dumps(Manifest(snapshot_id, "d").as_json(), indent=1)
+        write_text(spark, f"{tmp_path}/manifests/backup-{snapshot_id:09}.json", text)
+    assert read_manifest(spark, str(tmp_path)).snapshot_id == 2
+    os.truncate(tmp_path / "manifests" / "backup-000000002.json", 60)
+    assert read_manifest(spark, str(tmp_path)).snapshot_id == 1
+
+
+def test_a_file_that_is_replaced_is_the_former_one_until_the_new_one_is_whole(spark, tmp_path, monkeypatch):
+    file = tmp_path / "a.json"
+    write_text(spark, str(file), "one")
+    with monkeypatch.context() as patched:
+        patched.setattr(HadoopFileSystem, "rename", lambda *_: False)
+        with pytest.raises(WarehouseError, match="could not be renamed"):
+            replace_text(spark, str(file), "two, and more")
+    assert read_text(spark, str(file)) == "one"
+    replace_text(spark, str(file), "two, and more")
+    assert read_text(spark, str(file)) == "two, and more"
+    assert list(tmp_path.glob(".*")) == []
+
+
 def test_of_a_catalog_without_snapshots_nothing_is_backed_up(catalog, tmp_path):
     assert backup(catalog.spark, catalog.settings, str(tmp_path / "backup")) == Manifest()
     assert not (tmp_path / "backup").exists()
@@ -277,7 +302,6 @@ def test_parts_that_are_missing_linked_damaged_or_too_few_are_refused(history, t
         (place / "manifests" / manifest.name).write_text(
             json.dumps(reported | {"findings_count": reported["findings_count"] + 1})
         )
-        (place / "manifests" / f".{manifest.name}.crc").unlink()
 
     for spoil, reported in (
         (shutil.rmtree, "does not hold changes-"),
