@@ -274,7 +274,7 @@ def lag_of(view: Any) -> dict[str, int]:
     return {"snapshot_id": view.snapshot_id, "definitions_snapshot": view.definitions_snapshot} if is_behind else {}
 
 
-def tell_lag(lag: dict[str, int]) -> None:
+def show_lag(lag: dict[str, int]) -> None:
     """Report on standard error what `lag_of` returns."""
     if lag:
         log_stderr(

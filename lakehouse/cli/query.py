@@ -25,8 +25,8 @@ from lakehouse.cli.printing import (
     show_entity,
     show_examples,
     show_exported,
+    show_lag,
     show_table,
-    tell_lag,
 )
 from lakehouse.dialects.tables import DBT, NORMAL, WHOLE_DIALECTS, WRITABLE
 from lakehouse.store.localpaths import names_folder
@@ -159,7 +159,7 @@ def show(context: Context, xid: str, at: str | None, with_all: bool) -> int:
             show_entity(shown)
             if examples is not None:
                 show_examples(shown, examples, everything=with_all)
-        tell_lag(lag)
+        show_lag(lag)
     for note in notes:
         log_stderr(f"note: {note}")
     return 0

@@ -35,7 +35,7 @@ _LONG_NUMBER = re.compile("[0-9]{19}")
 _DIGITS = bytes(0x30 if byte in b"0123456789" else byte if byte in b"-" else 0x20 for byte in range(256))
 _FOUR_DIGITS, _BIG_INTEGER, _BIG_NEGATIVE = b"0" * 4, b"0" * 20, b"-" + b"0" * 19
 _AT = re.compile(r" at line ([0-9]+) column 0\Z")
-MEND = "Fix the text at that place and load it again: nothing of it was loaded. An editor that knows JSON marks the place."
+FIX_HINT = "Fix the text at that place and load it again: nothing of it was loaded. An editor that knows JSON marks the place."
 _NAME_IT = "If it is YAML, let its name end in .yaml or .yml; else write JSON."
 _SAVE = "Save it as UTF-8, and load it again: nothing of it was loaded."
 _FLATTEN = "Nest less, or raise the limit max_json_depth, and load it again: nothing of it was loaded."
@@ -49,7 +49,7 @@ class NotJson(Exception):
         hint: how to fix it.
     """
 
-    def __init__(self, message: str, hint: str = MEND) -> None:
+    def __init__(self, message: str, hint: str = FIX_HINT) -> None:
         super().__init__(message)
         self.hint = hint
 
@@ -287,7 +287,7 @@ def _refused(text: bytes, error: Exception, max_depth: int) -> NotJson:
     ends_line = _AT.search(details)  # the place is that of a line feed: behind the end of the line before
     if ends_line:
         details = details[: ends_line.start()] + _place(text, _end_of_line(text, int(ends_line[1]) - 1))
-    return NotJson(f"not JSON: {details}", MEND if is_json else _NAME_IT)
+    return NotJson(f"not JSON: {details}", FIX_HINT if is_json else _NAME_IT)
 
 
 def _place(text: bytes, offset: int) -> str:

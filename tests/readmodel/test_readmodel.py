@@ -193,7 +193,7 @@ def test_what_followed_equals_what_is_built_anew(golden, tmp_path, builds):
         for number in VERSIONS:
             rewound.snapshot(number)
             followed.refresh()
-            with opened(rewound.warehouse, tmp_path / f"anew-{number}") as anew:
-                assert content(followed) == content(anew)
+            with opened(rewound.warehouse, tmp_path / f"rebuilt-{number}") as rebuilt:
+                assert content(followed) == content(rebuilt)
             assert not followed.refresh()
     assert len(builds) == 1 + len(VERSIONS)

@@ -63,7 +63,7 @@ def settings_of(warehouse: Path, folder: Path) -> Settings:
     return read_settings(warehouse=str(warehouse), readmodel_dir=str(folder))
 
 
-def anew(warehouse: Path, folder: Path) -> dict[str, list[str]]:
+def rebuilt(warehouse: Path, folder: Path) -> dict[str, list[str]]:
     """Build a file in an empty folder, and return what it holds."""
     shutil.rmtree(folder, ignore_errors=True)
     with open_model(settings_of(warehouse, folder)) as built:
@@ -94,7 +94,7 @@ def test_what_followed_equals_what_is_built_anew_after_any_history(tmp_path, see
         act()
         if chance.random() < 0.6 or number == 24:
             followed.refresh()
-            assert content(followed) == anew(written.folder, tmp_path / "anew"), f"after {act.__name__}"
+            assert content(followed) == rebuilt(written.folder, tmp_path / "rebuilt"), f"after {act.__name__}"
     followed.close()
     assert written.head > 5
 
@@ -140,7 +140,7 @@ def test_a_plain_history_is_followed_and_never_built_again(tmp_path, builds):
             written.maintain()
             followed.refresh()
         assert len(builds) == 1
-        assert content(followed) == anew(written.folder, tmp_path / "anew")
+        assert content(followed) == rebuilt(written.folder, tmp_path / "rebuilt")
 
 
 def test_definitions_that_lag_are_reported(tmp_path):
@@ -173,7 +173,7 @@ def test_a_log_that_lost_its_tail_and_went_on_is_built_anew(tmp_path):
         written.commit()
         opened.refresh()
         assert opened.answer(lambda view: view.commit_of(view.head)["digest"]) == written.digest != digest
-        assert content(opened) == anew(written.folder, tmp_path / "anew")
+        assert content(opened) == rebuilt(written.folder, tmp_path / "rebuilt")
 
 
 def test_another_warehouse_at_the_same_place_is_noticed(tmp_path):
@@ -321,7 +321,7 @@ def test_a_builder_that_is_killed_harms_nobody(golden, tmp_path, point):
         assert old.answer(lambda view: view.head) in (1, 2)
         old.close()
     with open_model(settings) as opened:
-        assert content(opened) == anew(rewound.warehouse, tmp_path / "anew")
+        assert content(opened) == rebuilt(rewound.warehouse, tmp_path / "rebuilt")
 
 
 @pytest.mark.slow

@@ -121,7 +121,7 @@ def become_other(random: Random, documents: Documents) -> bool:
     return _change(random, documents, lambda document: replace(document, damage=random.choice(list(NO_DOCUMENTS))))
 
 
-def mend(random: Random, documents: Documents) -> bool:
+def repair(random: Random, documents: Documents) -> bool:
     """Take away all that is wrong in a document."""
     wrong = [path for path, document in documents.items() if _mended(document) != document]
     if not wrong:
@@ -244,7 +244,7 @@ def change_endpoints(random: Random, documents: Documents) -> bool:
 
 
 OPERATIONS: dict[Operation, int] = {
-    edit_message: 8, change_messages: 5, change_versions: 5, add_document: 5, mend: 6, break_message: 3, damage: 3,
+    edit_message: 8, change_messages: 5, change_versions: 5, add_document: 5, repair: 6, break_message: 3, damage: 3,
     drop_document: 3, rename: 4, split: 3, change_registry: 2, change_root: 1, change_dialect: 3, become_other: 1,
     change_groups: 4, change_schemas: 4, change_endpoints: 3,
 }  # fmt: skip
