@@ -43,10 +43,15 @@ _PATHS = StructType([StructField("path", StringType())])
 
 @dataclass(frozen=True)
 class FolderEntry:
-    """A document in the folder: when it last changed, in nanoseconds since 1970, and its location."""
+    """A document in the folder: when it last changed, in nanoseconds since 1970, and its location.
+
+    folder: which folder below the landing folder holds it, another one once that was moved; empty: none does, or the store shows
+    when a file came.
+    """
 
     changed: int
     path: str
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,11 @@ class LandingSource(DataSource):
 
 
 class LandingReader(DataSourceStreamReader):
-    """Reads the folder again for each batch; an offset is the last change seen, and which documents were seen just before it."""
+    """Reads the folder again for each batch.
+
+    An offset is the last change seen, which documents were seen just before it, and which folders were seen whole. Of one that
+    was seen in part, `part` has the folder, and the change and the path of its last document seen.
+    """
 
     def __init__(self, folder: str, max_documents: int) -> None:
         self.folder = folder
@@ -100,7 +109,7 @@ class LandingReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Start before all documents."""
-        return {"changed": 0, "seen": ""}
+        return {"changed": 0, "seen": "", "folders": "", "part": []}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Limit a batch."""
@@ -124,31 +133,42 @@ class LandingReader(DataSourceStreamReader):
 def next_offset(results: list[FolderEntry], start: dict[str, Any], most: int | None) -> dict[str, Any]:
     """Return the offset at which the next batch ends: after the newest document, or after `most` of the new ones.
 
-    Documents that came at the same time, as those of a folder that was moved in, may be in several batches.
+    Documents that came at the same time, or in a folder that was moved in, may be in several batches.
     """
-    fresh = _fresh(results, start)
-    later = set(fresh[most:]) if most is not None else set()
-    batch = [entry for entry in fresh if entry not in later]
-    end = max(start["changed"], batch[-1].changed if batch else 0)
-    seen = [_identity(entry) for entry in results if end - LOOK_BACK < entry.changed <= end and entry not in later]
-    return {"changed": end, "seen": " ".join(sorted(seen))} if batch else start
+    changed, moved = _changed(results, start), _moved_in(results, start)
+    fresh = changed + moved
+    batch = fresh if most is None else fresh[:most]
+    if not batch:
+        return start
+    later = set(fresh[len(batch) :])
+    end = max(start["changed"], *(entry.changed for entry in batch))
+    seen = (_identity(entry) for entry in results if end - LOOK_BACK < entry.changed <= end and entry not in later)
+    in_part = {entry.folder for entry in later.intersection(moved)}
+    last, part = batch[-1], start.get("part", [])
+    return {
+        "changed": end,
+        "seen": " ".join(sorted(seen)),
+        "folders": " ".join(sorted({entry.folder for entry in results} - in_part - {""})),
+        "part": [last.folder, last.changed, last.path] if last.folder in in_part and last in moved else part if in_part else [],
+    }
 
 
 def between(results: list[FolderEntry], start: dict[str, Any], end: dict[str, Any]) -> list[FolderEntry]:
-    """Return the documents of a batch: those since its start, and late ones of shortly before that were not seen then."""
-    last, seen = end["changed"], set(end["seen"].split(" "))
-    return [
+    """Return the documents of a batch: those since its start, and those before it that were not seen then."""
+    last, seen, whole = end["changed"], _words(end, "seen"), _words(end, "folders")
+    changed = [
         entry
-        for entry in _fresh(results, start)
+        for entry in _changed(results, start)
         if entry.changed <= last - LOOK_BACK or (entry.changed <= last and _identity(entry) in seen)
     ]
+    return changed + [entry for entry in _moved_in(results, start) if entry.folder in whole or _is_in_part(entry, end)]
 
 
 def list_documents(folder: str) -> list[FolderEntry]:
     """List the documents below a folder, the oldest change first; what Spark would hide is left out.
 
     A local file shows when its name or its content changed, so one that was moved in with an old date is seen. To move a folder
-    changes nothing of the files in it: the folder shows it. An object store shows when a file was put there.
+    changes nothing of the files in it, but they are in another folder then. An object store shows when a file was put there.
     """
     local = re.sub(r"\Afile:/*", "/", folder)
     results = _list_local(Path(local)) if local.startswith("/") else _list_remote(folder)
@@ -219,12 +239,34 @@ def checkpoint(settings: Settings, folder: str, registry_from: str | None) -> st
     return f"{absolute_location(settings.warehouse)}/_watch/{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
-def _fresh(results: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
-    """Return the documents that were not seen up to an offset."""
-    last, seen = start["changed"], set(start["seen"].split(" "))
+def _changed(results: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
+    """Return the documents that changed since an offset, or shortly before and were not seen."""
+    last, seen = start["changed"], _words(start, "seen")
     return [
         entry for entry in results if entry.changed > last or (entry.changed > last - LOOK_BACK and _identity(entry) not in seen)
     ]
+
+
+def _moved_in(results: list[FolderEntry], start: dict[str, Any]) -> list[FolderEntry]:
+    """Return the documents that changed before, in folders that were not seen; folder by folder."""
+    last, whole = start["changed"] - LOOK_BACK, _words(start, "folders")
+    moved = [
+        entry
+        for entry in results
+        if entry.changed <= last and entry.folder and entry.folder not in whole and not _is_in_part(entry, start)
+    ]
+    return sorted(moved, key=lambda entry: (entry.folder, entry.changed, entry.path))
+
+
+def _is_in_part(entry: FolderEntry, offset: dict[str, Any]) -> bool:
+    """Return whether a document is of the part of a folder that was seen at an offset."""
+    folder, *last = offset.get("part") or [None]
+    return entry.folder == folder and [entry.changed, entry.path] <= last
+
+
+def _words(offset: dict[str, Any], name: str) -> set[str]:
+    """Return a member of an offset; those of earlier releases have no folders."""
+    return set(offset.get(name, "").split(" "))
 
 
 def _identity(entry: FolderEntry) -> str:
@@ -235,24 +277,15 @@ def _list_local(folder: Path) -> Iterator[FolderEntry]:
     if not folder.is_dir():
         raise SourceNotFound(str(folder), "no such folder. --watch takes one folder.")
     inside = look_into(_as_uri(str(folder)))
-    changes = {str(folder): 0}
+    folders = {str(folder): ""}
     for uri in (*inside.files, *(uri for uri, _ in inside.unreadable)):
         path = uri.removeprefix("file:")
+        above = os.path.dirname(path)
         with suppress(OSError):  # it has just been taken away
             status = os.stat(path)
-            yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns, _last_change(os.path.dirname(path), changes)), path)
-
-
-def _last_change(folder: str, changes: dict[str, int]) -> int:
-    """Return when a folder, or one between it and the landing folder, was moved, or an entry of it came or went.
-
-    Args:
-        folder: its path.
-        changes: of the folders looked at so far, and 0 for the landing folder; is added to.
-    """
-    if folder not in changes:
-        changes[folder] = max(os.stat(folder).st_ctime_ns, _last_change(os.path.dirname(folder), changes))
-    return changes[folder]
+            if above not in folders:
+                folders[above] = hashlib.sha256(f"{os.stat(above).st_ino} {above}".encode()).hexdigest()[:12]
+            yield FolderEntry(max(status.st_ctime_ns, status.st_mtime_ns), path, folders[above])
 
 
 def _list_remote(folder: str) -> Iterator[FolderEntry]:

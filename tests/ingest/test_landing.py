@@ -18,7 +18,7 @@ from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.ingest.summary import Summary
 from lakehouse.settings import read_settings
 
-START = {"changed": 0, "seen": ""}
+START = landing.LandingReader("", 0).initialOffset()
 FAR = 10 * LOOK_BACK
 
 
@@ -97,7 +97,7 @@ def test_what_an_ingest_of_the_folder_would_not_read_is_not_listed(tmp_path):
     (folder / "colon:v1.json").write_text("{}")
     listed = list_documents(str(folder))
     assert [Path(one.path).name for one in listed] == ["a.json", "inside.json"]
-    assert next_offset(listed, {"changed": 0, "seen": ""}, None)["changed"] == max(one.changed for one in listed)
+    assert next_offset(listed, START, None)["changed"] == max(one.changed for one in listed)
 
 
 def test_a_document_that_is_taken_away_does_not_end_the_watch(tmp_path, monkeypatch):
@@ -136,22 +136,64 @@ def test_a_document_with_an_old_date_is_seen(tmp_path):
     assert [one.path for one in list_documents(str(tmp_path)) if one.changed > before.changed] == [str(old)]
 
 
-def test_a_folder_that_is_moved_in_is_seen_however_old_its_documents_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(landing, "LOOK_BACK", 0)
+def test_a_folder_that_is_moved_in_is_seen_however_old_its_documents_are(tmp_path):
     folder, old = tmp_path / "landing", tmp_path / "team"
     (old / "deep").mkdir(parents=True)
-    (old / "deep" / "a.json").write_text("{}")
     folder.mkdir()
     (folder / "b.json").write_text("{}")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "c.json").write_text("{}")
     end, _ = offered(list_documents(str(folder)), START)
-    time.sleep(0.02)  # longer than the clock of a file system takes to go on
+    end |= {"changed": end["changed"] + 2 * LOOK_BACK}  # as if a newer document had been seen
+    (old / "deep" / "a.json").write_text("{}")
+    assert offered(list_documents(str(folder)), end) == (end, [])
     old.rename(folder / "team")
     listed = list_documents(str(folder))
     end, paths = offered(listed, end)
     assert paths == [str(folder / "team" / "deep" / "a.json")]
     assert offered(listed, end) == (end, [])
-    (folder / "team" / "deep" / "a.json").unlink()
-    assert list_documents(str(folder))[0].path == str(folder / "b.json")
+    (folder / "sub").rename(folder / "renamed")
+    end, paths = offered(list_documents(str(folder)), end)
+    assert paths == [str(folder / "renamed" / "c.json")]
+
+
+def test_a_folder_that_is_moved_in_is_shared_among_batches():
+    moved = [FolderEntry(n + 1, f"{name}/{n}", name) for n in range(3) for name in ("x", "y")]
+    start, _ = offered([FolderEntry(FAR, "a"), FolderEntry(FAR, "k/1", "k")], START)
+    rest = [FolderEntry(FAR, "a"), FolderEntry(FAR, "k/1", "k")]
+    end, batches = start, []
+    for _ in range(3):
+        start = end
+        end, paths = offered([*moved, *rest], end, 2)
+        batches.append(paths)
+    assert batches == [["x/0", "x/1"], ["x/2", "y/0"], ["y/1", "y/2"]]
+    # A folder that comes before a batch is repeated is of the next one.
+    came = [FolderEntry(1, "w/1", "w"), *moved, *rest]
+    assert [one.path for one in between(came, start, end)] == ["y/1", "y/2"]
+    end, paths = offered(came, end, 2)
+    assert paths == ["w/1"]
+    assert offered(came, end, 2) == (end, [])
+
+
+def test_what_changes_while_a_folder_is_shared_among_batches_comes_first():
+    moved = [FolderEntry(n + 1, f"x/{n}", "x") for n in range(4)]
+    end, _ = offered([FolderEntry(FAR, "a")], START)
+    end, paths = offered([*moved, FolderEntry(FAR, "a")], end, 2)
+    assert paths == ["x/0", "x/1"]
+    found = [*moved, FolderEntry(2 * FAR, "a"), FolderEntry(2 * FAR, "b")]
+    end, paths = offered(found, end, 2)
+    assert paths == ["a", "b"]
+    end, paths = offered(found, end, 2)
+    assert paths == ["x/2", "x/3"]
+    assert offered(found, end, 2) == (end, [])
+
+
+def test_an_offset_of_an_earlier_release_offers_what_is_in_folders_once_more():
+    found = [FolderEntry(1, "x/0", "x"), FolderEntry(FAR, "a")]
+    earlier = {"changed": FAR, "seen": offered(found, START)[0]["seen"]}
+    end, paths = offered(found, earlier)
+    assert paths == ["x/0"]
+    assert offered(found, end) == (end, [])
 
 
 def document(**names):
