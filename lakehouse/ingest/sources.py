@@ -95,7 +95,7 @@ def find_sources(spark: SparkSession, sources: list[str]) -> Sources:
                 folders.add(entry.uri)
             elif (reason := _refused_name(entry.uri)) is not None:
                 if entry.is_named:
-                    raise SourceNotFound(source, f"{reason.removesuffix(chr(46))}. Rename it.")
+                    raise SourceNotFound(source, f"{reason}. Rename it.")
                 hidden.append(Hidden(entry.uri, reason))
             else:
                 named |= {entry.uri} if entry.is_named else set()
@@ -287,7 +287,7 @@ def _is_read(hidden: Hidden, files: set[str], folders: set[str]) -> bool:
     return hidden.reason == HIDDEN_NAME and (uri in files or _stands_in(uri, folders))
 
 
-HIDDEN_NAME = "Hadoop hides names that start with _ or ."
+HIDDEN_NAME = "Hadoop hides names that start with _ or a dot"
 COLON = "Hadoop reads no file with a colon in its name"
 _IS_COLON = "Relative path in absolute URI"  # what Hadoop says of such a name
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)

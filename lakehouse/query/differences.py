@@ -224,7 +224,7 @@ def _files_of(source: str) -> Iterable[Path]:
     path = Path(os.path.abspath(local_path(source) or source))
     if not path.is_dir():
         if is_hidden(path.name):
-            raise SourceNotFound(source, f"{HIDDEN_NAME} Rename it.")
+            raise SourceNotFound(source, f"{HIDDEN_NAME}. Rename it.")
         return [path] if os.access(path, os.R_OK) else []
     inside = look_into(f"file:{path}")
     if f"file:{path}" in inside.closed:

@@ -246,8 +246,8 @@ def test_what_is_no_document_is_reported_and_nothing_ends(catalog):
     assert summary.documents == {"read": 9, "unchanged": 0, "skipped": 5, "rejected": 3}
     assert summary.entities["messages"]["inserted"] == 1
     assert {path.rsplit("/", 1)[1]: reason for path, reason in summary.hidden} == {
-        "_no.json": "Hadoop hides names that start with _ or .",
-        ".no.json": "Hadoop hides names that start with _ or .",
+        "_no.json": "Hadoop hides names that start with _ or a dot",
+        ".no.json": "Hadoop hides names that start with _ or a dot",
         "dangling.json": "a link that leads nowhere",
         "self.json": "a link that leads nowhere",
         "round": "a link to a folder around it",
