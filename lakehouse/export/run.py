@@ -384,12 +384,11 @@ def _find_registry(log: DataFrame, request: ExportRequest) -> tuple[ExportChoice
     Raises:
         NothingToExport: there is none, or not one when one is needed.
     """
-    counts: dict[RegistryId, int] = {row["registryid"]: int(row["count"]) for row in log.groupBy("registryid").count().collect()}
-    current = current_rows(log.select("registryid", "xid", "snapshot_id", "op")).select("registryid").distinct()
-    holding = [row["registryid"] for row in current.collect()]
-    chosen = choose_registry(
-        holding, request.registry, request.out, to_folder=request.to_folder, is_selected=bool(request.select)
-    )
+    # An entity is inserted, perhaps deleted, and inserted again.
+    left = F.count_if(F.col("op") == "insert") - F.count_if(F.col("op") == "delete")
+    counted = log.groupBy("registryid").agg(F.count("*").alias("rows"), left.alias("entities")).collect()
+    counts: dict[RegistryId, int] = {row["registryid"]: int(row["rows"]) for row in counted if row["entities"]}
+    chosen = choose_registry(counts, request.registry, request.out, to_folder=request.to_folder, is_selected=bool(request.select))
     return chosen, counts[chosen.registryid] if chosen.registryid is not None else sum(counts.values())
 
 
