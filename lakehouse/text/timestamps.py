@@ -26,12 +26,13 @@ def microseconds(text: str) -> tuple[int, bool]:
     match = _RFC3339.match(text)
     if match is None:
         raise ValueError(f"{text!r} is no RFC 3339 timestamp")
-    *parts, fraction, zone = match.groups()
+    *parts, second, fraction, zone = match.groups()
+    leap = second == "60"  # the second after 59, which Python's times do not have
     try:
-        moment = datetime(*(int(part) for part in parts), tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
+        moment = datetime(*map(int, parts), 59 if leap else int(second), tzinfo=timezone.utc)  # type: ignore[misc,arg-type]
     except ValueError as error:
         raise ValueError(f"{text!r} is not a moment: {error}") from error
-    micros = micros_of(moment) + int((fraction or "").ljust(6, "0")[:6])
+    micros = micros_of(moment) + leap * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
     if zone and zone not in "Zz":
         seconds = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
         micros -= (seconds if zone[0] == "+" else -seconds) * 1_000_000

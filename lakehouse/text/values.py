@@ -107,8 +107,8 @@ def _is_above_level_1(expression: str) -> bool:
 
 
 def fits(kind: str, value: Any) -> bool:
-    """Return whether a JSON value fits a type; any value fits an unknown type."""
-    if isinstance(value, str) and kind not in ("boolean", "integer", "number") and is_template(value):
+    """Return whether a JSON value fits a type: any value an unknown one, placeholders all but a number (resolution 10)."""
+    if isinstance(value, str) and kind != "number" and is_template(value):
         return kind != "uritemplate" or template_problem(value) is None
     test = _TYPES.get(OLD_TYPES.get(kind, kind))
     return test is None or test(value)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from builders import errors, json_values, law, rows, warnings
+from builders import as_document, errors, json_values, law, rows, warnings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from lakehouse.dialects.detection import DRAFT, declared_dialect, is_draft, not_
 from lakehouse.dialects.draft.conversions import formats, sections_of, translated
 from lakehouse.dialects.draft.conversions import rows as table_rows
 from lakehouse.dialects.draft.reader import version_id, version_uri
+from lakehouse.dialects.writing import to_dialect
 from lakehouse.ingest.parse.draft import read_draft
 from lakehouse.ingest.parse.parse import read_as
 from lakehouse.ingest.parse.readings import Reading
@@ -54,6 +55,36 @@ def body(written: Any, xid: str = f"/messagegroups/g/messages/{NAME}/versions/1"
 
 def rules(reading: Reading) -> set[str]:
     return {finding.rule_id for finding in reading.findings}
+
+
+# What the draft leaves open
+
+
+@pytest.mark.parametrize(
+    ("attributes", "rule_id"),
+    [
+        ({"dataschema": {"schematype": "XSD", "schema": "<a/>"}}, "MSG-170"),
+        ({"dataschema": {"schema": "x"}}, "MSG-175"),
+        ({"dataschema": {"value": "https://a.example/x"}}, "MSG-181"),
+        ({"source": {"value": "/{+path}"}}, "MSG-220"),
+    ],
+)
+def test_what_later_specifications_forbid_and_the_draft_allows_is_a_warning(attributes, rule_id):
+    value, problems = read_json(json.dumps(sections("CloudEvents", {"attributes": attributes})).encode(), 100)
+    _, reading = read_as(value, problems, "file:/documents/catalog.json", None)
+    assert errors(reading) == []
+    assert rule_id in {finding.rule_id for finding in warnings(reading)}
+
+
+def test_values_that_have_a_form_are_written_as_they_were_read():
+    attributes = {"specversion": {"value": "1.0"}, "datacontenttype": {"value": "application/json"}}
+    properties = {"userid": {"value": "YQ=="}, "creationtime": {"value": "2024-01-01T00:00:00Z"}}
+    for name, written in (("CloudEvents", {"attributes": attributes}), ("AMQP", {"properties": properties})):
+        (section,) = written
+        document, losses = to_dialect(as_document(read(sections(name, written))), "cncf-catalog")
+        assert losses == []
+        exported = document[0]["messagedefinitions"][NAME]["versions"]["1"]["definition"][section]
+        assert {key: exported[key] for key in written[section]} == written[section]
 
 
 # Files of the draft

@@ -25,6 +25,7 @@ HOUR = 3600 * SECOND
         ("1970-01-01T00:00:00-00:00", 0),
         ("1969-12-31T23:59:59.25Z", -750_000),
         ("2024-02-29T12:00:00Z", 1_709_208_000 * SECOND),
+        ("2016-12-31T23:59:60Z", 1_483_228_800 * SECOND),
     ],
 )
 def test_a_timestamp_is_microseconds_since_1970_in_utc(text, micros):

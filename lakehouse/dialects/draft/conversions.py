@@ -181,12 +181,13 @@ def _declared(draft: Draft, row: dict[str, str], argument: str, text: str, point
     if EXPRESSION.search(text):
         plain = EXPRESSION.sub(lambda expression: expression.group().replace("-", "_"), text)  # requirements.md 12
         return {"type": "uritemplate", "value": plain}
-    if argument and not _fits(argument, text):
+    if argument and not is_draft_value(argument, text):
         draft.error(pointer, row["rule"], f"{text!r} is not a value of `{row['path'].split('/')[1]}`", "Fix it.")
     return {"value": int(text) if argument == "integer" and is_whole(text) else text}
 
 
-def _fits(argument: str, text: str) -> bool:
+def is_draft_value(argument: str, text: str) -> bool:
+    """Return whether a text is a value of a member that `argument` describes: a kind, or a regular expression."""
     if argument == "media":
         return _MEDIA_TYPE.fullmatch(text) is not None
     if argument == "integer":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakehouse.dialects.draft.conversions import EXPRESSION, ID, URI, formats, rows, schema_format, sections_of
+from lakehouse.dialects.draft.conversions import EXPRESSION, ID, URI, formats, is_draft_value, rows, schema_format, sections_of
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.dialects.versionorder import natural_order
 from lakehouse.text.jsontext import below, pointer_of, same
@@ -256,7 +256,8 @@ class DraftVersion(AttributeWriter):
         rest = EXPRESSION.sub("", value)
         if "{" in rest or "}" in rest or any("-" in item for item in EXPRESSION.findall(value)):
             return False
-        return EXPRESSION.search(value) is not None or (not argument and kind != "binary")
+        needed = "binary" if kind == "binary" else argument
+        return EXPRESSION.search(value) is not None or not needed or is_draft_value(needed, value)
 
     def _protocol(self, version: dict[str, Any], pointer: Pointer) -> None:
         """Report a protocol that the format of the draft does not mean."""

@@ -160,7 +160,7 @@ def _texts(value: Any, argument: str, context: CheckContext) -> str | None:
 def _texts_but(value: Any, argument: str, context: CheckContext) -> str | None:
     exempt = argument.split()
     for key, member in value.items():
-        if key == "" or (key not in exempt and not (isinstance(member, str) and member)):
+        if key == "" or (key not in exempt and member is not None and not (isinstance(member, str) and member)):
             return f"has the entry {shown({key: member})}, and neither name nor value may be empty or other than a string"
     return None
 

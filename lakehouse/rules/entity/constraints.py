@@ -149,7 +149,7 @@ def _apply(place: _PlaceTests, parent: dict[str, Any], attributes: dict[str, Any
             results.append(EntityViolation(path, test.rule_id, details, test.severity))
     for name, value in parent.items():
         tests = names.get(name, other_names)
-        if not tests:
+        if not tests or value is None:  # null is as if it were absent
             continue
         passed = sound.get(name) if type(value) is str else None
         if passed is not None and value in passed:
