@@ -1,8 +1,7 @@
 """Every rule, applied to everything that is published: of a small catalog in the driver by look-ups, of a large one by Spark.
 
 Spark does it in tasks (`catalogtasks`), or by joins where groups are too large for that (`rules.published`). All give the same
-findings (a row of Twins in CONTRIBUTING). Definitions are checked as filters of events too (MATCH-001 to
-MATCH-003).
+findings (a row of Twins in CONTRIBUTING). Definitions are checked as filters of events too (MATCH-001 to MATCH-003).
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from lakehouse.domain.neighbours import RuleLimits
 from lakehouse.errors import WarehouseError
 from lakehouse.ingest.stagerows import PlannedState
 from lakehouse.log.snapshots import effective_definitions
-from lakehouse.match.catalogtasks import check_in_tasks, check_published_keys
+from lakehouse.match.catalogtasks import check_in_tasks, check_published_keys, published_limits
 from lakehouse.match.definition.compiled import DECIDING, ENVELOPE, TYPE, Definition, definition_of
 from lakehouse.match.definition.scope import MESSAGE_COLUMNS
 from lakehouse.match.definition.templates import Template, has_placeholder
@@ -87,8 +85,7 @@ def check_lookups(lookups: Lookups, settings: Settings) -> Iterator[dict[str, An
         settings: limits of the rules.
     """
     published, keys = PlannedState.published(lookups), list(lookups.all_keys())
-    limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
-    yield from check_published_keys(published, keys, limits)
+    yield from check_published_keys(published, keys, published_limits(settings))
     yield from findings_of(_definitions(lookups, [(key.registryid, key.xid) for key in keys if key.kind == "message"]))
 
 

@@ -59,8 +59,12 @@ def check_in_tasks(spark: SparkSession, snapshot_id: int, settings: Settings) ->
     together = placed(spark, rows, bundles, rows_looked_up(spark, rows, bundles))
     owner = documents.withColumnRenamed("document_uri", "owner")
     together = together.join(F.broadcast(owner), on=["registryid", "owner"], how="left")
-    limits = RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
-    return together.select(*_PublishedRow._fields).mapInArrow(_CheckTask(limits), FINDINGS)
+    return together.select(*_PublishedRow._fields).mapInArrow(_CheckTask(published_limits(settings)), FINDINGS)
+
+
+def published_limits(settings: Settings) -> RuleLimits:
+    """Return the settings that the rules follow when they look at what is published."""
+    return RuleLimits(settings.max_chain_depth, settings.duplicate_messageids, with_published=True)
 
 
 class _PublishedRow(NamedTuple):
