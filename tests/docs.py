@@ -32,6 +32,7 @@ from lakehouse.propose.proposalruns import TABLE as OBSERVED
 from lakehouse.rules.declared import FINDING_RULES, RULES, Rule, enforcement
 from lakehouse.settings import Settings, data_folder, read_settings
 from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, create_tables
+from lakehouse.store.firstcommits import table_properties
 from lakehouse.store.schema import DECLARATIONS, EFFECTIVE_MESSAGES
 from lakehouse.store.session import open_session
 from lakehouse.store.views import base_paths, session_with_views, views
@@ -143,15 +144,7 @@ def table_statement(name: str) -> str:
         f" COMMENT {_literal(column.metadata['comment'])}"
         for column in table.columns
     ]
-    properties = {
-        "xregistry.schema_version": str(SCHEMA_VERSION),
-        "delta.checkpointPolicy": "classic",
-        "delta.enableDeletionVectors": "false",
-        "delta.deletedFileRetentionDuration": "interval 30 days",
-        "delta.logRetentionDuration": "interval 30 days",
-    }
-    properties |= {"delta.appendOnly": "true"} if table.is_append_only else {}
-    properties |= {f"delta.constraints.{name}": condition for name, condition in table.constraints.items()}
+    properties = table_properties(name, SCHEMA_VERSION)
     parts = [
         f"-- {name}: {table.comment}",
         f"-- Grain: one row per {table.row}.  Key: {', '.join(table.key)}.",

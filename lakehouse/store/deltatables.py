@@ -23,6 +23,7 @@ from lakehouse.errors import SettingsError, WarehouseError, WarehouseTooNew
 from lakehouse.failpoints import crash_point
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists
+from lakehouse.store.firstcommits import VERSION_PROPERTY, first_commit
 from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
 from lakehouse.store.internals.guards import LOG_STORE, lets_writers_in
@@ -46,14 +47,15 @@ _MIGRATION_FILE = re.compile(r"\A(\d{4})_(\w+)\.sql\Z")
 _STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
 # What ALTER TABLE says of a column that a run before this one added: Spark has no ADD COLUMN IF NOT EXISTS.
 _DONE_ALREADY = ("FIELD_ALREADY_EXISTS", "COLUMN_ALREADY_EXISTS")
-PROPERTY = "xregistry.schema_version"
 TABLES = tuple(DECLARATIONS)
 SCHEMA_VERSION = 2
 # What Delta says of a folder that has files and no log yet.
 _HALF_CREATED = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+_NOT_COMMITTED = "DELTA_CREATE_EXTERNAL_TABLE_WITHOUT_TXN_LOG"
 _THREADS = 4
 # Whether the session's catalog, or its metastore, gets the columns of tables, for which Delta computes the state of each.
 TELL_CATALOG = "spark.databricks.delta.catalog.update.enabled"
+_DEFAULTS = "spark.databricks.delta.properties.defaults."  # of tables that are created
 _STOOD_IN = "xregistry.stood_in"  # of a session: the tables that something stands in for
 
 
@@ -106,7 +108,7 @@ def migrate(spark: SparkSession, target: int, tables: tuple[str, ...], steps: li
             ran.append(f"{step.version:04}_{step.name}")
         # `changes` last: its property is the one that counts.
         for name in (*(name for name in tables if name != "changes"), "changes"):
-            _run(session, f"ALTER TABLE {name} SET TBLPROPERTIES ('{PROPERTY}' = '{version}')")
+            _run(session, f"ALTER TABLE {name} SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '{version}')")
     return ran
 
 
@@ -125,7 +127,7 @@ def check_not_newer(version: int, supported: int) -> None:
 
 def stored_version(spark: SparkSession) -> int:
     """Read the version of the attached tables; 0 when it is not said."""
-    result = table_property(spark, "changes", PROPERTY) or ""
+    result = table_property(spark, "changes", VERSION_PROPERTY) or ""
     return int(result) if result.isdigit() else 0
 
 
@@ -333,22 +335,35 @@ def _attach_or_create(spark: SparkSession, name: str) -> None:
 
 
 def _attach(spark: SparkSession, name: str) -> bool:
-    """Attach one table; False when there is none."""
+    """Attach one table; False when there is none, or a process that creates it has not committed it yet."""
     if spark.catalog.tableExists(table_name(name)):
         return True
     location = table_location(spark, name)
     if not exists(spark, f"{location}/_delta_log"):
         return False
-    spark.catalog.createTable(table_name(name), path=location, source="delta")
+    try:
+        spark.catalog.createTable(table_name(name), path=location, source="delta")
+    except PySparkException as error:
+        if error.getCondition() != _NOT_COMMITTED:
+            raise
+        return False
     return True
 
 
 def _create(spark: SparkSession, name: str) -> bool:
+    """Create an empty table: by its first commit, or by its statement where others decide, too, what a table is."""
+    if _decides_alone(spark) and deltalog.create(spark, table_location(spark, name), *first_commit(name, SCHEMA_VERSION)):
+        return _attach(spark, name)
     session = open_sibling(spark, SCHEMA)
     session.conf.set(TELL_CATALOG, str(spark.conf.get(TELL_CATALOG, "false")))
     ddl = (data_folder("ddl") / "tables" / f"{name}.sql").read_text(encoding="utf-8")
     session.sql(ddl.rstrip().removesuffix(";"))
     return True
+
+
+def _decides_alone(spark: SparkSession) -> bool:
+    """Return whether a table has no properties but the declared ones: no metastore and no setting of the session adds any."""
+    return _is_embedded(spark) and not any(key.startswith(_DEFAULTS) for key in spark.conf.getAll)
 
 
 def _check_version(spark: SparkSession) -> None:

@@ -16,7 +16,8 @@ from lakehouse.domain.ownership import Policy
 from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest
-from lakehouse.store.deltatables import PROPERTY, attach_tables
+from lakehouse.store.deltatables import attach_tables
+from lakehouse.store.firstcommits import VERSION_PROPERTY
 
 DRY = IngestRequest(dry_run=True)
 CRASH = "LAKEHOUSE_CRASH_AT"
@@ -131,11 +132,11 @@ def test_tables_that_are_not_there_and_those_of_an_older_release_are_read_from_t
     older = spark.table("xregistry.changes").drop("attributes").localCheckpoint()
     spark.sql("ALTER TABLE xregistry.changes SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
     older.write.format("delta").mode("overwrite").option("overwriteSchema", "true").saveAsTable("xregistry.changes")
-    spark.sql(f"ALTER TABLE xregistry.changes SET TBLPROPERTIES ('{PROPERTY}' = '0')")
+    spark.sql(f"ALTER TABLE xregistry.changes SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '0')")
     assert "attributes" not in spark.table("xregistry.changes").columns
     assert changes(dry(crashed)) == EDITED
     # And tables of a newer release
-    spark.sql(f"ALTER TABLE xregistry.changes SET TBLPROPERTIES ('{PROPERTY}' = '9')")
+    spark.sql(f"ALTER TABLE xregistry.changes SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '9')")
     with pytest.raises(WarehouseTooNew):
         dry(crashed)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import deltalake
 import duckdb
 import pytest
 from delta.exceptions import ProtocolChangedException
+from pyspark.errors import AnalysisException
 from queries import executions
+from soak.sessions import forget_attached
 
 from lakehouse.errors import WarehouseError
 from lakehouse.query.sql import run_query
 from lakehouse.settings import data_folder, read_settings
 from lakehouse.store import deltatables
 from lakehouse.store.deltatables import SCHEMA_VERSION, TABLES, create_tables, tables_named_in
+from lakehouse.store.internals.jvm import VARIABLE
 from lakehouse.store.schema import DECLARATIONS
+from lakehouse.store.tablelog import retries
 
 
 def test_there_is_a_ddl_file_for_each_table():
@@ -150,3 +155,58 @@ def test_clients_that_ask_the_catalog_for_columns_are_reported_them(catalog, rep
         catalog.spark.conf.unset(deltatables.TELL_CATALOG)
     known = catalog.spark._jsparkSession.sharedState().externalCatalog().getTable("xregistry", "messages").schema()
     assert list(known.fieldNames()) == (DECLARATIONS["messages"].columns.names if reported else [])
+
+
+def test_the_first_commit_of_a_table_is_that_of_its_statement(bare_catalog, tmp_path, monkeypatch):
+    spark = bare_catalog.spark
+    create_tables(spark, bare_catalog.settings)
+    written = {name: _first_version(Path(bare_catalog.settings.warehouse) / name) for name in TABLES}
+    forget_attached(spark)
+    monkeypatch.setenv(VARIABLE, "off")  # so that Delta's own statement is used
+    create_tables(spark, read_settings(warehouse=str(tmp_path / "stated")))
+    stated = {name: _first_version(tmp_path / "stated" / name) for name in TABLES}
+    forget_attached(spark)
+    assert written == stated
+
+
+def _first_version(table: Path) -> tuple[dict, dict]:
+    """Return what a first commit and its checksum say, without names, times and what only Delta's writer knows."""
+    commit, checksum = (table / "_delta_log" / f"{0:020}.{suffix}" for suffix in ("json", "crc"))
+    actions = {kind: action for line in commit.read_text().splitlines() for kind, action in json.loads(line).items()}
+    of_version = json.loads(checksum.read_text())
+    for metadata in (actions["metaData"], of_version["metadata"]):
+        metadata |= {"schemaString": json.loads(metadata["schemaString"]), "id": "", "createdTime": 0}
+    info = actions["commitInfo"]
+    info["operationParameters"] |= {"properties": json.loads(info["operationParameters"]["properties"]), "isManaged": ""}
+    details = info | {"timestamp": 0, "engineInfo": ""}
+    details.pop("txnId", None)
+    return actions | {"commitInfo": details}, {
+        name: value for name, value in of_version.items() if name not in ("txnId", "fileSizeHistogram")
+    }
+
+
+def test_a_table_that_was_begun_and_not_committed_is_created(bare_catalog):
+    (Path(bare_catalog.settings.warehouse) / "messages" / "_delta_log").mkdir(parents=True)
+    create_tables(bare_catalog.spark, bare_catalog.settings)
+    assert bare_catalog.spark.table("messages").count() == 0
+
+
+def test_a_folder_with_files_becomes_no_table(bare_catalog, monkeypatch):
+    folder = Path(bare_catalog.settings.warehouse) / "messages"
+    folder.mkdir(parents=True)
+    (folder / "theirs.txt").write_text("theirs")
+    monkeypatch.setattr(deltatables, "retries", lambda attempts, again: retries(1, again))
+    with pytest.raises(AnalysisException, match="is not empty and also not a Delta table"):
+        create_tables(bare_catalog.spark, bare_catalog.settings)
+    assert sorted(path.name for path in folder.iterdir()) == ["theirs.txt"]
+
+
+def test_where_a_session_gives_new_tables_properties_delta_creates_them(bare_catalog, monkeypatch):
+    spark, key = bare_catalog.spark, "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
+    monkeypatch.setattr(deltatables, "first_commit", lambda *_: pytest.fail("it would lack that property"))
+    spark.conf.set(key, "true")
+    try:
+        create_tables(spark, bare_catalog.settings)
+    finally:
+        spark.conf.unset(key)
+    assert spark.table("groups").count() == 0

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -202,6 +203,42 @@ def _actions(spark: SparkSession, location: str) -> DataFrame:
 
 
 _DELTA = "org.apache.spark.sql.delta"
+
+
+def create(spark: SparkSession, location: str, actions: Sequence[str], checksum: str) -> bool:
+    """Write the first commit of a table; one that somebody else wrote meanwhile remains.
+
+    Args:
+        spark: the session, whose settings say how commits reach the store.
+        location: of the table.
+        actions: of the commit; JSON.
+        checksum: of the version, which Delta reads in place of the commit; JSON.
+
+    Returns:
+        False where nothing is written: without internals, or where there are files below the folder.
+
+    Raises:
+        Py4JJavaError: it cannot be written.
+    """
+    filesystem = filesystem_of(spark, location)
+    if not uses_internals(spark) or (filesystem.exists(location) and any(filesystem.files_below(location))):
+        return False
+    log, overwrite = _delta_log(spark, location), False
+    filesystem.make_folder(str(log.logPath()))
+
+    def write(suffix: str, lines: Sequence[str]) -> None:
+        path = java_class(_jvm(spark), "org.apache.hadoop.fs.Path")(log.logPath(), f"{0:020}.{suffix}")
+        texts = java_class(_jvm(spark), "org.apache.spark.api.python.PythonUtils").toSeq(list(lines)).iterator()
+        log.store().write(path, texts, overwrite, log.newDeltaHadoopConf())
+
+    try:
+        write("json", actions)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != "java.nio.file.FileAlreadyExistsException":
+            raise
+    else:
+        write("crc", [checksum])
+    return True
 
 
 def append(session: SparkSession, version: Any, rows: DataFrame, application: str, number: int, message: str) -> None:
