@@ -274,6 +274,8 @@ def _read_and_publish(call: _Call, unread: tuple[str, ...]) -> Summary:
     ingest_id = uuid.uuid4().hex
     few = small and documents.changed_bytes is not None and documents.changed_bytes <= _FEW_BYTES
     location = None if request.dry_run or few else f"{stages_location(settings)}/{ingest_id}"
+    if few:  # in one task: a second one would start another process of Python
+        documents = documents._replace(rows=documents.rows.coalesce(1))
     with clock("parse", "documents that changed"), without_codegen(spark, few):
         stage = _parsed(call, sources, documents, location)
         counted = _count_stage(stage)
