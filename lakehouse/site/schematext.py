@@ -17,7 +17,7 @@ from lakehouse.match.payload.validators import Unsupported
 from lakehouse.site.fields.avronodes import avro_fields
 from lakehouse.site.fields.jsonnodes import json_fields
 from lakehouse.site.fields.listing import Field, Listing, TooInvolved, text_of
-from lakehouse.text.jsontext import indented
+from lakehouse.text.jsontext import indented, read_exactly
 
 MOST_TEXT = 24_000  # characters that a page shows; the whole is in a separate file
 _LONGEST = 400_000  # characters of a schema whose fields are listed
@@ -65,7 +65,7 @@ def readable(schema: Any, format_: str | None) -> Readable:
     value, text = schema, whole_text(schema)
     if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "["):
         with suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):  # no JSON, or nested too deep: shown as it is written
-            read = orjson.loads(schema)
+            read = read_exactly(schema.encode(errors="surrogatepass"))
             value, text = read, whole_text(read)
     result = _listing(value, text, format_ or "")
     details = value if isinstance(value, dict) else {}

@@ -25,7 +25,7 @@ from markupsafe import Markup, escape
 
 from lakehouse.site.addresses import path_part_of
 from lakehouse.site.markdown import escaped
-from lakehouse.text.jsontext import unquoted
+from lakehouse.text.jsontext import indented, read_exactly, unquoted
 from lakehouse.text.names import JsonText
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def _laid_out(text: str) -> list[str]:
     """Return the lines of a text; JSON is laid out."""
     if text.startswith(("{", "[")):
         with suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):  # no JSON, or nested too deep
-            text = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+            text = indented(read_exactly(text.encode(errors="surrogatepass")))
     return text.split("\n")
 
 

@@ -108,6 +108,11 @@ def row(schema, format_: str, name: str):
     return next(one for one in readable(schema, format_).fields if one.name == name)
 
 
+def test_numbers_of_a_schema_keep_their_digits():
+    text = json.dumps({"type": "integer", "maximum": 10**25 + 1})
+    assert f'"maximum": {10**25 + 1}' in readable(text, "JSONSchema/2020-12").text
+
+
 def test_protobuf_has_each_field_value_and_comment():
     assert table(PROTOBUF, "Protobuf/3") == [
         "Order: message",
