@@ -183,7 +183,8 @@ def _check_row(entity: str, parents: Parents, attributes: dict[str, Any]) -> Ite
     ident = xid.split("/")[4 if entity in ("message", "meta") else 2] if xid != "/" else ""
     family = family_of(protocol)
     in_endpoint = entity == "message" and xid.startswith("/endpoints/")
-    broken = check_entity(Subject(entity, attributes, ident, family, parent_envelope, dialect or "", extensions, in_endpoint))
+    subject = Subject(entity, attributes, ident, family, parent_envelope, dialect or "", extensions, in_endpoint, protocol)
+    broken = check_entity(subject)
     at = Pointer(xid.replace("~", "~0")) if xid != "/" else ROOT
     for path, rule_id, message, severity in broken:
         rule = RULES[rule_id]

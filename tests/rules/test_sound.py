@@ -27,6 +27,13 @@ def test_one_declaration_is_another_one_in_another_envelope_and_under_another_pr
     assert rules_of(protocol="MQTT/3.1.1", protocoloptions=options) == ["MSG-347"]
 
 
+def test_a_message_that_names_no_protocol_has_that_of_its_group():
+    options = {"payload_format": {"type": "integer", "value": 1}}
+    for protocol, expected in (("MQTT/5.0", []), ("MQTT/3.1.1", ["MSG-347"]), (None, [])):
+        subject = Subject("message", {"protocoloptions": options}, "m", "MQTT", group_protocol=protocol)
+        assert [one.rule_id for one in check_entity(subject)] == expected
+
+
 def test_true_is_not_one():
     for value, expected in ((1, []), (True, ["MSG-213"]), (1, [])):
         assert rules_of(envelope="Own/1", envelopemetadata={"n": {"type": "integer", "value": value}}) == expected

@@ -176,9 +176,10 @@ def dependent(here: Pointer, cause: str) -> Problem:
 def subject_of(resource: Resource, read: NormalEntity, family: str | None, dialect: str) -> Subject:
     """Return what the rules check of a message or schema, or of one of its Versions, with what its group supplies."""
     entity, name, xid, _, _, group = resource
-    own, envelope = family or family_of(group.attributes.get("protocol")), group.attributes.get("envelope")
+    protocol, envelope = group.attributes.get("protocol"), group.attributes.get("envelope")
     in_endpoint = entity == "message" and xid.startswith("/endpoints/")
-    return Subject(entity, read.attributes, name, own, envelope, dialect, read.extensions, in_endpoint)
+    own = family or family_of(protocol)
+    return Subject(entity, read.attributes, name, own, envelope, dialect, read.extensions, in_endpoint, protocol)
 
 
 def meta_of(entity: str, written: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Subject(NamedTuple):
         dialect: dialect of its document.
         extensions: attributes that the specification does not know.
         in_endpoint: a message of an endpoint, and not of a message group.
+        group_protocol: the protocol of its group, which a message that names none has.
     """
 
     entity: str
@@ -80,6 +81,7 @@ class Subject(NamedTuple):
     dialect: str = ""
     extensions: dict[str, Any] | None = None
     in_endpoint: bool = False
+    group_protocol: str | None = None
 
 
 class _Row(NamedTuple):

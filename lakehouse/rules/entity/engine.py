@@ -203,13 +203,14 @@ def _check_all_options(subject: Subject, options: dict[str, Any]) -> list[Entity
     """Check the options of the protocol, but for those that were found sound before."""
     attributes = subject.attributes
     family = family_of(attributes.get("protocol")) or subject.family or family_of_options(options)
-    context = (family, str(attributes.get("protocol", "")))
+    protocol = attributes.get("protocol") or subject.group_protocol
+    context = (family, str(protocol or ""))
     unvalidated = _SOUND.unvalidated(context, options)
     results = []
     if unvalidated:
         rest = {option: member for option, (member, _) in unvalidated.items()}
         if family in FAMILIES:
-            results += by_table("message", family, attributes | {"protocoloptions": rest})
+            results += by_table("message", family, attributes | {"protocoloptions": rest, "protocol": protocol})
         results.extend(_check_options(rest, family if family in FAMILIES else None))
         _SOUND.add(context, unvalidated, {violation.path[1] for violation in results})
     results.extend(_check_exclusive_options(options, family))
