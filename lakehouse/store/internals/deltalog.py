@@ -223,21 +223,21 @@ def create(spark: SparkSession, location: str, actions: Sequence[str], checksum:
     filesystem = filesystem_of(spark, location)
     if not uses_internals(spark) or (filesystem.exists(location) and any(filesystem.files_below(location))):
         return False
-    log, overwrite = _delta_log(spark, location), False
+    log = _delta_log(spark, location)
     filesystem.make_folder(str(log.logPath()))
 
-    def write(suffix: str, lines: Sequence[str]) -> None:
+    def write(suffix: str, lines: Sequence[str], *, overwrite: bool) -> None:
         path = java_class(_jvm(spark), "org.apache.hadoop.fs.Path")(log.logPath(), f"{0:020}.{suffix}")
         texts = java_class(_jvm(spark), "org.apache.spark.api.python.PythonUtils").toSeq(list(lines)).iterator()
         log.store().write(path, texts, overwrite, log.newDeltaHadoopConf())
 
     try:
-        write("json", actions)
+        write("json", actions, overwrite=False)
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName() != "java.nio.file.FileAlreadyExistsException":
             raise
     else:
-        write("crc", [checksum])
+        write("crc", [checksum], overwrite=True)  # as what is no commit, which stores for several writers keep account of
     return True
 
 
