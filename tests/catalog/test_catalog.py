@@ -85,7 +85,6 @@ def test_each_method_reports_what_its_command_reports(folder, spark):
     assert catalog.validate().has_findings is False
 
 
-@pytest.mark.slow
 def test_messages_are_rendered_and_what_is_rendered_matches(folder, spark):
     reported = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}, "source": {"value": "/{shop}/x"}}}
     (folder / "documents" / "shop.json").write_text(json.dumps(document({"g": group({"m": reported})})))
