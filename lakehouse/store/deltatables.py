@@ -23,10 +23,11 @@ from lakehouse.errors import SettingsError, WarehouseError, WarehouseTooNew
 from lakehouse.failpoints import crash_point
 from lakehouse.settings import Settings, data_folder
 from lakehouse.store.files import exists
-from lakehouse.store.firstcommits import VERSION_PROPERTY, first_commit
+from lakehouse.store.firstcommits import first_commit
 from lakehouse.store.internals import deltalog
 from lakehouse.store.internals.deltalog import Files
 from lakehouse.store.internals.guards import LOG_STORE, lets_writers_in
+from lakehouse.store.keys import VERSION_PROPERTY
 from lakehouse.store.localpaths import no_catalog, no_glob
 from lakehouse.store.materialize import no_rows
 from lakehouse.store.schema import DECLARATIONS, SCHEMA

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.types import StructField, StructType
 
+from lakehouse.store.keys import VERSION_PROPERTY
 from lakehouse.store.schema import DECLARATIONS
 from lakehouse.version import VERSION
 
-VERSION_PROPERTY = "xregistry.schema_version"
 _PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 3}  # which have constraints and tables that are only appended to
 _OF_CLUSTERED = {
     "minReaderVersion": 1,

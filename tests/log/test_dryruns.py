@@ -17,7 +17,7 @@ from lakehouse.errors import CandidateRefused, WarehouseError, WarehouseTooNew
 from lakehouse.failpoints import CrashRequested
 from lakehouse.ingest.pipeline import IngestRequest
 from lakehouse.store.deltatables import attach_tables
-from lakehouse.store.firstcommits import VERSION_PROPERTY
+from lakehouse.store.keys import VERSION_PROPERTY
 
 DRY = IngestRequest(dry_run=True)
 CRASH = "LAKEHOUSE_CRASH_AT"

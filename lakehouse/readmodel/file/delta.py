@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from lakehouse.errors import PartMissing, WarehouseError, WarehouseTooNew
 from lakehouse.readmodel.file.place import is_remote
 from lakehouse.settings import Settings
+from lakehouse.store.keys import VERSION_PROPERTY
 from lakehouse.store.localpaths import no_catalog
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Warehouse:
         return bool(earlier.signature) and self._signature(name, earlier.version) == earlier.signature
 
     def _check(self, table: DeltaTable) -> None:
-        written = int(table.metadata().configuration.get("xregistry.schema_version", SCHEMA_VERSION))
+        written = int(table.metadata().configuration.get(VERSION_PROPERTY, SCHEMA_VERSION))
         if written > SCHEMA_VERSION:
             raise WarehouseTooNew(
                 f"{self.location} was written by a newer release (tables of version {written}; this one reads up to "
