@@ -50,7 +50,7 @@ class Spellings:
         collection = xid.rpartition("/")[0] + "/"
         if self._view is None:
             return self._collections.get((registryid, collection), {}).get(xid.lower(), [])
-        # What is above the messages has an index of its own: the range of all groups has all that they hold, too.
+        # Groups have a separate index: the range of all groups has all that they hold, too.
         kinds = f"kind IN ('group', 'endpoint') AND {FEW} AND " if collection.count("/") == 2 else ""
         query = f"SELECT xid FROM log WHERE {kinds}registryid = ? AND xid > ? AND xid < ? AND {self._view.in_snapshot()}"
         within = (registryid, collection, collection[:-1] + "0")
