@@ -14,7 +14,7 @@ import orjson
 
 from lakehouse.domain.documents import FACTS, Facts, Key, Uri
 from lakehouse.domain.ownership import Published
-from lakehouse.readmodel.file.sqliteschema import EDGES, FEW
+from lakehouse.readmodel.file.sqliteschema import EDGES, FEW, GROUPS
 from lakehouse.readmodel.snapshotview import Entity, View
 from lakehouse.store.keys import VERSION_KIND
 from lakehouse.text.jsontext import read_canonical
@@ -50,8 +50,7 @@ class Spellings:
         collection = xid.rpartition("/")[0] + "/"
         if self._view is None:
             return self._collections.get((registryid, collection), {}).get(xid.lower(), [])
-        # Groups have a separate index: the range of all groups has all that they hold, too.
-        kinds = f"kind IN ('group', 'endpoint') AND {FEW} AND " if collection.count("/") == 2 else ""
+        kinds = f"{GROUPS} AND " if collection.count("/") == 2 else ""
         query = f"SELECT xid FROM log WHERE {kinds}registryid = ? AND xid > ? AND xid < ? AND {self._view.in_snapshot()}"
         within = (registryid, collection, collection[:-1] + "0")
         spellings = self._collections.get((registryid, collection))

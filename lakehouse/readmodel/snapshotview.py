@@ -18,7 +18,7 @@ from lakehouse.domain.effective import EntityBodies
 from lakehouse.errors import RegistryNotFound, SnapshotNotFound
 from lakehouse.log.snapshotfacts import HEAD, NUMBER, Snapshot, moment_of
 from lakehouse.readmodel.file.build import Facts
-from lakehouse.readmodel.file.sqliteschema import EDGES, EFFECTIVE_COLUMNS, FEW, TELLING_COLUMNS, Edge, decoded
+from lakehouse.readmodel.file.sqliteschema import EDGES, EFFECTIVE_COLUMNS, FEW, GROUPS, TELLING_COLUMNS, Edge, decoded
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import xid_of_group, xid_of_resource
 
@@ -210,7 +210,7 @@ class Entities(Timeline):
     def children(self, registryid: RegistryId, xid: Xid) -> list[Entity]:
         """List what an entity holds itself, by XID: groups and endpoints of `/`, messages of a group, Versions of a message."""
         if xid == "/":
-            rows = self._entities(f"kind IN ('group', 'endpoint') AND {FEW} AND registryid = ?", (registryid,), "xid")
+            rows = self._entities(f"{GROUPS} AND registryid = ?", (registryid,), "xid")
         else:
             depth = xid.count("/") + 2
             rows = (entity for entity in self.below(registryid, xid) if entity.xid.count("/") == depth)

@@ -31,6 +31,7 @@ NEVER = 2**62  # `until` of a row that nothing has replaced
 
 # Kinds that are listed whole; a query says these words, so that SQLite takes the index.
 FEW = "kind NOT IN ('message', 'version', 'schema', 'schemaversion')"
+GROUPS = f"kind IN ('group', 'endpoint') AND {FEW}"  # without those words SQLite reads all that the groups hold, too
 
 # References with the rows that hold them. SQLite keeps the order of a CROSS JOIN: it finds few references by their targets, and
 # does not read all rows of a registry to look at the references of each.

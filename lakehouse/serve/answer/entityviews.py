@@ -36,6 +36,7 @@ from lakehouse.domain.versionchanges import (
 )
 from lakehouse.export.view import Stored, Urls, group_view, registry_view, resource_view
 from lakehouse.readmodel import View
+from lakehouse.readmodel.file.sqliteschema import GROUPS
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.targets import DETAILS, MEMBERS, SINGULAR, quote_path
 from lakehouse.store.keys import OVER_HTTP
@@ -418,7 +419,7 @@ class SnapshotCatalog:
         self.dialect = dialect
         self.cache = cache
         self.deadline = deadline
-        self._holds = f"snapshot_id <= {view.snapshot_id:d} AND until > {view.snapshot_id:d} AND op <> 'delete'"
+        self._holds = view.in_snapshot()
 
     def exists(self) -> bool:
         """Return whether the registry holds anything at the snapshot."""
@@ -480,8 +481,7 @@ class SnapshotCatalog:
 
     def _groups(self, collection: str) -> list[GroupView]:
         rows = self.view.db.execute(
-            f"SELECT {_COLUMNS} FROM log WHERE kind IN ('group', 'endpoint') AND registryid = ?1 AND xid > ?2 AND xid < ?3"
-            f" AND {self._holds}",
+            f"SELECT {_COLUMNS} FROM log WHERE {GROUPS} AND registryid = ?1 AND xid > ?2 AND xid < ?3 AND {self._holds}",
             (self.registryid, f"/{collection}/", f"/{collection}0"),
         )
         rows_by_xid = {row[3]: Stored(*row[1:]) for row in rows}
