@@ -133,7 +133,7 @@ def _title(measured: dict[str, Any]) -> str:
 
 @click.command()
 @click.option("--messages", type=click.IntRange(min=100), default=10_000, show_default=True, help="Messages over all documents.")
-@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents they stand in.")
+@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents that hold them.")
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), help="Pairs of each case; default 3, 1 from 1,000,000.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="PNG file to draw the ratios into.")

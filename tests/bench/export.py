@@ -73,7 +73,7 @@ def write_raw(spark: SparkSession, out: Path) -> None:
 
 @click.command()
 @click.option("--messages", type=click.IntRange(min=100), default=100_000, show_default=True, help="Messages over all documents.")
-@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents they stand in.")
+@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents that hold them.")
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions of each case.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")
 def main(messages: int, documents: int, repeats: int, target: Path | None) -> None:

@@ -264,7 +264,7 @@ def show(bench: Bench, repeats: int) -> None:
     shape, written = bench.data.shape, bench.data.written
     console.print(
         f"{shape.messages:,} messages in {shape.documents:,} documents, {written.groups:,} groups, {written.bytes / 1e6:.1f} MB; "
-        f"1% of the messages stand in {len(bench.data.changed):,} documents. "
+        f"1% of the messages are in {len(bench.data.changed):,} documents. "
         f"Medians of {repeats}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}."
     )
     console.print(_ratios(bench.cases.values()))
@@ -311,7 +311,7 @@ def as_json(bench: Bench) -> dict[str, Any]:
 
 @click.command()
 @click.option("--messages", type=click.IntRange(min=100), default=10_000, show_default=True, help="Messages over all documents.")
-@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents they stand in.")
+@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True, help="Documents that hold them.")
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions of each case.")
 @click.option("--seed", default=1, show_default=True, help="Seed of the documents.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="File to write the numbers to.")

@@ -161,7 +161,11 @@ def reported_rate(rate: float) -> str:
 @click.option("--events", type=click.IntRange(1000), default=1_000_000, show_default=True)
 @click.option("--types", type=click.IntRange(1), default=12, show_default=True)
 @click.option(
-    "--definitions", type=click.IntRange(1), default=1000, show_default=True, help="Each stands twice: any protocol, Kafka."
+    "--definitions",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Each is made twice: for any protocol, and for Kafka.",
 )
 @click.option("--repeat", "repeats", type=click.IntRange(1), default=3, show_default=True)
 @click.option(

@@ -36,6 +36,7 @@ def definitions_of(number: int) -> Iterator[dict[str, Any]]:
         "/envelope": '"CloudEvents/1.0"', "/envelopemetadata/type/value": f'"bench.T{number}"',
         "/envelopemetadata/source/value": '"/devices/{device}"', "/envelopemetadata/subject/value": '"{id}"',
         "/envelopemetadata/time/required": "true", "/envelopemetadata/time/type": '"timestamp"',
+        "/dataschemaformat": '"JSONSchema/draft-07"', "/dataschemauri": f'"{SCHEMA_XID}"',
     }  # fmt: skip
     variant = base | {"/protocol": '"KAFKA"', "/protocoloptions/topic/value": '"bench"', "/protocoloptions/key/value": '"{id}"'}
     for name, attributes in (("base", base), ("kafka", variant)):

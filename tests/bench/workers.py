@@ -63,7 +63,7 @@ class Share:
 @click.option("--documents", default=100)
 @click.option("--share", default=0.66, help="Part of a core that the driver and each worker have; 0: as much as there is.")
 @click.option("--repeat", default=1)
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, beside those of the catalog.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, added to those of the catalog.")
 @click.option("--load", "loaded", type=(str, str, str), hidden=True, help="Documents, warehouse, master.")
 def main(
     messages: int, documents: int, share: float, repeat: int, conf: tuple[str, ...], loaded: tuple[str, str, str] | None
@@ -85,7 +85,7 @@ def main(
                 table.add_row(str(workers), *(f"{seconds.get(stage, 0.0):.1f}" for stage in stages))
                 click.echo(f"{workers} workers: {seconds['total']:.1f} s", err=True)
     Console().print(table)
-    click.echo(f"one worker beside two: {sum(totals[1]) / sum(totals[2]):.2f} (goal: at least 1.7)")
+    click.echo(f"two workers next to one: {sum(totals[1]) / sum(totals[2]):.2f} (goal: at least 1.7)")
 
 
 def _measure(scratch: Path, name: str, workers: int, share: float, conf: tuple[str, ...]) -> dict[str, float]:
