@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from lakehouse.propose.decided import Observed, Thresholds, share
 from lakehouse.propose.pathcounts import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
 from lakehouse.propose.payloadschema import examples_of
-from lakehouse.propose.proposals import ProposedGroup, ProposedKind
+from lakehouse.propose.proposals import ProposedGroup, ProposedKind, is_attribute_name
 from lakehouse.propose.widening import WidenedVersion
 
 _LONGEST = 80
@@ -30,6 +30,12 @@ def evidence_page(name: str, group: ProposedGroup, thresholds: Thresholds) -> st
         lines += ["| attribute | type | seen | required | value or examples |", "|---|---|---|---|---|"]
         lines += _rows(kind, thresholds)
         lines += [f"\nNot declared, too rare: {outlier}." for outlier in _outliers(kind)]
+        names = map(name_in, kind.observed.members.get(ENVELOPE, ()))
+        lines += [
+            f"\nNot declared, since names of CloudEvents attributes are of lower-case letters and digits: {_plain(name)}."
+            for name in names
+            if not is_attribute_name(name)
+        ]
     for version in group.widened:
         lines += ["", *_widened(version)]
     return "\n".join(lines) + "\n"

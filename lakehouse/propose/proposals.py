@@ -21,7 +21,7 @@ import orjson
 
 from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.domain.subjects import hashed_id, id_of_name
-from lakehouse.match.definition.compiled import ADDRESSES
+from lakehouse.match.definition.compiled import ADDRESSES, unescape
 from lakehouse.match.definition.templates import has_placeholder
 from lakehouse.propose.decided import Observed, Thresholds, names_below
 from lakehouse.propose.discriminators import discriminator_of
@@ -52,6 +52,8 @@ CLOUDEVENTS = "CloudEvents/1.0"
 _NO_ID = re.compile(r"[^A-Za-z0-9_.~:@-]+")
 _MOST_BEFORE_NUMBER = 120  # characters of an id, of which there are at most 128
 _BOUND = frozenset({"specversion", "id", "type", "datacontenttype"})  # every CloudEvent has them, or the message says it
+_ATTRIBUTE_NAME = re.compile(r"[a-z0-9]+")  # MSG-236
+_LEAST_INTEGER, _GREATEST_INTEGER = -(2**31), 2**31 - 1  # of CloudEvents (MSG-213)
 _TYPES = {"time": "timestamp", "source": "uritemplate", "dataschema": "uritemplate"}
 # Options that differ from message to message, or that connections and clients add.
 _INCIDENTAL = re.compile(
@@ -81,12 +83,14 @@ class AlignedText(NamedTuple):
 
 
 def align_texts(observed: Observed, path: str, separator: str, thresholds: Thresholds) -> AlignedText | None:
-    """Align the texts of an attribute; None: it did not hold texts alone."""
+    """Align the texts of an attribute; None: it did not hold texts alone, or empty ones, which no placeholder stands for."""
     types = observed.types(path)
     whole = types.get("string")
     if set(types) != {"string"} or whole is None:
         return None
     literal = _literal(whole, thresholds)
+    if literal is None and whole.shortest == 0:
+        return None
     if literal is not None and separator not in literal:
         return AlignedText(((literal, path),), separator)
     lengths = [length for length in range(2, _MOST_SEGMENTS + 1) if observed.types(segment(path, length, 0))]
@@ -94,6 +98,9 @@ def align_texts(observed: Observed, path: str, separator: str, thresholds: Thres
         return AlignedText(((literal, path),), separator)
     places = [segment(path, lengths[0], index) for index in range(lengths[0])]
     parts = [(_literal(observed.counts[place, "string"], thresholds), place) for place in places]
+    may_be_empty = any(text is None and observed.counts[place, "string"].shortest == 0 for text, place in parts)
+    if may_be_empty:  # which no placeholder is
+        return AlignedText(((literal, path),), separator)
     if literal is not None and all(text is not None for text, _ in parts):
         return AlignedText(((literal, path),), separator)
     is_uri = parts[1][0] == "" and (parts[0][0] is None or parts[0][0].endswith(":"))
@@ -104,6 +111,8 @@ def align_texts(observed: Observed, path: str, separator: str, thresholds: Thres
 
 def _literal(counts: PathCounts, thresholds: Thresholds) -> str | None:
     """Return the text that was always there; None: it varied, or too few events were seen to say that an id does not."""
+    if counts.longest == 0:
+        return ""
     text = counts.constant
     if text is None or "{" in text or "}" in text:
         return None
@@ -342,7 +351,10 @@ class _ProposedParts:
         group, messageid = self.group, self.messageid
         payload = payload_schema(self.observed, self.thresholds)
         texts = write_texts(self._texts(), self.observed, self.thresholds)
-        message = self._message(group, messageid, payload) | self._envelope(texts) if has_envelope else None
+        message = None
+        if has_envelope:
+            envelope = self._envelope(texts, has_schema=payload.schema is not None)
+            message = self._message(group, messageid, payload) | envelope
         variants = {}
         for family in self.families:
             options = self._options(family, texts)
@@ -382,13 +394,26 @@ class _ProposedParts:
             message["dataschemauri"] = f"#/schemagroups/{group}/schemas/{messageid}"
         return message
 
-    def _envelope(self, texts: dict[str, str]) -> Json:
+    def _envelope(self, texts: dict[str, str], *, has_schema: bool) -> Json:
+        """Return the attributes of a CloudEvent; `dataschema` of a message with a schema would have to name that (MSG-260)."""
         attributes: dict[str, Json] = {"type": {"value": self.observed.kind}}
         for path in self.members.get(ENVELOPE, ()):
             name = name_in(path)
-            if name not in _BOUND:
-                attributes[name] = self._declared(path, _TYPES.get(name, "string"), texts.get(path))
+            if name not in _BOUND and is_attribute_name(name) and not (name == "dataschema" and has_schema):
+                attributes[name] = self._declared(path, self._type(path, _TYPES.get(name, "string")), texts.get(path))
         return {"envelope": CLOUDEVENTS, "envelopemetadata": attributes}
+
+    def _type(self, path: str, of_texts: str) -> str:
+        """Return the type that all values of an attribute have; `any`: no other type has them all."""
+        types = {kind: counts for kind, counts in self.observed.types(path).items() if kind != "null"}
+        if set(types) <= {"string"}:
+            return of_texts
+        kind, counts = next(iter(types.items()))
+        if len(types) > 1 or kind not in ("boolean", "integer", "number"):
+            return "any"
+        least, greatest = counts.least, counts.greatest
+        is_small = least is not None and greatest is not None and least >= _LEAST_INTEGER and greatest <= _GREATEST_INTEGER
+        return "any" if kind == "integer" and path.startswith(ENVELOPE) and not is_small else kind
 
     def _options(self, family: str, texts: dict[str, str]) -> Json:
         options: Json = {}
@@ -399,15 +424,17 @@ class _ProposedParts:
                 continue
             section, slash, inner = name.partition("/")
             if slash:
-                declared = self._declared(path, "string", texts.get(path))
+                declared = self._declared(path, self._type(path, "string"), texts.get(path))
                 if discriminator and discriminator.path == child(OPTIONS, name):
                     declared |= {"value": discriminator.value, "required": True}
                 if section != "properties" or "value" in declared:
-                    options.setdefault(section, {})[inner] = declared
+                    options.setdefault(section, {})[unescape(inner)] = declared
             elif path in texts:
                 options[name] = texts[path]
             elif (value := self._constant(path)) is not None:
-                options[name] = value
+                options[name] = str(value) if name == "status" else value  # which is a text of digits (MSG-288)
+            elif name == "status":  # without any value, the message would be a request
+                options[name] = "{status}"
         return {"protocoloptions": options} if options else {}
 
     def _constant(self, path: str) -> Any:
@@ -435,6 +462,11 @@ class _ProposedParts:
         seen = sorted(text for text in (counts.values or () if counts else ()) if text.partition("/")[0] == family)
         usual = PROTOCOLS[family].shorthand if family in PROTOCOLS else ""
         return seen[0] if len(seen) == 1 and (seen[0] != family or not usual) else f"{family}/{usual}" if usual else family
+
+
+def is_attribute_name(name: str) -> bool:
+    """Return whether a name is one of a CloudEvents attribute (MSG-236): of another one a definition cannot speak."""
+    return _ATTRIBUTE_NAME.fullmatch(name) is not None
 
 
 def _places(observed: Iterable[Observed]) -> dict[str, tuple[str, str]]:

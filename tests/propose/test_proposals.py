@@ -88,6 +88,58 @@ def test_a_document_is_read_without_findings_and_its_definitions_match_what_they
         assert result["payload_status"] == "valid"
 
 
+def structured(number, **attributes):
+    """Return a structured CloudEvent."""
+    return {"specversion": "1.0", "id": f"e{number}", "type": "shop.placed", "source": "https://shop.example/eu/orders",
+            "time": f"2026-03-0{1 + number % 2}T10:00:00Z", "datacontenttype": "application/json", "data": {"a": number},
+            **attributes}  # fmt: skip
+
+
+def landed(protocol, number, **captured):
+    return {"protocol": protocol, "payload": {"a": number}, "captured": captured}
+
+
+JSON_TYPE = [{"name": "Content-Type", "value": "application/json"}]
+EVENTS = {
+    "a URI": structured,
+    "integers": lambda number: structured(number, sequence=number),
+    "integers of 64 bits": lambda number: structured(number, sequence=2**40 + number),
+    "booleans": lambda number: structured(number, sampled=True),
+    "several types": lambda number: structured(number, sequence=str(number) if number % 2 else number),
+    "a schema": lambda number: structured(number, dataschema="https://shop.example/s/placed"),
+    "names that CloudEvents has not": lambda number: structured(number, tenant_id="t", TenantId="t"),
+    "segments that may be empty": lambda number: structured(number, source=f"https://shop.example/{'b' * (number % 2)}/{number}"),
+    "texts that may be empty": lambda number: structured(number, subject="x" * (number % 2)),
+    "properties of AMQP": lambda number: landed(
+        "AMQP/1.0", number, properties={"to": "/q/x"}, **{"application-properties": {"retries": number, "ratio": 0.5}}
+    ),
+    "paths of HTTP": lambda number: landed("HTTP", number, headers=JSON_TYPE, method="POST", path="/orders"),
+    "responses of HTTP": lambda number: landed("HTTP", number, headers=JSON_TYPE, status=200),
+    "topics of MQTT": lambda number: landed("MQTT/5.0", number, topic_name="/plant/line"),
+    "headers with escapes": lambda number: landed(
+        "KAFKA", number, topic="t", key="k", headers=[{"name": "app.kubernetes.io/name~x", "value": "shop"}]
+    ),
+}
+
+
+@pytest.mark.parametrize("keeps_values", [True, False])
+@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("name", EVENTS)
+def test_what_is_proposed_is_read_without_findings_and_matches_all_of_its_events(name, count, keeps_values):
+    events = [EVENTS[name](number) for number in range(count)]
+    (document,) = documents_of(proposed(events, keeps_values)).values()
+    assert [finding for finding in read(as_bytes(document), rules=True).findings if finding.severity == "error"] == []
+    rows, schemas = load({"proposed": as_bytes(document)})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+    results = [row for event in events for one in landed_of_text(json.dumps(event).encode()) for row in matcher.rows(one)]
+    assert [(row["status"], row["reasons"]) for row in results] == [("matched", [])] * count
+
+
+def test_the_page_names_attributes_that_are_not_declared():
+    page = evidence_page("shop", ProposedGroup(proposed(structured(number, tenant_id="t") for number in range(3))), FEW)
+    assert r"lower-case letters and digits: tenant\_id." in page
+
+
 def test_the_same_counts_give_the_same_bytes_in_any_order():
     messages = list(map(kafka, range(40)))
     one, other = (documents_of(proposed(some)) for some in (messages, messages[::-1]))
