@@ -134,6 +134,20 @@ def test_rows_of_all_kinds():
     assert [one["status"] for one in looped[:3]] == ["unreadable", "matched", "matched"]
 
 
+def test_a_tombstone_costs_no_other_row():
+    attributes = {"type": {"value": "T"}}
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    message = {"envelope": "CloudEvents/1.0", "envelopemetadata": attributes, "dataschemaformat": "JSONSchema/draft-07",
+               "dataschema": schema}  # fmt: skip
+    rows, schemas = load({"r": document({"g": group({"m": message})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+    good = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s", "content-type": "application/json"}
+    made = [row(number, good, payload=b'{"x": 1}' if number < 90 else None) for number in range(91)]
+    count, by_columns, looped = both(matcher, made)
+    assert (count, by_columns) == (91, looped)
+    assert [one["payload_status"] for one in looped] == ["valid"] * 90 + ["none"]
+
+
 def test_placeholders_that_may_hold_a_secret_are_blanked():
     options = {"headers": {"x-api-key": {"value": "{k}"}, "h": {"value": "{shop}"}, "i": {"value": "{token}"}}}
     written = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}},

@@ -224,8 +224,8 @@ def _verdict(matcher: Matcher, columns: Columns, shown: Definition, row: int, pa
 def _validated(quick: Quick, bodies: list[bytes | None]) -> Rows:
     """Return the texts that are JSON and valid; others are left to the usual way."""
     try:
-        return np.array([quick(read_exactly(body)) for body in bodies], bool)  # type: ignore[arg-type]
-    except (orjson.JSONDecodeError, TypeError):  # one of them is no JSON, or not there: it costs no other
+        return np.array([quick(read_exactly(body or b"")) for body in bodies], bool)
+    except orjson.JSONDecodeError:  # one of them is no JSON, or not there: it costs no other
         return np.array([_is_valid_text(quick, body) for body in bodies], bool)
 
 
