@@ -13,7 +13,7 @@ from typing import Any
 from lakehouse.text.jsontext import NotJson, as_written, read_json
 from lakehouse.text.values import decoded_base64
 
-_MAX_DEPTH = 200
+_MOST_LEVELS = 150  # of a document that is no text: an entity has it some levels deeper, and readers of JSON end at 200
 _PLAIN = re.compile(r"text/plain\s*(?:;.*)?", re.IGNORECASE)
 _JSON = re.compile(r"application/(?:[A-Za-z0-9!#$&^_.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
@@ -23,7 +23,7 @@ def document_of(content: bytes, contenttype: str | None) -> Any:
     """Return a document as its normal form has it: an object or array, else a string; None: it is no text."""
     if contenttype is None or not _PLAIN.fullmatch(contenttype):
         try:
-            value, problems = read_json(content, _MAX_DEPTH)
+            value, problems = read_json(content, _MOST_LEVELS)
             if isinstance(value, (dict, list)) and not any(problem.severity == "error" for problem in problems):
                 return value
         except NotJson:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakehouse.domain.versionchanges import VERSION_KINDS, ancestor_of, version_change
-from lakehouse.text.jsontext import as_column_text
+from lakehouse.text.jsontext import as_column_text, read_canonical
 from lakehouse.text.names import JsonText, RegistryId, Xid
 from lakehouse.text.timestamps import microseconds, rfc3339
 
@@ -273,9 +273,9 @@ def _catalog_part(row: Changed) -> SubjectChange:
     return SubjectChange(row.registryid, MESSAGE_CATALOG, subject, "updated", [], _recorded(row.raw, name, moment))
 
 
-def _attributes(body: str | None) -> _Attributes:
+def _attributes(body: JsonText | None) -> _Attributes:
     """Return the attributes of a body by name as text, unknown ones among the others."""
-    attributes: dict[str, Any] = {} if body is None else orjson.loads(body)
+    attributes: dict[str, Any] = {} if body is None else read_canonical(body)
     unknown = attributes.pop("extensions", None) or {}
     return {
         name: as_column_text(attributes[name] if attributes.get(name) is not None else unknown.get(name))

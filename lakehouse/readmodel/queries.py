@@ -24,7 +24,7 @@ from lakehouse.readmodel.file.sqliteschema import EDGES, edges_of
 from lakehouse.readmodel.flattened import endpoints_carrying
 from lakehouse.readmodel.model import ReadModel
 from lakehouse.readmodel.snapshotview import Entity, EntityReferences, Reference, View
-from lakehouse.text.jsontext import decoded, in_order
+from lakehouse.text.jsontext import decoded, in_order, read_canonical
 from lakehouse.text.names import REGISTRY, JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import split_version, xid_of_group, xid_of_resource, xid_of_version
 
@@ -199,7 +199,7 @@ def labelled_schemas(view: View) -> Iterator[tuple[RegistryId, Xid, dict[str, An
     """Yield registryid, XID and labels of each schema whose default Version has any."""
     query = "SELECT registryid, xid, body FROM log WHERE kind = 'schemaversion' AND instr(body, '\"labels\"') AND "
     for registryid, xid, body in view.db.execute(query + view.in_snapshot()):
-        version = orjson.loads(body)
+        version = read_canonical(body)
         if version.get("isdefault") is True and isinstance(version.get("labels"), dict):
             yield registryid, xid_of_resource(xid), version["labels"]
 
@@ -389,7 +389,7 @@ def declared_attributes(kind: str, body: JsonText) -> FlatAttributes:
     if kind == "version":
         return {pointer: value for pointer, value in flat_attributes_of_body(body) if value not in ("null", "{}")}
     if kind == "message":
-        attributes = orjson.loads(body)
+        attributes = read_canonical(body)
         return {Pointer(f"/{name}"): decoded(in_order(value)) for name, value in attributes.items() if value is not None}
     return flat_attributes_of_entity(kind, body)
 

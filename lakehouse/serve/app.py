@@ -99,9 +99,10 @@ def with_etag(answer: ApiAnswer, api_request: ApiRequest) -> CachedResponse:
     return CachedResponse(answer.status, written, answer.body, etag.encode(), packed)
 
 
-def as_sent(ready: CachedResponse, headers: dict[bytes, bytes]) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def as_sent(ready: CachedResponse, headers: dict[bytes, bytes], method: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Return status, headers and body for one client: 304 where it holds the answer already, compressed where it takes that."""
-    if headers.get(b"if-none-match") and ready.status == 200 and matches(headers[b"if-none-match"], ready.etag):
+    is_read = method in ("GET", "HEAD") and ready.status == 200
+    if is_read and headers.get(b"if-none-match") and matches(headers[b"if-none-match"], ready.etag):
         unmodified = [header for header in ready.headers if header[0] not in (b"content-type", b"content-disposition")]
         return 304, unmodified, b""
     body, more = ready.body, list(ready.headers)
@@ -230,7 +231,7 @@ class App:
             ready = result
         else:
             ready = await self._answered(scope, headers, method, receive)
-        status, more, body = as_sent(ready, headers)
+        status, more, body = as_sent(ready, headers, method)
         more += self.origins.cors(headers)
         await send_answer(send, status, more, b"" if method == "HEAD" else body, self.options.client_seconds)
         self.metrics.answered(method, status, time.monotonic() - begun)

@@ -31,6 +31,7 @@ from lakehouse.text.xid import last_id, xid_of
 
 _PARALLEL = 128  # requests that wait for the writer at once
 _MOST_WAITING = 256  # that wait for their turn to do so
+_CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})
 _SECONDS_TO_FOLLOW = 30.0
 
 
@@ -115,6 +116,17 @@ def _json(request: ReadRequest, text: bytes) -> ApiAnswer:
     return ApiAnswer(body=unmarked(text, request.api_request.base, request.api_request.target.path))
 
 
+def _refuse_conditions(headers: dict[bytes, bytes], path: str) -> None:
+    """Refuse a write that holds for an ETag alone (RFC 9110, 13.2): it is not compared, and to ignore it could lose data.
+
+    Raises:
+        ProblemFound: there is such a header.
+    """
+    for name in _CONDITIONS & headers.keys():
+        detail = f"the header {name.decode().title()} is not supported for writes; send `epoch`, which is compared"
+        raise ProblemFound("bad_request", path, error_detail=detail)
+
+
 class Writes:
     """Has requests done by the writer."""
 
@@ -171,6 +183,7 @@ class Writes:
             raise ProblemFound("", status=503, detail="The catalog is being loaded.", headers={"Retry-After": "2"})
         parameters = read_parameters(api_request.query)
         dialect = self.pages.meanings.dialect_of(parameters)
+        _refuse_conditions(headers, api_request.target.path)
         _check_flags(parameters, api_request.target)
         named = {
             name.decode("latin-1").lower(): value.decode("latin-1")

@@ -89,11 +89,24 @@ def read_json(text: bytes, max_depth: int) -> tuple[Any, list[Problem]]:
     return value, problems
 
 
+def canonical_body(attributes: dict[str, Any]) -> bytes:
+    """Write the attributes of an entity as `canonical` does.
+
+    Raises:
+        OverflowError: a number lies outside the doubles, also an integer.
+    """
+    try:
+        return orjson.dumps(attributes, default=_double, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # there is such a number, or an integer of more than 64 bits
+        _refuse_beyond_doubles(attributes)
+        return canonical(attributes)
+
+
 def canonical(value: Any) -> bytes:
     """Write a value canonically: keys sorted, no blanks, integers exact, other numbers as the shortest double.
 
     Raises:
-        OverflowError: a number lies outside the doubles.
+        OverflowError: a number that is no integer lies outside the doubles.
     """
     try:
         return orjson.dumps(value, default=_double, option=orjson.OPT_SORT_KEYS)
@@ -354,6 +367,22 @@ def _with_big_integers(value: Any) -> Any:
         return [_with_big_integers(member) for member in value]
     is_big = isinstance(value, int) and not -(2**63) <= value < 2**64
     return orjson.Fragment(str(value)) if is_big else value
+
+
+def _refuse_beyond_doubles(value: Any) -> None:
+    """Raise `OverflowError` for an integer beyond the doubles, which most readers of JSON refuse."""
+    left = [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            left += part.values()
+        elif isinstance(part, list):
+            left += part
+        elif isinstance(part, int):
+            try:
+                float(part)
+            except OverflowError:
+                raise OverflowError("an integer of more than 308 digits lies outside the range of a double") from None
 
 
 def _holds_infinity(value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+
 import pytest
 
 from lakehouse.serve.answer.live import SnapshotWatcher
@@ -48,6 +50,22 @@ def test_an_error_between_rows_does_not_keep_the_next_reader_in_the_past(shops, 
     assert live.load().number == 2
     assert [live.model.answer(lambda view: view.head) for _ in range(3)] == [2, 2, 2]
     assert error.name == "not_found"
+
+
+def test_what_fails_after_a_snapshot_does_not_end_following(shops, live, caplog):
+    numbers: queue.Queue[int] = queue.Queue()
+
+    def fail(head):
+        numbers.put(head.number)
+        raise RecursionError("of one entity")
+
+    live.on_new = fail
+    live.follow()
+    assert numbers.get(timeout=60) == 1
+    shops.load(messages(51))
+    assert live.await_snapshot(2, 60)
+    assert numbers.get(timeout=60) == 2
+    assert "snapshot 1 is served, but not all that follows it was done" in caplog.text
 
 
 def test_of_several_readers_none_goes_back(shops, live):

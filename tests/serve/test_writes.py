@@ -897,3 +897,54 @@ def test_what_was_written_is_an_event_and_a_change(rc4):
     put(rc4, "/messagegroups/heard/messages/m")
     events = json.loads(rc4.ask("/events?since=0").body)
     assert any(one["subject"].endswith("/messagegroups/heard/messages/m") for one in events)
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("", f'{{"ext": {HUGE}}}'),
+        ("", '{"ext": [{"deep": 1e400}]}'),
+        ("/messages/huge", json.dumps(EVENT | {"ext": -HUGE})),
+    ],
+    ids=["integer", "number", "message"],
+)
+def test_a_number_beyond_the_doubles_is_refused_and_harms_nothing(group, served, path, text):
+    status, error = served.refused("PUT", f"{group}{path}", raw=text.encode())
+    assert (status, error) == (400, "invalid_attribute")
+    assert served.done("PUT", group, {"name": "after"})["name"] == "after"
+    assert served.ask(f"{group}/messages").json == {}
+
+
+@pytest.mark.parametrize("number", ["1e400", str(HUGE)])
+@pytest.mark.parametrize("form", ["JSONSchema/draft-07", "Avro/1.11", "JsonStructure/draft-02", "Foo/1", None])
+def test_a_schema_with_a_number_beyond_the_doubles_is_refused(rc4, number, form):
+    text = f'{{"type": "int", "maximum": {number}}}'
+    headers = {"Content_Type": "application/json"} | ({} if form is None else {"xRegistry_format": form})
+    assert rc4.refused("PUT", "/schemagroups/huge/schemas/s", raw=text.encode(), **headers)[0] == 400
+    rc4.done("PUT", "/schemagroups/huge", {"name": "after"})
+
+
+def test_a_document_of_any_depth_is_kept_and_stops_nobody(rc4):
+    for levels in (149, 150, 151, 198, 199, 200, 201, 1000):
+        text = b'{"a":' * levels + b"1" + b"}" * levels
+        path = f"/schemagroups/deep/schemas/of{levels}"
+        assert rc4.send("PUT", path, raw=text, Content_Type="application/json").status == 201
+        assert rc4.ask(path).body == text
+        coded = {"schemabase64": base64.b64encode(text).decode()}
+        rc4.done("PUT", f"{path}-coded$details", coded)
+        rc4.done("PATCH", f"{path}-coded$details", {"name": "x"})
+    assert len(rc4.ask("/schemagroups/deep/schemas").json) == 16
+    assert rc4.ask("/export").status == 200
+    assert rc4.done("PUT", "/messagegroups/shallow", {"name": "x"})["name"] == "x"
+
+
+@pytest.mark.parametrize(
+    "header", [{"If_None_Match": "*"}, {"If_Match": '"x"'}, {"If_Unmodified_Since": "Mon, 30 Nov 2026 00:00:00 GMT"}]
+)
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_a_write_with_a_condition_that_is_not_compared_is_refused(group, served, method, header):
+    assert served.refused(method, group, None if method == "DELETE" else {"name": "after"}, **header) == (400, "bad_request")
+    assert served.ask(group).json["name"] == "before"

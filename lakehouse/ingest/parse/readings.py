@@ -12,7 +12,7 @@ from lakehouse.dialects.messagefamilies import FindMessage
 from lakehouse.domain.flatattributes import FlatAttribute, flat_attributes_of
 from lakehouse.domain.versions import with_isdefault
 from lakehouse.store.keys import VERSION_KIND
-from lakehouse.text.jsontext import as_written, below, canonical, decoded
+from lakehouse.text.jsontext import as_written, below, canonical_body, decoded
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.problems import Finding, Problem
 from lakehouse.text.timestamps import microseconds
@@ -152,7 +152,7 @@ def make_row(kind: str, xid: Xid, life: Life, read: NormalEntity, written: dict[
     members = {key: value for key, value in read.attributes.items() if key not in _NOT_IN_BODY}
     if read.extensions:
         members["extensions"] = read.extensions
-    body = canonical(members)
+    body = canonical_body(members)
     text = decoded(body)
     raw = as_written(written) if written is not None else None
     is_version = kind in _VERSION_KINDS

@@ -19,7 +19,7 @@ import orjson
 from lakehouse.domain.references import spelled
 from lakehouse.domain.subjects import DELETED_LABEL, GUID_LABEL, ID_LABEL, kind_of_format, number_of
 from lakehouse.readmodel.file.packed import Packs, let_read
-from lakehouse.text.jsontext import canonical_text, object_at, text_at
+from lakehouse.text.jsontext import canonical_text, object_at, read_canonical, text_at
 from lakehouse.text.names import JsonText, Pointer, Xid
 
 if TYPE_CHECKING:
@@ -310,27 +310,27 @@ def edges_of(kind: str, body: JsonText) -> Iterator[Edge]:
     """
     if kind == "version":
         if '"basemessage"' in body or '"dataschemauri"' in body or '"dataschemaxid"' in body:
-            attributes = orjson.loads(body)
+            attributes = read_canonical(body)
             for name, pointer in _OF_VERSION.items():
                 if isinstance(attributes.get(name), str):
                     yield _edge(name, pointer, attributes[name])
     elif kind in ("message", "schema"):
         if '"xref"' in body:
-            attributes = orjson.loads(body)
+            attributes = read_canonical(body)
             if isinstance(attributes.get("xref"), str):
                 yield _edge("xref", _XREF, attributes["xref"])
     elif kind == "schemaversion":
         if '"references"' in body:
-            yield from _edges_of_schema(orjson.loads(body).get("extensions") or {})
+            yield from _edges_of_schema(read_canonical(body).get("extensions") or {})
     elif kind == "endpoint":
-        yield from _edges_of_endpoint(orjson.loads(body))
+        yield from _edges_of_endpoint(read_canonical(body))
 
 
 def version_uri_of(kind: str, body: JsonText) -> str | None:
     """Return the URI that names a Version across catalogs; None: it has none."""
     if kind != "version" or '"version_uri"' not in body:
         return None
-    uri = orjson.loads(body).get("version_uri")
+    uri = read_canonical(body).get("version_uri")
     return uri if isinstance(uri, str) else None
 
 
@@ -353,7 +353,7 @@ def schema_row_of(kind: str, body: JsonText) -> SchemaRow | None:
     """Return what is looked up of a row of the log; None: it is of no Version of a schema."""
     if kind != "schemaversion":
         return None
-    attributes = orjson.loads(body)
+    attributes = read_canonical(body)
     schema, labels = attributes.get("schema"), object_at(attributes, "labels")
     own = None if schema is None else kind_of_format(attributes.get("format"), schema)
     return SchemaRow(

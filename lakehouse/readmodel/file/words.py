@@ -19,7 +19,7 @@ from lakehouse.domain.effective import payload_reference
 from lakehouse.domain.references import schema_places
 from lakehouse.domain.schemalookup import version_at
 from lakehouse.readmodel.file.sqliteschema import EDGES, EFFECTIVE_COLUMNS, NEVER, WORD_COLUMNS, WORD_TEXTS
-from lakehouse.text.jsontext import canonical_text
+from lakehouse.text.jsontext import canonical_text, read_canonical
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import xid_of_resource, xid_of_version
 
@@ -314,7 +314,7 @@ def _body(db: sqlite3.Connection, registryid: RegistryId, kind: str, xid: Xid) -
         "SELECT body FROM log WHERE registryid = ? AND xid = ? AND kind = ? AND until = ? AND op <> 'delete'",
         (registryid, xid, kind, NEVER),
     ).fetchone()
-    body: dict[str, Any] = {} if result is None else orjson.loads(result[0])
+    body: dict[str, Any] = {} if result is None else read_canonical(result[0])
     return body
 
 

@@ -14,8 +14,6 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-import orjson
-
 from lakehouse.compatibility import check_format
 from lakehouse.dialects.coercions import is_declaration
 from lakehouse.dialects.tables import (
@@ -36,7 +34,7 @@ from lakehouse.rules.entity.checks import shown
 from lakehouse.rules.entity.constraints import CLOUDEVENTS, ENVELOPE_NAMES, EntityViolation, Subject, ValidatedCache, by_table
 from lakehouse.store.keys import LIFECYCLE
 from lakehouse.text import values
-from lakehouse.text.jsontext import canonical_text
+from lakehouse.text.jsontext import canonical_text, read_canonical
 from lakehouse.text.names import Xid
 from lakehouse.text.problems import MISSPELLED
 
@@ -130,7 +128,11 @@ def _check_schema_text(subject: Subject) -> Iterator[EntityViolation]:
             ("schema",), "CAT-098", f"a schema of the format {shown(form)} is a string, and this is JSON", severity
         )
     if isinstance(form, str) and schema is not None:
-        check = check_format(schema if isinstance(schema, str) else orjson.loads(canonical_text(schema)), form)
+        try:
+            document = schema if isinstance(schema, str) else read_canonical(canonical_text(schema))
+        except OverflowError:  # MSG-104 refuses it
+            return
+        check = check_format(document, form)
         if check.is_valid is False:
             yield EntityViolation(("schema",), "COMP-003", f"`schema` is no valid `{form[:80]}`: {check.reason}")
 

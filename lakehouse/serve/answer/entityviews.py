@@ -40,7 +40,7 @@ from lakehouse.readmodel.file.sqliteschema import GROUPS
 from lakehouse.serve.apierrors import RC4, ProblemFound
 from lakehouse.serve.targets import DETAILS, MEMBERS, SINGULAR, quote_path
 from lakehouse.store.keys import OVER_HTTP
-from lakehouse.text.jsontext import as_written, canonical_text, in_order, read_written
+from lakehouse.text.jsontext import as_written, canonical_text, in_order, read_canonical, read_written
 from lakehouse.text.names import REGISTRY, RegistryId, Xid
 from lakehouse.text.values import decoded_base64
 from lakehouse.text.xid import last_id, xid_of, xid_of_version
@@ -651,7 +651,7 @@ def _why_unchecked(format: str, document: Any) -> str | None:
     """Return why a document was not checked, or what is wrong with one that was loaded all the same; None: it is valid."""
     if document is None:
         return NO_TEXT
-    check = check_format(document if isinstance(document, str) else orjson.loads(canonical_text(document)), format)
+    check = check_format(document if isinstance(document, str) else read_canonical(canonical_text(document)), format)
     return None if check.is_valid else check.reason
 
 

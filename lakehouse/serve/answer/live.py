@@ -159,12 +159,18 @@ class SnapshotWatcher:
                 head = self.load()
                 if head is not reported:
                     reported = head
-                    self.on_new(head)
+                    self._report(head)
                 self.failure, wait = None, self._pause
             except (LakehouseError, OSError) as error:  # what is known stays served
                 if self.failure is None:
                     logger.warning("the warehouse cannot be followed: %s", error)
                 self.failure, wait = str(error), _SECONDS_AFTER_A_FAILURE
+
+    def _report(self, head: ServedHead) -> None:
+        try:
+            self.on_new(head)
+        except Exception:  # an entity that cannot be shown costs its own requests, and never what follows the warehouse
+            logger.exception("snapshot %d is served, but not all that follows it was done", head.number)
 
     def _check_log(self) -> None:
         try:

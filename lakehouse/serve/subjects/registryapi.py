@@ -218,7 +218,10 @@ class SubjectRequest:
             raise RegistryError(42201, "Empty schema")
         result = SchemaOfRequest(kind, text, references_of(value, self.context or ""))
         if not (kind == PROTOBUF and descriptor_in(text) is not None):
-            check = check_format(schema_document(kind, text), format_of_kind(kind, text))
+            try:
+                check = check_format(schema_document(kind, text), format_of_kind(kind, text))
+            except OverflowError as error:
+                raise invalid_schema(str(error)) from error
             if check.is_valid is False:
                 raise invalid_schema(check.reason)
         return result
