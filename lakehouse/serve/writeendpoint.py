@@ -5,6 +5,7 @@ A request that wrote is answered with what it wrote, as a GET shows it, from the
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from lakehouse.serve.writer.writerclient import Writers
 from lakehouse.text.names import RegistryId, Xid
 from lakehouse.text.xid import last_id, xid_of
 
+logger = logging.getLogger(__name__)
 _PARALLEL = 128  # requests that wait for the writer at once
 _MOST_WAITING = 256  # that wait for their turn to do so
 _CONDITIONS = frozenset({b"if-match", b"if-none-match", b"if-unmodified-since"})
@@ -207,7 +209,25 @@ class Writes:
         followed = self._followed(done)
         api_request = replace(api_request, arrived=time.monotonic())  # what was written is shown, however long that took
         with self._turn:  # a whole batch is answered at once: readers shall not wait for all of its threads
-            return written_answer(self.pages, api_request, done, followed), api_request
+            return self._shown(api_request, done, followed), api_request
+
+    def _shown(self, api_request: ApiRequest, done: Done, head: ServedHead) -> ApiAnswer:
+        """Answer a request that wrote, which is no error any more: at least without `inline`, else without a body.
+
+        Not shown is what another request of the same snapshot deleted, or what is too large.
+        """
+        without_inline = b"&".join(pair for pair in api_request.query.split(b"&") if pair.partition(b"=")[0] != b"inline")
+        for query in dict.fromkeys((api_request.query, without_inline)):
+            try:
+                return written_answer(self.pages, replace(api_request, query=query), done, head)
+            except ProblemFound as problem:
+                logger.info("%s was written, and cannot be shown: %s", api_request.target.path, problem)
+        created = done.outcome.created and done.outcome.shows == "entity"
+        answer = ApiAnswer(201 if created else 204, body=b"", media_type="", snapshot=done.snapshot_id)
+        if created:
+            parts = tuple(done.outcome.xids[0][1:].split("/"))
+            answer.headers["Location"] = _url(api_request.target._replace(parts=parts), api_request.base)
+        return answer
 
     def _registry_of(self, method: str, api_request: ApiRequest, head: ServedHead) -> RegistryId:
         """Find the registry that is meant; one that a mount names may be new, unless something in it is deleted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import document, read, rows
@@ -948,3 +949,43 @@ def test_a_document_of_any_depth_is_kept_and_stops_nobody(rc4):
 def test_a_write_with_a_condition_that_is_not_compared_is_refused(group, served, method, header):
     assert served.refused(method, group, None if method == "DELETE" else {"name": "after"}, **header) == (400, "bad_request")
     assert served.ask(group).json["name"] == "before"
+
+
+@pytest.mark.parametrize("flag", ["meta", "versions.nothing", "nothing"])
+def test_a_write_is_answered_as_done_whatever_its_answer_was_to_inline(group, rc4, flag):
+    put(rc4, f"{group}/messages/m")
+    before = len(rc4.get(f"{group}/messages/m/versions"))
+    answer = rc4.send("POST", f"{group}/messages/m?inline={flag}", EVENT | {"name": "next"})
+    written = len(rc4.get(f"{group}/messages/m/versions")) - before
+    assert (answer.status, written) in ((201, 1), (400, 0))
+
+
+def test_what_was_made_and_deleted_at_once_is_no_error(group, rc4):
+    def made(number):
+        return [
+            rc4.send(method, f"{group}/messages/m", EVENT if method == "PUT" else None).status for method in ("PUT", "DELETE")
+        ]
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = [status for pair in pool.map(made, range(40)) for status in pair[:1]]
+    assert set(statuses) <= {200, 201, 204}
+
+
+@pytest.mark.parametrize(("method", "is_kept"), [("PUT", False), ("PATCH", True)])
+def test_a_document_elsewhere_is_left_by_a_put_that_does_not_name_it(rc4, method, is_kept):
+    path = f"/schemagroups/elsewhere/schemas/{method}$details"
+    rc4.done("PUT", path, {"format": "JSONSchema/draft-07", "schemaurl": "https://example.com/x"})
+    assert ("schemaurl" in rc4.done(method, path, {"format": "JSONSchema/draft-07"})) is is_kept
+
+
+@pytest.mark.parametrize(
+    "stored", [{"schema": {"a": 1}}, {"schemabase64": "eyAiYSIgOiAxIH0="}, {"schemaurl": "https://example.com/x"}]
+)
+@pytest.mark.parametrize("name", ["schema", "schemabase64", "schemaurl"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_null_in_any_spelling_removes_a_document(rc4, method, name, stored):
+    path = f"/schemagroups/spelled/schemas/{method}.{name}.{next(iter(stored))}"
+    rc4.done("PUT", f"{path}$details", stored)
+    shown = rc4.done(method, f"{path}$details", {name: None})
+    assert not {"schema", "schemabase64", "schemaurl"} & shown.keys()
+    assert rc4.ask(path).body == b""

@@ -187,17 +187,22 @@ class ResourceState:
     def _retained(self, versionid: str, body: Json, *, patch: bool) -> Json:
         """Return what a write keeps of a Version: with `patch` all, else its document and ancestor where none is given.
 
+        A document that is elsewhere is kept by `patch` alone; null in one of its spellings removes it in each
+        (core, `<RESOURCE>*` Attribute Processing).
+
         Raises:
             ProblemFound: more than one document is given.
         """
         before = self.versions.get(versionid, {})
-        retained = dict(before) if patch else {name: value for name, value in before.items() if name in self.documents}
+        texts = [name for name in self.documents if name != f"{self.singular}url"]
+        retained = dict(before) if patch else {name: value for name, value in before.items() if name in texts}
         if not patch and self.ancestor in before and self.ancestor not in body:
             retained[self.ancestor] = before[self.ancestor]
         documents = [name for name in self.documents if body.get(name) is not None]
         if len(documents) > 1:
             raise ProblemFound("one_resource", xid_of_version(self.xid, versionid), list=", ".join(self.documents))
-        return {name: value for name, value in retained.items() if name not in self.documents} if documents else retained
+        is_replaced = any(name in body for name in self.documents)
+        return {name: value for name, value in retained.items() if name not in self.documents} if is_replaced else retained
 
     def remove_version(self, versionid: str) -> None:
         """Delete a Version; those that were made from it become their own roots."""
