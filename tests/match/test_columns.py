@@ -301,6 +301,9 @@ def structured(change: dict[str, Any], *gone: str) -> bytes:
     return json.dumps({name: value for name, value in event.items() if name not in gone}).encode()
 
 
+UNTYPED = structured({"data_base64": "eyJ4IjogMX0="}, "data", "datacontenttype")  # bytes of which nothing says that they are JSON
+
+
 def structured_matcher() -> Matcher:
     reading = READING | {"envelopemetadata": READING["envelopemetadata"] | {"n": {"type": "integer"}}}
     asked = {
@@ -319,7 +322,7 @@ def test_structured_rows(protocol):
     kinds = ["application/cloudevents+json; charset=utf-8", "Application/CloudEvents", "application/cloudevents+avro",
              "application/cloudevents-batch+json"]  # fmt: skip
     bodies = [structured(change) for change in STRUCTURED]
-    bodies += [structured({}, "type"), structured({}, "data"), structured({}, "datacontenttype"), b"[]", b"{", b"", None]
+    bodies += [structured({}, "type"), structured({}, "data"), structured({}, "datacontenttype"), UNTYPED, b"[]", b"{", b"", None]
     made: list[Any] = []
     for kind in kinds:
         for body in bodies if kind == kinds[0] else bodies[:3]:
@@ -344,7 +347,7 @@ def test_structured_rows(protocol):
 @pytest.mark.parametrize("protocol", [None, "KAFKA", "MQTT/3.1.1", "AMQP/1.0", "HTTP"])
 def test_lines(protocol):
     texts = [structured(change) for change in STRUCTURED]
-    texts += [structured({}, "type"), structured({}, "specversion"), b"[" + structured({}) + b"]", b"{", b"7"]
+    texts += [structured({}, "type"), structured({}, "specversion"), b"[" + structured({}) + b"]", UNTYPED, b"{", b"7"]
     empty = dict.fromkeys(FROM_SPARK.names)
     made = [
         empty | {"source": "f", "partition": 0, "row": number, "offset": number, "line": text, "protocol": protocol}

@@ -187,6 +187,19 @@ def test_protobuf_bytes():
     assert verdict("Protobuf/3", PROTO, body=b"\0" * 5 + b"\xff" * 40, content_type=kind).status in ("valid", "undecodable")
 
 
+@pytest.mark.parametrize(
+    ("format_", "schema", "body"),
+    [
+        ("Avro", AVRO, b"\x02"), ("Protobuf/3", PROTO, b"\x08\x05"), ("JSONSchema", JSON_SCHEMA, b'{"n": 1}'),
+        ("XSD/1.0", '<schema xmlns="http://www.w3.org/2001/XMLSchema"><element name="n" type="int"/></schema>', b"<n>1</n>"),
+    ],
+)  # fmt: skip
+def test_bytes_of_a_structured_event_that_says_no_content_type_are_of_the_schema(format_, schema, body):
+    """JSON is meant where `data` is there (JSON format of CloudEvents, 3.1.2), and these are of `data_base64`."""
+    envelope = {"mode": "structured", "content_type": "application/cloudevents+json"}
+    assert verdict(format_, schema, body=body, **envelope).status == "valid"
+
+
 def test_packed_payloads():
     packed = gzip.compress(b'{"n": 1}')
     options = {"headers/content-encoding": "gzip"}

@@ -129,11 +129,16 @@ class Event:
         return pointer in self.captured or "/".join(pointer.split("/")[:3]) in self.captured
 
     def data_content_type(self) -> str | None:
-        """Return the content type of the payload; JSON when a structured JSON event says nothing."""
+        """Return the content type of the payload; JSON when `data` of a structured event says nothing, or it has no payload.
+
+        Bytes of `data_base64` that say nothing may be anything (JSON format of CloudEvents, 3.1.2).
+        """
         result = self.ce.get("datacontenttype")
         if result is not None:
             return as_text(result)
-        return "application/json" if self.mode == "structured" else self.content_type
+        if self.mode != "structured":
+            return self.content_type
+        return "application/json" if self.has_data or self.body is None else None
 
 
 @dataclass(frozen=True)

@@ -410,8 +410,8 @@ def _evaluate(definition: Definition, group: RowGroup) -> ColumnVerdict:
             continue
         answer, absent = _ask(attribute, group, probe)
         if absent.any() and not is_captured(attribute, probe):
-            unchecked.append(attribute.pointer)
-            odd |= not absent.all()  # known of some rows and of others not
+            unchecked += [attribute.pointer] if absent.all() else []
+            odd |= absent & (not absent.all())  # known of some rows, and not of these
         elif attribute.required or attribute.has_value:
             matches &= ~(absent & attribute.decides)
             odd |= absent & (not attribute.decides)

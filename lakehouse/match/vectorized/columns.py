@@ -446,7 +446,9 @@ class StructuredColumns(Columns):
         except (pa.ArrowTypeError, pa.ArrowInvalid):
             odd = np.array([value is not None and not isinstance(value, str) for value in values])
             column = pa.array([value if isinstance(value, str) else None for value in values], pa.string())
-        column = pc.fill_null(column, "application/json") if name == "datacontenttype" else column
+        if name == "datacontenttype" and column.null_count:  # as `Event.data_content_type`
+            is_encoded = pa.array([envelope.get("data_base64") is not None for envelope in self._envelopes])
+            column = pc.if_else(is_encoded, column, pc.fill_null(column, "application/json"))
         return TextColumn.of(column, odd, distinct=name in _DISTINCT)
 
 
