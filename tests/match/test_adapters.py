@@ -97,6 +97,9 @@ def test_typed_cloudevents_and_mappings(spark):
     kql = spark.createDataFrame([("T", "/s", "eu", 5)], "___type STRING, ___source STRING, ___region STRING, n INT")
     [one] = landed(kql)
     assert (one.ce, one.body) == ({"specversion": "1.0", "type": "T", "source": "/s", "region": "eu"}, b'{"n":5}')
+    times = spark.sql("SELECT 'T' type, '/s' source, '1' id, to_timestamp(at) time FROM VALUES "
+                      "('2025-01-01T00:00:00Z'), ('2025-01-01T00:00:00.12Z'), (NULL) AS t(at)")  # fmt: skip
+    assert [one.ce.get("time") for one in landed(times)] == ["2025-01-01T00:00:00Z", "2025-01-01T00:00:00.120000Z", None]
     both = spark.createDataFrame(
         [("T", "/s", "1", None, "Yg=="), ("T", "/s", "1", "d", "Yg=="), ("T", "/s", "1", None, None)],
         "type STRING, source STRING, id STRING, data STRING, data_base64 STRING",

@@ -70,12 +70,13 @@ def is_timestamp(text: str) -> bool:
 
 
 def timestamp_of(milliseconds: int) -> str:
-    """Write milliseconds since 1970 as RFC 3339; a number that no calendar has stays as it is."""
+    """Write milliseconds since 1970 as RFC 3339, whole seconds without a fraction; a number of no calendar stays as it is."""
     try:
         moment = datetime.fromtimestamp(milliseconds // 1000, tz=timezone.utc)
     except (ValueError, OverflowError, OSError):
         return as_text(milliseconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+    fraction = milliseconds % 1000
+    return f"{moment:%Y-%m-%dT%H:%M:%S}" + (f".{fraction:03d}Z" if fraction else "Z")
 
 
 def milliseconds_of(value: Any) -> int | None:

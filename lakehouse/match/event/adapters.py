@@ -506,8 +506,10 @@ def _binary(rows: DataFrame, name: str) -> Column:
 
 
 def _text(rows: DataFrame, name: str) -> Column:
-    is_time = isinstance(rows.schema[name].dataType, TimestampType)
-    return F.date_format(F.to_utc_timestamp(F.col(name), F.current_timezone()), _TIME) if is_time else F.col(name).cast("STRING")
+    if not isinstance(rows.schema[name].dataType, TimestampType):
+        return F.col(name).cast("STRING")
+    written = F.date_format(F.to_utc_timestamp(F.col(name), F.current_timezone()), _TIME)
+    return F.regexp_replace(written, r"\.0+Z$", "Z")  # as `timestamp_of`
 
 
 def _pairs(rows: DataFrame, name: str) -> Column:
