@@ -200,6 +200,24 @@ def test_bytes_of_a_structured_event_that_says_no_content_type_are_of_the_schema
     assert verdict(format_, schema, body=body, **envelope).status == "valid"
 
 
+NESTED = 'syntax = "proto3"; package p; message S { string a = 1; message I { int32 b = 1; } }'
+I_OF_S, S_ITSELF = b"\x08\x01", b"\x0a\x01x"
+
+
+@pytest.mark.parametrize(
+    ("named", "body", "status"),
+    [
+        (":p.S.I", I_OF_S, "valid"), (":S.I", I_OF_S, "valid"), (":I", I_OF_S, "valid"), (":p.S.I", S_ITSELF, "invalid"),
+        (":S", S_ITSELF, "valid"), ("", S_ITSELF, "valid"), (":p.Nope", S_ITSELF, "unsupported_format"),
+        (":q.S", S_ITSELF, "unsupported_format"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("more", ["", " message R { int32 z = 1; message S { int32 y = 1; } }"])
+def test_the_message_that_a_reference_names_is_meant_and_no_other(named, body, status, more):
+    found = verdict("Protobuf/3", NESTED + more, uri=S + named, body=body, content_type="application/protobuf")
+    assert found.status == ("invalid" if more and not named else status)  # then the one that is named like the schema, R
+
+
 def test_packed_payloads():
     packed = gzip.compress(b'{"n": 1}')
     options = {"headers/content-encoding": "gzip"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ _LOGGED = re.compile(r"WARNING: All log messages|[IWEF]\d{4} ")  # what the comp
 
 
 class ProtobufValidator:
-    """Validates against a message type: the one that is named, else the only one, else the one named like the schema."""
+    """Validates against a message type: the one that the reference names, else the only one, or the one named like the schema."""
 
     remarks: tuple[str, ...] = ()
 
@@ -42,13 +42,8 @@ class ProtobufValidator:
         pool = descriptor_pool.DescriptorPool()
         for file in files:
             pool.Add(file)
-        names = [f"{own.package}.{message.name}".lstrip(".") for message in own.message_type]
-        schema_id = resolved.xid.partition("/schemas/")[2].partition("/")[0]
-        wanted = resolved.named or schema_id
-        result = [name for name in names if name == wanted or name.rpartition(".")[2] == wanted.rpartition(".")[2]] or names[:1]
-        if not result or (len(names) > 1 and result == names[:1] and names[0].rpartition(".")[2] != wanted.rpartition(".")[2]):
-            raise Unsupported(f"no message type {wanted} among {', '.join(names[:5]) or 'none'}")
-        self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(result[0]))
+        name = _message_name(own, resolved)
+        self._class = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
     @property
     def message_class(self) -> Any:
@@ -90,6 +85,31 @@ class ProtobufValidator:
             return [("", "type", "null, expected a message")]
         results = [("/" + name.replace(".", "/"), "required", "missing") for name in value.FindInitializationErrors()]
         return results + _unknown(value, "")
+
+
+def _message_name(file: descriptor_pb2.FileDescriptorProto, resolved: Resolved) -> str:
+    """Return the full name of the message type of a schema; one that a reference names may be nested.
+
+    Raises:
+        Unsupported: the file has none of the name that the reference says; or several, and none is named like the schema.
+    """
+    names = [f"{file.package}.{message.name}".lstrip(".") for message in file.message_type]
+    searched, wanted = names, resolved.xid.partition("/schemas/")[2].partition("/")[0].rpartition(".")[2]
+    if resolved.named:
+        searched, wanted = [name for message in file.message_type for name in _names(message, file.package)], resolved.named
+    fallback = names if len(names) == 1 and not resolved.named else []
+    results = [name for name in searched if name == wanted or name.endswith(f".{wanted}")] or fallback
+    if not results:
+        raise Unsupported(f"no message type {wanted} among {', '.join(searched[:5]) or 'none'}")
+    return min(results, key=lambda name: name.count("."))  # the outermost
+
+
+def _names(message: descriptor_pb2.DescriptorProto, outer: str) -> Iterator[str]:
+    """Return the full names of a message type and of those that are nested in it."""
+    name = f"{outer}.{message.name}".lstrip(".")
+    yield name
+    for nested in message.nested_type:
+        yield from _names(nested, name)
 
 
 def _unknown(message: Any, pointer: str) -> list[Error]:
