@@ -148,6 +148,27 @@ def test_a_tombstone_costs_no_other_row():
     assert [one["payload_status"] for one in looped] == ["valid"] * 90 + ["none"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "key", "count"),
+    [
+        ({"value": "/w=="}, b"\xff", 100), ({"value": "/w=="}, b"\xfe", 100), ({"value": "aw=="}, b"k", 100),
+        ({"type": "binary", "value": "{code}"}, b"\xff", 100),
+        ({"required": True}, b"\xff", 0), ({"required": True}, None, 0),  # what the other misses is reported
+    ],
+)  # fmt: skip
+def test_keys_in_base64(declared, key, count):
+    """A key that is no UTF-8 is there, too (MSG-368)."""
+    base = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}}
+    by_key = base | {"protocol": "KAFKA", "protocoloptions": {"key_base64": declared}}
+    other = base | {"protocol": "KAFKA", "protocoloptions": {"key_base64": {"value": "/g=="}}}
+    rows, schemas = load({"r": document({"g": group({"k": by_key, "o": other})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+    headers = {"ce_specversion": "1.0", "ce_id": "1", "ce_type": "T", "ce_source": "/s"}
+    quick, by_columns, looped = both(matcher, [row(number, headers, key=key) for number in range(100)])
+    assert by_columns == looped
+    assert (quick, looped[0]["status"]) == (count, "matched" if key else "unmatched")
+
+
 def test_placeholders_that_may_hold_a_secret_are_blanked():
     options = {"headers": {"x-api-key": {"value": "{k}"}, "h": {"value": "{shop}"}, "i": {"value": "{token}"}}}
     written = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}},

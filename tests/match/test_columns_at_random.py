@@ -37,7 +37,10 @@ def definition(chance: Random) -> dict[str, Any]:
     declared = {"type": {"value": f"T{chance.randrange(4)}"}} | some(chance, ATTRIBUTES, 0.6)
     made: dict[str, Any] = {"envelope": "CloudEvents/1.0", "envelopemetadata": declared}
     if chance.random() < 0.5:
-        made |= {"protocol": "KAFKA", "protocoloptions": some(chance, OPTIONS, 0.6)}
+        options = some(chance, OPTIONS, 0.6)
+        if "key" not in options:
+            options |= some(chance, {"key_base64": [{"value": "/w=="}, {"value": "azE="}, {"required": True}]}, 0.5)
+        made |= {"protocol": "KAFKA", "protocoloptions": options}
     if chance.random() < 0.5:
         kind = chance.choice(["integer", "string"])
         made |= {"dataschemaformat": "JSONSchema/draft-07", "dataschema": {"properties": {"x": {"type": kind}}}}
@@ -46,7 +49,7 @@ def definition(chance: Random) -> dict[str, Any]:
 
 def record(chance: Random, number: int) -> Any:
     headers = {"ce_specversion": "1.0", "ce_id": str(number), "ce_type": f"T{chance.randrange(5)}"} | some(chance, VALUES, 0.97)
-    key = chance.choice([b"k1", f"k{number}".encode(), None])
+    key = chance.choice([b"k1", f"k{number}".encode(), b"\xff", None])
     return row(number, headers, chance.choice("tu"), key, chance.choice([b'{"x": 1}', b'{"x": "a"}', None]))
 
 

@@ -19,6 +19,18 @@ def event(subject: str, kind: str = "T", **more):
     return {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": kind}, "subject": {"value": subject}, **more}}
 
 
+def test_an_endpoint_says_what_the_message_does_not():
+    """Its key counts where the message says neither `key` nor `key_base64`: they exclude each other (MSG-370)."""
+    endpoint = {"/protocol": '"KAFKA"', "/protocoloptions/topic/value": '"e"', "/protocoloptions/key/value": '"{k}"'}
+    for options, expected in (
+        ({}, {"topic": "e", "key": "{k}"}),
+        ({"topic": {"value": "t"}, "key": {"value": "m"}}, {"topic": "t", "key": "m"}),
+        ({"key_base64": {"value": "/w=="}}, {"topic": "e", "key_base64": "/w=="}),
+    ):
+        [row], _ = load({"r": document({"g": group({"a": {"protocol": "KAFKA", "protocoloptions": options}})})})
+        assert {one.key: one.value for one in definition_of(row, endpoint=endpoint).attributes} == expected
+
+
 def test_two_that_nothing_distinguishes():
     made = definitions(
         a=event("{x}"), b=event("{y}"), c=event("{x}", "U"), d=event("{x}", time={"required": True}), e={"name": "e"}

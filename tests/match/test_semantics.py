@@ -130,6 +130,9 @@ def test_kafka_keys():
     assert verdict(text, "KAFKA", {"topic": "t", "key": "k/1", "headers": []})[0] == "matched"
     assert verdict(text, "KAFKA", {"topic": "t", "key_base64": "/w==", "headers": []})[1] == ["/protocoloptions/key"]
     assert verdict(binary, "KAFKA", {"topic": "t", "key_base64": "/w==", "headers": []})[0] == "matched"
+    in_base64 = {"topic": "t", "key_base64": base64.b64encode(b"k/1").decode(), "headers": []}
+    assert reported(text, "KAFKA", in_base64)["variables"] == {"x": "1"}
+    assert verdict(text, "KAFKA", in_base64 | {"key_base64": "no base64"})[1] == ["/protocoloptions/key"]
     assert verdict(text, "KAFKA", {"topic": "t", "key": None, "headers": []})[1] == ["/protocoloptions/key"]
 
 

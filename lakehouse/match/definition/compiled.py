@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from lakehouse.dialects.tables import PROTOCOLS, separator_of
+from lakehouse.dialects.tables import PROTOCOLS, separator_of, shared_options
 from lakehouse.domain.references import schema_reference
 from lakehouse.match.definition.templates import Rule, Template, compile_template, has_placeholder
 from lakehouse.match.definition.valuetypes import TEMPLATED, TEMPLATED_THEN_TYPED
@@ -179,8 +179,7 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
             `/protocol`.
     """
     flat_attributes, inferred = dict(row["attributes"] or ()), dict(row.get("inferred") or ())
-    for pointer, text in (endpoint or {}).items():
-        flat_attributes.setdefault(pointer, text)
+    flat_attributes |= _of_endpoint(endpoint or {}, flat_attributes)
     protocol = _text(flat_attributes.get("/protocol")) or row.get("protocol") or ""
     family, _, version = protocol.partition("/")
     normal_family = family.upper() if family.upper() not in ("", "NONE") else None
@@ -208,6 +207,13 @@ def definition_of(row: Mapping[str, Any], rule: Rule = "auto", endpoint: Mapping
         deprecated=bool(row.get("deprecated")),
         version_age=row.get("older") or 0,
     )
+
+
+def _of_endpoint(endpoint: Mapping[Pointer, JsonText], flat_attributes: Mapping[Pointer, JsonText]) -> dict[Pointer, JsonText]:
+    """Return what an endpoint says where a message says nothing, neither that nor the option that excludes it (MSG-370)."""
+    family = (_text(endpoint.get(OWN_PROTOCOL)) or "").partition("/")[0].upper()
+    replaced = {option.pointer for option in shared_options(family) if option.instead in flat_attributes}
+    return {pointer: text for pointer, text in endpoint.items() if pointer not in flat_attributes and pointer not in replaced}
 
 
 def incomplete_of(chain_status: str | None) -> str:

@@ -33,6 +33,7 @@ from lakehouse.match.event.canonical import (
 )
 from lakehouse.match.event.framing import is_framed
 from lakehouse.text.jsontext import in_order, read_exactly
+from lakehouse.text.values import decoded_base64
 
 FORMATS = ("json", "har", "kafka", "cloudevents", "eventhubs", "http", "mqtt", "amqp")
 PLATFORMS = FORMATS[2:]  # whose columns have names
@@ -491,8 +492,10 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
     family = named.partition("/")[0].upper()
     written = _spelled(value["captured"], _OPTIONS.get(family, {}))
     options, repeated = _options_of(family, written)
-    if family == "KAFKA" and isinstance(options.get("key"), str):
-        options |= key_options(options["key"])
+    if family == "KAFKA":
+        coded = options.get("key_base64")
+        key = options.get("key", decoded_base64(coded) if isinstance(coded, str) else None)
+        options |= key_options(key) if isinstance(key, str | bytes) else {}
     if family == "HTTP" and isinstance(options.get("path"), str) and _is_url(options["path"]):
         try:
             parts = urlsplit(options["path"])

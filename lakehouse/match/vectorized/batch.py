@@ -442,8 +442,6 @@ def _ask(attribute: DeclaredAttribute, group: RowGroup, probe: Event) -> tuple[C
         )
     texts = columns.attribute(attribute.key) if attribute.section == "envelope" else columns.option(attribute.key)
     absent, odd = group.is_absent(texts), group.is_odd(texts)
-    if attribute.key == "key_base64":
-        return ColumnAnswer(~absent, ~absent, ()), absent
     answer = group.answer(attribute, texts, probe)
     if odd is None:
         return answer, absent

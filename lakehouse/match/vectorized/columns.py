@@ -373,8 +373,11 @@ class Columns:
 
     def _option_of(self, name: str) -> tuple[pa.Array, Rows | None]:
         section, _, own = name.partition("/")
-        if name in ("key", "key_base64"):
+        if name == "key":
             return as_texts(self.batch.column("key"))[0], None  # what is no text matches `key_base64` only
+        if name == "key_base64":
+            keys = self.batch.column("key").to_pylist()
+            return pa.array([None if key is None else base64.b64encode(key).decode() for key in keys], pa.string()), None
         if self._pairs is None or section != self.binding.section:
             return self._options.column(name, np.arange(len(self)))[0], None
         if self.binding.family == "KAFKA" and own.lower() in SECRET_HEADERS:
