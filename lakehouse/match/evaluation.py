@@ -38,6 +38,7 @@ from lakehouse.match.definition.valuetypes import (
     timestamp_of,
 )
 from lakehouse.match.event.canonical import Event
+from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.text.names import ROOT, Pointer
 
 _TIMES = frozenset({"timestamp", "datetime"})
@@ -221,9 +222,17 @@ def is_captured(attribute: DeclaredAttribute, event: Event) -> bool:
     """Return whether the landing shows an attribute, were it there."""
     if attribute.section == "message":
         return event.family is not None and not _content_type_unknown(event)
+    if is_credential(attribute):
+        return False
     if attribute.section == "envelope" and attribute.key == "datacontenttype" and _content_type_unknown(event):
         return False
     return event.knows(attribute.pointer)
+
+
+def is_credential(attribute: DeclaredAttribute) -> bool:
+    """Return whether an attribute is a header of credentials: they are dropped while an event is read."""
+    section, _, name = attribute.key.partition("/")
+    return attribute.section == "protocol" and section in ("headers", "query") and name.lower() in SECRET_HEADERS
 
 
 def hides_envelope_type(attribute: DeclaredAttribute, event: Event) -> bool:

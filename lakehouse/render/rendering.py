@@ -19,7 +19,7 @@ import orjson
 from lakehouse.errors import SettingsError
 from lakehouse.match.definition.compiled import ENVELOPE, Definition
 from lakehouse.match.definition.valuetypes import is_timestamp
-from lakehouse.match.evaluation import Evaluation, Reason, Tolerance, evaluate
+from lakehouse.match.evaluation import Evaluation, Reason, Tolerance, evaluate, is_credential
 from lakehouse.match.event.canonical import Event, events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.match.payload.payloads import INVALID, UNDECODABLE, Payloads
@@ -271,6 +271,12 @@ def _unmatched(
     if event.problem:
         return [Refusal("", event.problem)]
     placeholders = binding.placeholders
+    read = {
+        name
+        for attribute in binding.definition.attributes
+        if attribute.template is not None and not is_credential(attribute)
+        for name in attribute.template.names
+    }
     # Of a text that is no URI or timestamp an event that was sent only deviates; one that is to be sent is refused.
     forms = [reason for reason in outcome.deviations if reason.pointer.startswith(ENVELOPE) and reason.reason == "type"]
     refusals = [Refusal(reason.pointer, f"{reason.actual!r}: no {reason.expected}") for reason in forms]
@@ -283,7 +289,7 @@ def _unmatched(
             f"placeholder {name}: {text!r} was given, and {outcome.variables.get(name)!r} would be read",
         )
         for name, text in filled.variables.items()
-        if outcome.variables.get(name) != text
+        if name in read and outcome.variables.get(name) != text
     ]
     return refusals
 

@@ -21,10 +21,11 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
 }
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "topic": [{"value": "t"}, {"value": "{c}"}], "key": [{"value": "{b}"}, {"value": "k1"}],
-    "headers": [{"h": {"value": "{a}"}}, {"h": {"required": True}}],
+    "headers": [{"h": {"value": "{a}"}}, {"h": {"required": True}}, {"Cookie": {"value": "{a}"}}],
 }  # fmt: skip
 VALUES: dict[str, list[str]] = {
     "ce_source": ["/s/x", "/s/y", "/s/a b", "x"], "ce_subject": ["k1", "k2", "x"], "h": ["x", "y"], "ce_n": ["5", "true", "x"],
+    "Cookie": ["x", "y"],
     "ce_time": ["2026-01-01T00:00:00Z", "2026-01-01", "2024-02-29T00:00:00Z"],
 }  # fmt: skip
 

@@ -177,7 +177,8 @@ def test_http_rows_report_what_their_columns_report():
 
 
 def test_http_keeps_no_credentials_and_splits_the_query():
-    landed = landed_of_http("post", "https://x.example/a/b?k=1&k=2", {"Authorization": "Basic YTpi", "X": "1"}, None, None)
+    headers = {"Authorization": "Basic YTpi", "X": "1", "Cookie": ["a=1", "b=2"]}
+    landed = landed_of_http("post", "https://x.example/a/b?k=1&k=2", headers, None, None)
     assert landed.options == {"headers/x": "1", "query/k": "2", "path": "/a/b", "method": "POST"}
     assert landed.repeated == {"query/k": ["1", "2"]}
 

@@ -137,6 +137,20 @@ def test_kafka_keys():
 
 
 @pytest.mark.parametrize(
+    ("protocol", "address"), [("HTTP", {"path": "/p"}), ("KAFKA", {"topic": "t"}), ("NATS", {"subject": "s"})]
+)
+@pytest.mark.parametrize("declared", [{"value": "Bearer {key}"}, {"required": True}])
+def test_a_header_with_credentials_is_dropped_so_it_is_unchecked(protocol, address, declared):
+    """Also where it repeats, as cookies do in HTTP/2."""
+    definition = options(protocol, **{name: {"value": text} for name, text in address.items()}, headers={"Cookie": declared})
+    sent = [{"name": "Cookie", "value": "Bearer x"}]
+    for headers in ([], sent, sent * 2):
+        row = reported(definition, protocol, address | {"headers": headers})
+        pointer = "/protocoloptions/headers/" + ("cookie" if protocol == "HTTP" else "Cookie")
+        assert (row["status"], row["unchecked"], row["variables"]) == ("matched", [pointer], {})
+
+
+@pytest.mark.parametrize(
     ("declared", "good", "bad"),
     [
         ({"type": "integer"}, ["5", 5, "-7"], ["5.0", "x", 2**31, "05"]),

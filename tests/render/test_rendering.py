@@ -379,6 +379,13 @@ def test_the_ways_of_a_message():
     assert families(cloudevent(), ["mqtt", "http"]) == ["MQTT", "HTTP"]
 
 
+@pytest.mark.parametrize("subject", [{}, {"subject": {"value": "{key}"}}])
+def test_a_header_with_credentials_is_sent_though_match_reads_none(subject):
+    headers = {"Authorization": {"value": "Bearer {key}", "required": True}, "Region": {"value": "{region}"}}
+    message = rendered(cloudevent("HTTP", {"headers": headers}, **subject), {"key": "k", "region": "eu"})
+    assert pairs(message)["authorization"] == "Bearer k"
+
+
 def test_a_name_that_nothing_asks_for_is_reported():
     ways = bindings_of(row(cloudevent(subject=SUBJECT)), (), ["CLOUDEVENTS"])
     check_names(ways, ["region", "/envelopemetadata/anything", "time"])

@@ -511,7 +511,7 @@ def landed_of_captured(value: Mapping[str, Any], protocol: str | None = None) ->
     if family == "AMQP" and "properties/to" not in options:  # the link may have addressed the node
         captured = _without_to(captured, options)
     body, problem = _payload(value)
-    return CapturedEvent(named, _without_secrets(options, family), repeated, captured, body=body, problem=problem)
+    return CapturedEvent(named, *_without_secrets(family, options, repeated), captured, body=body, problem=problem)
 
 
 def _options_of(family: str, written: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -581,8 +581,8 @@ def landed_of_http(method: str, url: str, headers: Any, status: Any, body: bytes
         options["status"] = status
     elif method:  # a landing without a column for it leaves it unknown
         options["method"] = method.upper()
-    sections = {"headers", "path", "query", "method", "status"}
-    return CapturedEvent("HTTP", _without_secrets(options, "HTTP"), repeated | more, captured_by("HTTP", sections), body=body)
+    captured = captured_by("HTTP", {"headers", "path", "query", "method", "status"})
+    return CapturedEvent("HTTP", *_without_secrets("HTTP", options, repeated | more), captured, body=body)
 
 
 def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
@@ -612,7 +612,7 @@ def landed_of_columns(row: Mapping[str, Any]) -> CapturedEvent:
         options |= key_options(row["key"])
     ce = None if row["ce"] is None else _of_pairs(row["ce"])
     captured = _pointers(tuple(row["captured"] or ()))
-    return CapturedEvent(protocol, _without_secrets(options, family), repeated, captured, ce, row["payload"])
+    return CapturedEvent(protocol, *_without_secrets(family, options, repeated), captured, ce, row["payload"])
 
 
 def _header_text(name: str, value: bytes) -> str:
@@ -665,11 +665,12 @@ def _without_to(captured: frozenset[str], options: Mapping[str, Any]) -> frozens
     return (captured - {"/protocoloptions/properties"}) | properties
 
 
-def _without_secrets(options: dict[str, Any], family: str) -> dict[str, Any]:
-    if "headers" not in SECTIONS.get(family, ()):
-        return options
-    secret = [name for name in options if name.rpartition("/")[2].lower() in SECRET_HEADERS]
-    return {name: value for name, value in options.items() if name not in secret} if secret else options
+def _without_secrets(family: str, options: dict[str, Any], repeated: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    if "headers" in SECTIONS.get(family, ()):
+        for name in [name for name in options if name.rpartition("/")[2].lower() in SECRET_HEADERS]:
+            del options[name]
+            repeated.pop(name, None)
+    return options, repeated
 
 
 @lru_cache(1000)
