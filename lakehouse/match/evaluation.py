@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from lakehouse.dialects.tables import PROTOCOLS
 from lakehouse.match.definition.compiled import (
     ADDRESSES,
     CONTENT_TYPE,
@@ -37,7 +38,7 @@ from lakehouse.match.definition.valuetypes import (
     milliseconds_of,
     timestamp_of,
 )
-from lakehouse.match.event.canonical import Event
+from lakehouse.match.event.canonical import STRUCTURED_JSON, Event
 from lakehouse.match.event.captured import SECRET_HEADERS
 from lakehouse.text.names import ROOT, Pointer
 
@@ -45,6 +46,7 @@ _TIMES = frozenset({"timestamp", "datetime"})
 _NOT_EMPTY = frozenset({"id", "source", "type"})
 _URI_KINDS = frozenset({"uritemplate"})
 _CONTENT_KEYS = frozenset({"content_type", "properties/content-type", "properties/content-encoding", "headers/content-type"})
+_CONTENT_TYPES = frozenset(protocol.content_type for protocol in PROTOCOLS.values())  # of the whole message
 _ATTRIBUTES = frozenset({"specversion", "id", "source", "type", "time", "subject", "datacontenttype", "dataschema"})
 STATUSES = MATCHED, AMBIGUOUS, INCOMPLETE, UNMATCHED, UNREADABLE = "matched", "ambiguous", "incomplete", "unmatched", "unreadable"
 FAILURES = (UNMATCHED, INCOMPLETE)  # nothing whole matches
@@ -197,13 +199,22 @@ def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
         if result is None and attribute.key == "datacontenttype":
             result = event.data_content_type()
     elif attribute.section == "message":
-        content_types = [event.data_content_type(), event.content_type if event.mode == "structured" else None]
+        sent = event.content_type if event.mode == "structured" else None
+        content_types = [_implied_type(event), event.data_content_type(), sent]
         return [content_type for content_type in content_types if content_type is not None]
     else:
         if attribute.key in event.repeated and event.family != "KAFKA":
             return event.repeated[attribute.key]
         result = event.options.get(attribute.key)
+        if result is not None and event.item is not None and attribute.key.lower() in _CONTENT_TYPES:
+            return [STRUCTURED_JSON, result]
     return [] if result is None else [result]
+
+
+def _implied_type(event: Event) -> str | None:
+    """Return the content type of an envelope that no header says: of one in a batch, or where the landing shows no header."""
+    shows_none = event.content_type is None and event.knows(f"/protocoloptions/{_content_type_place(event)}")
+    return STRUCTURED_JSON if event.mode == "structured" and (event.item is not None or shows_none) else None
 
 
 def _check_absent(attribute: DeclaredAttribute, event: Event, tolerance: Tolerance, outcome: Evaluation) -> None:

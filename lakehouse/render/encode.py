@@ -17,6 +17,7 @@ import orjson
 from lakehouse.dialects.tables import FAMILIES, PROTOCOLS, listed_options
 from lakehouse.match.definition.compiled import CONTENT_TYPE, ENVELOPE, tokens_of
 from lakehouse.match.definition.valuetypes import as_text
+from lakehouse.match.event.canonical import STRUCTURED_JSON
 from lakehouse.match.payload.validators import is_json
 from lakehouse.render.filling import RenderInput, ResolvedDefinition
 from lakehouse.render.protocolbinding import ProtocolBinding
@@ -25,7 +26,6 @@ from lakehouse.text.jsontext import in_order, read_exactly
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.values import media_type
 
-STRUCTURED_JSON = "application/cloudevents+json"
 _OF_ENVELOPE = Pointer(f"{ENVELOPE}datacontenttype")
 _PAIRS = {family: listed for family in FAMILIES if (listed := listed_options(family))}
 # What is unencoded in headers of HTTP and NATS: printable ASCII but space, double quote and percent (CloudEvents, HTTP

@@ -240,3 +240,36 @@ def test_the_content_type_of_an_envelope_is_unknown_where_the_landing_has_no_pla
     }
     [landed] = landed_of_text(json.dumps(captured).encode())
     assert evaluate(definition, next(events_of(landed)), Tolerance()).reasons[0].pointer == "/datacontenttype"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "captured"),
+    [
+        ("NATS", {"subject": "s", "headers": []}), ("KAFKA", {"topic": "t", "headers": []}),
+        ("MQTT/5.0", {"topic_name": "t", "user_properties": []}), ("AMQP/1.0", {"properties": {"subject": "s"}}),
+        ("HTTP", {"path": "/", "headers": []}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("declared", "count"), [("application/cloudevents+json", 0), ("application/cloudevents+avro", 1)])
+def test_an_envelope_that_no_header_says_is_of_json(protocol, captured, declared, count):
+    """MSG-190: the content type that a message declares is of the envelope, and not of its data."""
+    made = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}, "datacontenttype": declared}
+    definition = definition_of(row_of("r", "/messagegroups/g/messages/m", "none", made))
+    [event] = of_captured(protocol, captured, json.dumps(EVENT | {"datacontenttype": "text/xml", "data": "<a/>"}).encode())
+    outcome = evaluate(definition, event, Tolerance())
+    assert (len(outcome.reasons), outcome.unchecked) == (count, [])
+
+
+@pytest.mark.parametrize("is_header", [True, False])
+@pytest.mark.parametrize(
+    ("declared", "count"), [("application/cloudevents+json", 0), ("application/cloudevents-batch+json", 0), ("text/xml", 1)]
+)
+def test_an_event_of_a_batch_is_an_envelope_of_json(declared, count, is_header):
+    made: dict[str, Any] = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}, "protocol": "HTTP"}
+    header = {"protocoloptions": {"headers": [{"name": "Content-Type", "value": declared}]}}
+    made |= header if is_header else {"datacontenttype": declared}
+    definition = definition_of(row_of("r", "/messagegroups/g/messages/m", "none", made))
+    captured = {"path": "/", "headers": pairs(content__type="application/cloudevents-batch+json")}
+    for event in of_captured("HTTP", captured, json.dumps([EVENT, EVENT]).encode()):
+        reasons = evaluate(definition, event, Tolerance()).reasons
+        assert [reason.actual for reason in reasons] == ["application/cloudevents-batch+json"] * count

@@ -12,7 +12,8 @@ from lakehouse.match.event.canonical import events_of
 from lakehouse.match.event.captured import landed_of_text
 from lakehouse.render import Endpoint, MissingValues, RenderInput, RenderRefused, RenderStyle, bindings_of, protocolbinding
 from lakehouse.render.filling import check_names, input_of, read_values
-from render.definitions import NOW, cloudevent, pairs, rendered, row
+from lakehouse.render.rendering import batched
+from render.definitions import NOW, cloudevent, matched, pairs, rendered, row
 
 SUBJECT = {"value": "{region}/{id}"}
 VALUES = {"region": "eu", "id": "7"}
@@ -331,6 +332,19 @@ def test_mqtt_3_is_structured_always():
 
 def test_the_content_type_of_an_envelope_makes_it_structured():
     assert rendered(cloudevent() | {"datacontenttype": "application/cloudevents+json"}, over="HTTP").mode == "structured"
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"datacontenttype": "application/cloudevents+json"},
+        {"protocol": "HTTP", "protocoloptions": {"headers": {"Content-Type": {"value": "application/cloudevents+json"}}}},
+    ],
+)
+def test_a_batch_matches_back_where_the_content_type_of_an_envelope_is_declared(declared):
+    definition = cloudevent() | declared
+    [batch] = batched([rendered(definition, over="HTTP", mode="structured")] * 2)
+    assert [one["status"] for one in matched([row(definition)], [], [batch.line()])] == ["matched"] * 2
 
 
 def test_a_definition_of_a_protocol_goes_over_no_other():

@@ -36,6 +36,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 # An MQTT user property has no prefix, so only these names make an event a CloudEvent.
 _REQUIRED = ("specversion", "type", "source", "id")
 STRUCTURED, BATCH = "application/cloudevents", "application/cloudevents-batch"
+STRUCTURED_JSON = "application/cloudevents+json"
 # What each protocol has: its plain options and its sections; and those that every message of it has.
 SECTIONS = {family: message_options(family) for family in FAMILIES}
 _ALWAYS = {family: protocol.landed.split() for family, protocol in PROTOCOLS.items()}
