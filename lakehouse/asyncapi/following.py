@@ -279,14 +279,18 @@ class Bundle:
     Args:
         following: the document.
         root: the schema, followed.
+        id_word: the keyword of its draft for an identifier.
 
     Attributes:
-        schema: the schema, whose references lead to itself or to its `definitions`.
+        schema: the schema, whose references lead to itself or to its `definitions`. A part with references loses its
+            identifier, from which they would lead; anchors (`#name`) stay.
     """
 
-    def __init__(self, following: Following, root: Spot) -> None:
+    def __init__(self, following: Following, root: Spot, id_word: str = "$id") -> None:
         self._following = following
         self._root = root
+        self._id_word = id_word
+        self._led = 0  # references that were followed
         self._names: dict[tuple[str, Pointer], str] = {}
         own = root.value.get("definitions") if isinstance(root.value, dict) else None
         self._taken = set(own) if isinstance(own, dict) else set()
@@ -310,13 +314,18 @@ class Bundle:
         if isinstance(value.get("$ref"), str):
             reference = self._reference(spot, value["$ref"])
             return {"$ref": reference} | {name: member for name, member in value.items() if name != "$ref"}
-        return {
+        before = self._led
+        members = {
             name: member
             if name in _DATA and not is_named
             else self._copied(self._following.child(spot, name), is_named=name in NAMED and not is_named)
             for name, member in value.items()
             if name != HINT or spot.inside != self._root.inside
         }
+        identifier = None if is_named or spot.place == self._root.place else text_at(members, self._id_word)
+        if identifier is not None and not identifier.startswith("#") and self._led > before:
+            del members[self._id_word]
+        return members
 
     def _reference(self, spot: Spot, reference: str) -> str:
         if reference.startswith("#") and reference[1:2] not in ("", "/"):
@@ -325,6 +334,7 @@ class Bundle:
         if target is None:
             return reference
         root = self._root
+        self._led += 1
         if target.file == root.file and (target.inside + "/").startswith(root.inside + "/"):
             return "#" + target.inside[len(root.inside) :]
         if target.place not in self._names:

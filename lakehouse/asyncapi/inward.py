@@ -42,6 +42,7 @@ from lakehouse.asyncapi.protocoltables import (
     bindings_of,
     format_of,
     has_references,
+    id_word_of,
     is_json_schema,
     media_type_of,
 )
@@ -160,7 +161,7 @@ class PayloadMaker:
         self._used.add(spot.place)
         if not has_references(schema_format) or not isinstance(spot.value, dict):
             return spot.value if isinstance(spot.value, str) else self._following.plain(spot)
-        bundle = Bundle(self._following, spot)
+        bundle = Bundle(self._following, spot, id_word_of(schema_format))
         self._used |= bundle.places
         return bundle.schema
 

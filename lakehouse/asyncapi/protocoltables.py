@@ -144,3 +144,8 @@ def is_json_schema(schema_format: str | None) -> bool:
 def has_references(schema_format: str | None) -> bool:
     """Return whether schemas of a format refer to their parts in `$ref`, as JSON Schema and JSON Structure do."""
     return (schema_format or "").lower().startswith(("jsonschema/", "jsonstructure/"))
+
+
+def id_word_of(schema_format: str) -> str:
+    """Return the keyword for the identifier of a JSON Schema: `id` up to draft 4."""
+    return "id" if schema_format.lower().endswith(("/draft-03", "/draft-04")) else "$id"

@@ -30,6 +30,8 @@ from lakehouse.ingest.parse.document import ParseLimits, Rejected
 from lakehouse.ingest.parse.draft import WITH_FILES
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
 from lakehouse.ingest.parse.readings import Reading
+from lakehouse.match.payload.jsonvalidator import JsonSchemaValidator
+from lakehouse.match.payload.schemas import Resolved
 from lakehouse.rules.declared import FINDING_RULES, RULES, examples
 from lakehouse.text.names import Pointer
 from lakehouse.text.problems import CREDENTIAL, DUPLICATE_KEY, LIMIT
@@ -686,6 +688,29 @@ def test_an_anchor_stays_in_a_schema_and_leads_nowhere_elsewhere():
     assert message(reading, "lamps/messages/In")["dataschema"] == schema
     at = "/components/messages"
     assert sorted(result(reading, "AAPI-001")) == [f"{at}/At/payload/$ref", f"{at}/Off/x-a/b/$ref"]
+
+
+@pytest.mark.parametrize(("word", "media_type"), [("$id", "draft-07"), ("id", "draft-04")])
+def test_references_in_a_part_with_an_identifier_lead_to_definitions(word, media_type):
+    base = "https://lamps.example/"
+    lamp = {word: f"{base}lamp", "properties": {"room": {"$ref": "#/components/schemas/Room"}}}
+    room = {word: f"{base}room", "properties": {word: {"type": "string"}, "size": {"$ref": "#/components/schemas/Size"}}}
+    size = {word: f"{base}size", "type": "integer", "x-id": {"$id": "1", "id": "1"}}
+    payload = {"schemaFormat": f"application/schema+json;version={media_type}", "schema": lamp}
+    reading = read(
+        components={"messages": {"On": {"payload": payload}}, "schemas": {"Room": room, "Size": size}},
+    )
+    schema = message(reading, "lamps/messages/On")["dataschema"]
+    assert schema == {
+        word: f"{base}lamp",
+        "properties": {"room": {"$ref": "#/definitions/Room"}},
+        "definitions": {
+            "Room": {"properties": {word: {"type": "string"}, "size": {"$ref": "#/definitions/Size"}}},
+            "Size": size,  # it has no references
+        },
+    }
+    validator = JsonSchemaValidator(schema, Resolved("/x", f"JSONSchema/{media_type}", ""), lambda uri: None)
+    assert [where for where, *_ in validator.errors({"room": {"size": "x"}})] == ["/room/size"]
 
 
 @pytest.mark.parametrize(
