@@ -545,10 +545,10 @@ class EndpointMaker:
             return {"messages": {base.rpartition("/")[2]: {"basemessage": base} for base in bases}}
         if "endpointid" in hints:
             return {"messagegroups": [f"/messagegroups/{group}"]}
-        parts = operation.channel.messages
-        if set(operation.messages) == set(parts):
+        xids = [self.maker.xid_of_part(operation.channel.messages[key], meant) for key in operation.messages]
+        held = object_at(self.made.document["messagegroups"].get(group), "messages")  # of every channel with this address
+        if set(xids) == {xid_of("messagegroups", group, "messages", messageid) for messageid in held}:
             return {"messagegroups": [f"/messagegroups/{group}"]}
-        xids = [self.maker.xid_of_part(parts[key], meant) for key in operation.messages]
         return {"messages": {xid.rpartition("/")[2]: {"basemessage": xid} for xid in xids}}
 
     def described(self, channel: ChannelPart, meant: Meant) -> dict[str, Any]:

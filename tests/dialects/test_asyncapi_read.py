@@ -145,6 +145,18 @@ def test_an_operation_of_some_messages_carries_these_alone(depot):
     assert carried["basemessage"] == "/messagegroups/kafka.depot.parcels/messages/ParcelMoved"
 
 
+def test_an_operation_carries_no_messages_of_another_channel_with_the_same_address():
+    channels = {key: {"address": "lamps", "messages": {key: {"payload": {"type": "object"}}}} for key in ("On", "Off")}
+    operations = {key: {"action": "send", "channel": {"$ref": f"#/channels/{key}"}} for key in channels}
+    reading = read(servers=KAFKA, channels=channels, operations=operations)
+    for key in channels:
+        assert "messagegroups" not in body(reading, f"/endpoints/lamps.{key}")
+        carried = [xid for xid in rows(reading, "message") if xid.startswith(f"/endpoints/lamps.{key}/")]
+        assert carried == [f"/endpoints/lamps.{key}/messages/{key}"]
+        version = body(reading, f"{carried[0]}/versions/1")
+        assert version["basemessage"] == f"/messagegroups/kafka.lamps/messages/{key}"
+
+
 def test_a_message_has_options_of_its_protocol(depot):
     moved = message(depot, "kafka.depot.parcels/messages/ParcelMoved")
     assert moved["protocoloptions"] == {
