@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.dialects.tables import PROTOCOLS, table
 from lakehouse.text.jsontext import array_at, object_at, text_at, without
-from lakehouse.text.values import is_whole
+from lakehouse.text.values import is_now, is_whole
 
 HINT = "x-xregistry"
 # What an entity has besides its attributes: computed by a registry, or no part of its definition.
@@ -32,6 +32,7 @@ _JSON_TYPES = {
     "map": "object",
 }
 _TYPES = {"string": "string", "integer": "integer", "boolean": "boolean", "number": "decimal"}
+_SYNTAX = re.compile(r"[\\^$.*+?()\[\]{}|/]")  # what may be escaped in a pattern (ECMA-262, Unicode mode)
 _FORMATS = {"timestamp": "date-time", "uri": "uri", "urireference": "uri-reference", "uritemplate": "uri-template"}
 
 
@@ -43,8 +44,8 @@ def property_of(declaration: dict[str, Any]) -> dict[str, Any]:
         schema["format"] = _FORMATS[kind]
     value = declaration.get("value")
     if isinstance(value, str) and "{" in value:
-        schema["pattern"] = "^" + re.sub(r"\\\{[^{}]*\\\}", ".*", re.escape(value)) + "$"
-    elif value is not None:
+        schema["pattern"] = "^" + re.sub(r"\\\{[^{}]*\\\}", ".*", _SYNTAX.sub(r"\\\g<0>", value)) + "$"
+    elif value is not None and not is_now(value):
         schema["const"] = value
     if declaration.get("description"):
         schema["description"] = declaration["description"]

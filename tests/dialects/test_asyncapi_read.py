@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from builders import body, document, errors, rows
 from exampled import BY_ASYNCAPI
@@ -526,6 +528,7 @@ def test_formats_are_written_as_they_were_read(written):
         {"type": "string", "value": "a"},
         {"type": "integer", "value": 3, "description": "three"},
         {"type": "timestamp"},
+        {"type": "timestamp", "value": "0000-01-01T00:00:00Z"},
         {"type": "uritemplate", "value": "https://a.example/{b}"},
         {"type": "binary"},
         {"value": "{x}"},
@@ -534,6 +537,22 @@ def test_formats_are_written_as_they_were_read(written):
 )
 def test_a_declaration_is_a_schema_and_back(declaration):
     assert declaration_of(property_of(declaration)) == declaration
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("/a-b c/{x}#&~!'\"%", "/a-b c/1#&~!'\"%"), ("a.b[{x}](c)+*?^$|\\", "a.b[1](c)+*?^$|\\")]
+)
+def test_a_template_is_a_pattern_of_json_schema(value, text):
+    schema = property_of({"value": value}) | {"$schema": "http://json-schema.org/draft-07/schema#"}
+    assert not re.search(r"\\[^\\^$.*+?()\[\]{}|/]", schema["pattern"])  # ECMA-262 allows no other escapes in Unicode mode
+    validator = jsonschema_rs.validator_for(schema)
+    assert validator.is_valid(text)
+    assert not validator.is_valid(f"{text}.")
+
+
+def test_the_marker_of_the_current_time_is_no_constant():
+    schema = property_of({"type": "timestamp", "value": "0000-01-01T00:00:00Z"})
+    assert {name: member for name, member in schema.items() if name != "x-xregistry"} == {"type": "string", "format": "date-time"}
 
 
 @pytest.mark.parametrize(
