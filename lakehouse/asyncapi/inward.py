@@ -111,7 +111,9 @@ class PayloadMaker:
             return {}
         schema_format = text_at(hints, "format") or format_of(written_format)
         schema = self._schema(spot, schema_format)
-        event = None if is_event or not is_json_schema(schema_format) or "structured" in hints else from_payload(schema)
+        named = _SCHEMA_XID.fullmatch(text_at(hints, "dataschemaxid") or "")
+        may_be_event = is_json_schema(schema_format) and not is_event and "structured" not in hints and named is None
+        event = from_payload(schema) if may_be_event else None
         if event is not None:
             self._used.add(spot.place)
             results: dict[str, Any] = {"envelope": CLOUDEVENTS, "envelopemetadata": event.metadata}
@@ -120,8 +122,11 @@ class PayloadMaker:
                 results |= {"dataschemaformat": schema_format, "dataschema": event.rest}
             return results
         self._made.pointers[below(here, "dataschema")] = written.at
-        named = _SCHEMA_XID.fullmatch(text_at(hints, "dataschemaxid") or "")
         if named is not None:
+            above = spot.inside.removesuffix(text_at(hints, "part") or "")
+            if above != spot.inside:  # the payload is a part of the schema
+                spot = self._following.target(spot, f"#{quote(above)}") or spot
+                schema = self._schema(spot, schema_format)
             self._put(named[1], named[2], hints.get("schemaversion"), {"format": schema_format, "schema": schema}, spot)
             return {"dataschemaxid": named[0], "dataschemaformat": schema_format}
         is_reference = isinstance(written.value, dict) and isinstance(written.value.get("$ref"), str)
@@ -159,6 +164,9 @@ class PayloadMaker:
     def _schema(self, spot: Spot, schema_format: str) -> Any:
         """Return a schema that needs no other."""
         self._used.add(spot.place)
+        text = text_at(hint_of(spot), "text")
+        if text is not None:
+            return text
         if not has_references(schema_format) or not isinstance(spot.value, dict):
             return spot.value if isinstance(spot.value, str) else self._following.plain(spot)
         bundle = Bundle(self._following, spot, id_word_of(schema_format))
@@ -546,8 +554,8 @@ class EndpointMaker:
         if "endpointid" in hints:
             return {"messagegroups": [f"/messagegroups/{group}"]}
         xids = [self.maker.xid_of_part(operation.channel.messages[key], meant) for key in operation.messages]
-        held = object_at(self.made.document["messagegroups"].get(group), "messages")  # of every channel with this address
-        if set(xids) == {xid_of("messagegroups", group, "messages", messageid) for messageid in held}:
+        messages = object_at(self.made.document["messagegroups"].get(group), "messages")  # of every channel with this address
+        if set(xids) == {xid_of("messagegroups", group, "messages", messageid) for messageid in messages}:
             return {"messagegroups": [f"/messagegroups/{group}"]}
         return {"messages": {xid.rpartition("/")[2]: {"basemessage": xid} for xid in xids}}
 

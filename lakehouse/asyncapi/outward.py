@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, unquote
 
 from lakehouse.asyncapi.following import with_placed_references
 from lakehouse.asyncapi.headerschemas import (
@@ -24,14 +25,25 @@ from lakehouse.asyncapi.headerschemas import (
 )
 from lakehouse.asyncapi.identifiers import placeholders
 from lakehouse.asyncapi.inward import convert
-from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, format_of, has_references, media_type_of
+from lakehouse.asyncapi.protocoltables import FAMILY_NAMES, bindings_of, format_of, has_references, is_json_schema, media_type_of
 from lakehouse.asyncapi.servers import ServerWriter, bindings_with, kept_schemes, key_of, unique
 from lakehouse.asyncapi.texts import kept_members, texts_of
+from lakehouse.compatibility.jsonshapes import JsonDocument
 from lakehouse.dialects.entityreader import read_entity
 from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import SchemaPlace, schema_places, schema_reference
 from lakehouse.domain.schemalookup import stored_schema
-from lakehouse.text.jsontext import array_at, below, canonical_text, object_at, objects_at, pointer_of, same, text_at
+from lakehouse.text.jsontext import (
+    array_at,
+    below,
+    canonical_text,
+    object_at,
+    objects_at,
+    pointer_of,
+    read_exactly,
+    same,
+    text_at,
+)
 from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.xid import last_id, xid_of, xid_of_version
 
@@ -42,6 +54,7 @@ OF_META = "AAPI-104"
 OF_REGISTRY = "AAPI-105"
 OF_ADDRESS = "AAPI-106"
 ASYNCAPI_VERSION = "3.0.0"
+_TEXT = "text/plain"  # of a schema that is no object, as Schema Objects are
 _META = ("deprecated", "compatibility", "readonly", "authority", "xref")
 _NOT_COMPARED = frozenset((*COMPUTED, "basemessage", "version_uri"))
 Perspective = Literal["client", "server"]
@@ -64,12 +77,19 @@ class MessageOut(NamedTuple):
 
 
 class _SchemaOut(NamedTuple):
-    """A schema Version that messages use: its key in `components`, its format, its id."""
+    """A schema Version that messages use: its key in `components`, its format, its id, its value as it is written there."""
 
     key: str
     schema_format: str
     versionid: str
     value: Any
+
+    def reference(self, part: Pointer) -> dict[str, Any]:
+        """Return what refers to the schema, or to a part of it: that names the format, too."""
+        media_type = media_type_of(self.schema_format)
+        if not part or media_type is None:
+            return {"$ref": f"#/components/schemas/{self.key}{quote(part)}"}
+        return {"schemaFormat": media_type, "schema": {"$ref": f"#/components/schemas/{self.key}/schema{quote(part)}"}}
 
 
 class MessageWriter:
@@ -215,8 +235,10 @@ class MessageWriter:
             used = self._schema(place.schema, version) if place else None
             if place is None or used is None:
                 return as_payload(object_at(message, "envelopemetadata"), None) if is_structured else None
+            part = _part_of(used.value, place) if is_json_schema(used.schema_format) else ROOT
             hints |= {"dataschemaxid": place.schema, "schemaversion": used.versionid, "format": used.schema_format}
-            shown = {"$ref": f"#/components/schemas/{used.key}"}
+            hints |= {"part": part} if part else {}
+            shown = used.reference(part)
             return as_payload(object_at(message, "envelopemetadata"), shown) if is_structured else shown
         if schema is None:
             return as_payload(object_at(message, "envelopemetadata"), None) if is_structured else None
@@ -237,10 +259,11 @@ class MessageWriter:
         if (xid, version) not in self._used:
             key = unique(key_of(xid.rpartition("/")[2]), self._schemas)
             schema_format = str(body.get("format") or "JSONSchema/draft-07")
-            self._used[xid, version] = _SchemaOut(key, schema_format, version, body["schema"])
+            value = body["schema"] if media_type_of(schema_format) else _parsed(body["schema"])
+            self._used[xid, version] = _SchemaOut(key, schema_format, version, value)
             hint = {"xid": xid, "version": version, "format": schema_format} if is_free else None
             shown = _shown(body["schema"], schema_format, pointer_of("components", "schemas", key))
-            self._schemas[key] = shown | {HINT: hint} if hint and isinstance(shown, dict) else shown
+            self._schemas[key] = shown | {HINT: object_at(shown, HINT) | hint} if hint and isinstance(shown, dict) else shown
         return self._used[xid, version]
 
 
@@ -250,12 +273,35 @@ def identity_of(message: dict[str, Any]) -> str:
 
 
 def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
-    """Write a schema at a place: one of the draft of JSON Schema that AsyncAPI uses as it is, any other with its format."""
+    """Write a schema at a place: one of the draft of JSON Schema that AsyncAPI uses as it is, any other with its format.
+
+    Text is parsed where AsyncAPI takes no text, and kept for the way back.
+    """
     media_type = media_type_of(schema_format)
+    if media_type is None and isinstance(schema, str):
+        parsed = _parsed(schema)
+        is_object = isinstance(parsed, dict)
+        hint = {HINT: {"text": schema}}
+        return with_placed_references(parsed, at) | hint if is_object else {"schemaFormat": _TEXT, "schema": schema}
     if media_type is None:
         return with_placed_references(schema, at)
     inner = with_placed_references(schema, below(at, "schema")) if has_references(schema_format) else schema
     return {"schemaFormat": media_type, "schema": inner}
+
+
+def _parsed(schema: Any) -> Any:
+    """Return a schema that is JSON text as its value; any other as it is."""
+    try:
+        return read_exactly(schema.encode()) if isinstance(schema, str) else schema
+    except ValueError:
+        return schema
+
+
+def _part_of(schema: Any, place: SchemaPlace) -> Pointer:
+    """Return the place in a JSON Schema that a reference names; empty: the whole, or there is no such place."""
+    pointer = "/" + unquote(place.type_name or place.place or "").lstrip("/")
+    is_there = pointer != "/" and isinstance(schema, dict) and JsonDocument(schema).follow(f"#{quote(pointer)}") is not None
+    return Pointer(pointer) if is_there else ROOT
 
 
 def _kept_event(message: dict[str, Any], at: Pointer) -> Any:

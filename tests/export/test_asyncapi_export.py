@@ -180,6 +180,64 @@ def test_a_schema_of_another_draft_or_format_names_its_format_and_is_found_again
     }
 
 
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"type": "object"}', {"type": "object", "x-xregistry": {"text": '{"type": "object"}'}}),
+        ("true", {"schemaFormat": "text/plain", "schema": "true"}),
+        ("{", {"schemaFormat": "text/plain", "schema": "{"}),
+    ],
+)
+def test_a_json_schema_that_is_text_is_an_object_and_found_again(text, shown, mode):
+    event = MESSAGE | EVENT | {"envelopeoptions": {"mode": mode}, "dataschemaformat": "JSONSchema/draft-07"}
+    messages = {"In": event | {"dataschema": text}, "Of": event | {"dataschemaxid": "/schemagroups/s/schemas/Lamp"}}
+    version = {"format": "JSONSchema/draft-07", "schema": text}
+    schemas = {"s": {"schemas": {name: {"versions": {"1": version}} for name in ("Lamp", "Free")}}}
+    document = written({"messagegroups": {"g": {"messages": messages}}, "schemagroups": schemas}).document
+    payload = document["components"]["messages"]["In"]["payload"]
+    assert (payload["properties"]["data"] if mode == "structured" else payload) == shown
+    assert document["components"]["schemas"]["Lamp"] == shown
+    again = convert(document).document
+    assert again["messagegroups"]["g"]["messages"]["In"]["dataschema"] == text
+    assert again["schemagroups"] == schemas
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+@pytest.mark.parametrize(
+    ("schema_format", "is_text", "payload"),
+    [
+        ("JSONSchema/draft-07", False, {"$ref": "#/components/schemas/Lamp/definitions/On"}),
+        ("JSONSchema/draft-07", True, {"$ref": "#/components/schemas/Lamp/definitions/On"}),
+        (
+            "JSONSchema/2020-12",
+            False,
+            {
+                "schemaFormat": "application/schema+json;version=2020-12",
+                "schema": {"$ref": "#/components/schemas/Lamp/schema/definitions/On"},
+            },
+        ),
+        ("JSONSchema/2020-12", True, {"$ref": "#/components/schemas/Lamp"}),  # no reference leads into text
+    ],
+)
+def test_a_message_may_mean_a_part_of_a_schema(schema_format, is_text, payload, mode):
+    schema: Any = {"type": "object", "definitions": {"On": {"properties": {"room": {"$ref": "#/definitions/Room"}}}, "Room": {}}}
+    schema = json.dumps(schema) if is_text else schema
+    uri = "#/schemagroups/s/schemas/Lamp/versions/1:/definitions/On"
+    event = MESSAGE | EVENT | {"envelopeoptions": {"mode": mode}, "dataschemaformat": schema_format}
+    messages = {"On": event | {"dataschemauri": uri}, "No": event | {"dataschemauri": uri.replace("On", "Off")}}
+    schemas = {"s": {"schemas": {"Lamp": {"versions": {"1": {"format": schema_format, "schema": schema}}}}}}
+    document = written({"messagegroups": {"g": {"messages": messages}}, "schemagroups": schemas}).document
+    shown = {name: document["components"]["messages"][name]["payload"] for name in messages}
+    shown = {name: one["properties"]["data"] for name, one in shown.items()} if mode == "structured" else shown
+    assert shown == {"On": payload, "No": {"$ref": "#/components/schemas/Lamp"}}  # there is no `Off`
+    again = convert(document).document
+    assert {name: one["dataschemauri"] for name, one in again["messagegroups"]["g"]["messages"].items()} == {
+        name: one["dataschemauri"] for name, one in messages.items()
+    }
+    assert again["schemagroups"] == schemas
+
+
 def test_ids_of_two_groups_do_not_meet():
     groups = {name: {"messages": {"On": MESSAGE | {"name": name}}} for name in ("a", "b")}
     assert sorted(written({"messagegroups": groups}).document["components"]["messages"]) == ["On", "On-2"]
