@@ -487,6 +487,40 @@ def test_a_trait_wins_in_2_and_gives_way_in_3(version, wins):
     assert merged == {"description": wins, "x-a": {"b": 2, "c": 1}}
 
 
+@pytest.mark.parametrize("version", ["2.6.0", "3.0.0"])
+@pytest.mark.parametrize("own", ["#/components/schemas/Own", None, "own.yaml#/Own"])
+@pytest.mark.parametrize("of_trait", ["#/components/schemas/OfTrait", None, "own.yaml#/OfTrait"])
+def test_headers_of_a_trait_and_of_its_message_are_merged_also_behind_references(version, own, of_trait):
+    at = {"type": "string", "format": "date-time"}
+    schemas = {
+        "Own": {"properties": {"room": {"const": "1"}, "at": {"$ref": "#/At"}}},
+        "OfTrait": {"properties": {"tenant": {"const": "a"}, "at": {"description": "when"}}},
+    }
+    here = json.loads(json.dumps(schemas).replace("#/At", "#/components/schemas/At"))
+    traits = [{"headers": {"$ref": of_trait} if of_trait else schemas["OfTrait"]}]
+    on = {"headers": {"$ref": own} if own else here["Own"], "traits": traits}
+    channels = {"lamps": {"publish": {"message": on | {"messageId": "On"}}}}
+    if version == "3.0.0":
+        channels = {"lamps": {"address": "lamps", "messages": {"On": on}}}
+    servers = {"bus": {"url": "bus.example:9092", "host": "bus.example:9092", "protocol": "kafka"}}
+    written = {"asyncapi": version, "servers": servers, "channels": channels, "components": {"schemas": here | {"At": at}}}
+    made = convert(written, lambda path: OpenedFile(schemas | {"At": at}))
+    headers = made.document["messagegroups"]["kafka.lamps"]["messages"]["On"]["protocoloptions"]["headers"]
+    assert headers == {
+        "room": {"value": "1"},
+        "tenant": {"value": "a"},
+        "at": {"type": "timestamp", "description": "when"},
+    }
+    assert {problem.rule_id for _, problem in made.reported} <= {"AAPI-005", "AAPI-007"}
+
+
+def test_a_reference_that_a_trait_and_its_message_share_stays():
+    shared = {"headers": {"$ref": "#/components/schemas/H"}}
+    components = {"messages": {"M": {**shared, "traits": [shared]}}, "schemas": {"H": {}}}
+    application = Application(Following({"asyncapi": "3.0.0", "components": components}))
+    assert application.component_messages()["M"].spot.value == shared
+
+
 def test_a_merge_patch_deletes_by_null():
     assert apply_merge_patch({"a": {"b": 1, "c": 2}, "d": 1}, {"a": {"b": None}, "d": None, "e": 1}) == {"a": {"c": 2}, "e": 1}
 
