@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lakehouse.asyncapi.following import Following
 from lakehouse.asyncapi.outward import address_of, endpoint_address, identity_of
@@ -32,7 +32,8 @@ MOST_PROPERTIES = 1_000  # of a contract
 _MOST_STEPS = 20_000  # of reading a JSON Schema: schemas that are merged, and their properties
 _DEEPEST = 12
 _DATES = {"date": "date", "date-time": "timestamp", "time": "time"}
-_PYTHON = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
+_HOLDING = ("items", "additionalProperties")
+_PYTHON = {type(None): "null", str: "string", bool: "boolean", int: "integer", float: "number", dict: "object", list: "array"}
 _NUMERIC = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", "pattern", "format"),
@@ -111,6 +112,13 @@ def _fields(whole: Property) -> list[Property]:
     return whole["properties"] if whole.get("properties") else [whole]
 
 
+class _Part(NamedTuple):
+    """A schema in another one, and the references that lead to what holds it: one of them again is a circle."""
+
+    schema: Any
+    within: frozenset[str] = frozenset()
+
+
 class _JsonSchema:
     """Reads a JSON Schema, whose references lead into itself."""
 
@@ -118,59 +126,94 @@ class _JsonSchema:
         self._following = Following(document)
         self._budget = _Budget()
 
-    def read(self, name: str, schema: Any, *, required: bool = False, within: frozenset[str] = frozenset()) -> Property:
-        """Return the property of a schema; within: references that were followed, which end where they lead back."""
-        merged, within = self._merged(schema, within)
+    def read(self, name: str, part: _Part, *, required: bool = False, depth: int = 0) -> Property:
+        """Return the property of a schema, which is required if it may not be null; depth: how many references it is in."""
+        merged = self._merged(part, set())
         kinds = self._kinds(merged)
         logical = _logical(kinds)
-        if logical == "object" and not merged.get("properties") and isinstance(merged.get("additionalProperties"), dict):
-            logical = "map" if len(within) < _DEEPEST else logical
+        if logical == "object" and not merged.get("properties") and isinstance(merged.get("additionalProperties"), _Part):
+            logical = "map" if depth < _DEEPEST else logical
         form = merged.get("format") if logical == "string" else None
         logical = _DATES.get(str(form), logical)
         options = {word: merged[word] for word in _OPTIONS.get(logical, ()) if _is_option(word, merged.get(word))}
-        members: dict[str, Any] = {"required": required, "logicalTypeOptions": options} | _texts(merged)
-        members |= self._inner(merged, logical, within) if len(within) < _DEEPEST else {}
+        is_required = required and not self._may_be_null(merged)
+        members: dict[str, Any] = {"required": is_required, "logicalTypeOptions": options} | _texts(merged)
+        members |= self._inner(part, merged, logical, depth) if depth < _DEEPEST else {}
         return _property(name, logical, str(form or " or ".join(kinds) or "any"), **members)
 
     @staticmethod
-    def _kinds(merged: dict[str, Any]) -> list[str]:
-        """Return the types that values may have; empty: any."""
-        kinds = [str(value) for value in _listed(merged.get("type")) if value != "null"]
-        values = [merged["const"]] if "const" in merged else _listed(merged.get("enum"))
-        kinds = kinds or [name for word, name in (("properties", "object"), ("items", "array")) if merged.get(word)]
-        return kinds or list(dict.fromkeys(_PYTHON[type(value)] for value in values if type(value) in _PYTHON))
+    def _types(merged: dict[str, Any]) -> list[str]:
+        """Return the types that values may have, null among them; empty: any."""
+        types = [str(value) for value in _listed(merged.get("type"))]
+        types = types or [name for word, name in (("properties", "object"), ("items", "array")) if merged.get(word)]
+        return types or list(dict.fromkeys(_PYTHON[type(value)] for value in _values(merged) if type(value) in _PYTHON))
 
-    def _inner(self, merged: dict[str, Any], logical: str | None, within: frozenset[str]) -> dict[str, Any]:
+    def _kinds(self, merged: dict[str, Any]) -> list[str]:
+        """Return the types that values may have besides null; empty: any."""
+        return [name for name in self._types(merged) if name != "null"]
+
+    def _may_be_null(self, merged: dict[str, Any]) -> bool:
+        values = _values(merged)
+        return "null" in self._types(merged) and (not values or None in values)
+
+    def _inner(self, part: _Part, merged: dict[str, Any], logical: str, depth: int) -> dict[str, Any]:
+        def read(name: str, inner: _Part, *, required: bool = False) -> Property:
+            return self.read(name, inner, required=required, depth=depth + (inner.within != part.within))
+
         if logical == "object":
             must = _listed(merged.get("required"))
             fields = self._budget.taken(_object(merged).items())
-            return {"properties": [self.read(name, field, required=name in must, within=within) for name, field in fields]}
+            return {"properties": [read(name, field, required=name in must) for name, field in fields]}
         if logical == "map":
-            return {"map": _map(self.read("value", merged["additionalProperties"], within=within))}
-        if logical == "array" and isinstance(merged.get("items"), dict):
-            return {"items": _as_item(self.read("item", merged["items"], within=within))}
+            return {"map": _map(read("value", merged["additionalProperties"]))}
+        if logical == "array" and isinstance(merged.get("items"), _Part):
+            return {"items": _as_item(read("item", merged["items"]))}
         return {}
 
-    def _merged(self, schema: Any, within: frozenset[str]) -> tuple[dict[str, Any], frozenset[str]]:
-        """Return a schema with what it refers to, what `allOf` adds, and what its alternatives may have, never required."""
+    def _merged(self, part: _Part, followed: set[str]) -> dict[str, Any]:
+        """Return a schema with what it refers to, what `allOf` adds, and what its alternatives may have, never required.
+
+        Args:
+            part: the schema.
+            followed: references that are merged already; those of this schema are added.
+        """
+        schema, within = part
         if not isinstance(schema, dict) or not self._budget.has_steps(1 + len(_object(schema))):
-            return {}, within
+            return {}
+        merged = {name: member for name, member in schema.items() if name not in ("$ref", "allOf", "oneOf", "anyOf")}
+        merged |= {word: _Part(schema[word], within) for word in _HOLDING if isinstance(schema.get(word), dict)}
+        merged["properties"] = {name: _Part(field, within) for name, field in _object(schema).items()}
+        parts = [_Part(member, within) for member in _listed(schema.get("allOf"))]
         reference = schema.get("$ref")
-        merged = {name: member for name, member in schema.items() if name not in ("$ref", "allOf")}
-        parts: list[Any] = list(_listed(schema.get("allOf")))
-        if isinstance(reference, str) and reference not in within:
-            within |= {reference}
+        if isinstance(reference, str) and reference not in within | followed:
+            followed.add(reference)
             target = self._following.target(self._following.root, reference)
-            parts.insert(0, target.value if target else None)
-        for part in parts:
-            part_schema, within = self._merged(part, within)
+            parts.insert(0, _Part(target.value if target else None, within | {reference}))
+        for inner in parts:
+            part_schema = self._merged(inner, followed)
             required = [*_listed(part_schema.get("required")), *_listed(merged.get("required"))]
             merged = part_schema | merged | {"properties": _object(part_schema) | _object(merged), "required": required}
-        branches = [self._merged(branch, within)[0] for word in ("oneOf", "anyOf") for branch in _listed(merged.get(word))]
-        kinds = list(dict.fromkeys(kind for branch in branches for kind in self._kinds(branch)))
-        fields = {name: field for branch in branches for name, field in _object(branch).items()} | _object(merged)
-        merged = {word: member for word, member in merged.items() if word not in ("oneOf", "anyOf")} | {"properties": fields}
-        return ({"type": kinds} if kinds else {}) | merged, within
+        alternatives = [_Part(branch, within) for word in ("oneOf", "anyOf") for branch in _listed(schema.get(word))]
+        return self._with_alternatives(merged, [self._merged(branch, set(followed)) for branch in alternatives])
+
+    def _with_alternatives(self, merged: dict[str, Any], branches: list[dict[str, Any]]) -> dict[str, Any]:
+        """Add to a schema the types, values and properties of its alternatives; a property of several may be as each says."""
+        types = list(dict.fromkeys(name for branch in branches for name in self._types(branch)))
+        values = [[None] if self._types(branch) == ["null"] else _values(branch) for branch in branches]
+        fields: dict[str, list[_Part]] = {}
+        for name, field in (member for branch in branches for member in _object(branch).items()):
+            alike = fields.setdefault(name, [])
+            alike += [field] if field.schema not in [part.schema for part in alike] else []
+        added: dict[str, Any] = {"type": types} if types else {}
+        if values and all(values):
+            added["enum"] = list({(type(value), repr(value)): value for several in values for value in several}.values())
+        return added | merged | {"properties": {name: _any_of(parts) for name, parts in fields.items()} | _object(merged)}
+
+
+def _any_of(parts: list[_Part]) -> _Part:
+    """Return what satisfies one of some schemas."""
+    schemas = [part.schema for part in parts]
+    return parts[0] if len(parts) == 1 else _Part({"anyOf": schemas}, frozenset[str]().union(*(part.within for part in parts)))
 
 
 def _logical(kinds: list[str]) -> str:
@@ -180,9 +223,13 @@ def _logical(kinds: list[str]) -> str:
     return "string" if kinds and not {"object", "array", "map"} & set(kinds) else "object"
 
 
+def _values(schema: dict[str, Any]) -> list[Any]:
+    """Return the values that a schema lists; empty: it lists none."""
+    return [schema["const"]] if "const" in schema else list(_listed(schema.get("enum")))
+
+
 def _texts(schema: dict[str, Any]) -> dict[str, Any]:
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    values = [value for value in _listed(values) if not isinstance(value, dict | list)]
+    values = [value for value in _values(schema) if not isinstance(value, dict | list)]
     description = schema.get("description")
     return {
         "description": description if isinstance(description, str) else None,
@@ -200,7 +247,7 @@ def _is_option(word: str, value: Any) -> bool:
 def _json_fields(schema: Any, type_name: str | None) -> list[Property]:
     document = read_exactly(schema.encode()) if isinstance(schema, str) else schema
     root = {"$ref": f"#/{type_name.strip('/')}"} if type_name and "/" in type_name else document
-    return _fields(_JsonSchema(document).read(PAYLOAD, root))
+    return _fields(_JsonSchema(document).read(PAYLOAD, _Part(root)))
 
 
 class _Avro:

@@ -262,6 +262,91 @@ def test_what_is_required_and_how_long_it_is():
     assert "required" not in fields["at"]
 
 
+def fields_of(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in properties_of("JSONSchema/draft-07", schema) or []}
+
+
+@pytest.mark.parametrize("again", [{"$ref": "#/definitions/Item"}, {"allOf": [{"$ref": "#/definitions/Base"}]}])
+def test_a_base_class_may_be_used_again_further_down(again):
+    definitions = {
+        "Base": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
+        "Item": {"allOf": [{"$ref": "#/definitions/Base"}], "properties": {"item": again}},
+    }
+    fields = fields_of(
+        {"allOf": [{"$ref": "#/definitions/Base"}], "properties": {"item": {"$ref": "#/definitions/Item"}}}
+        | {"definitions": definitions}
+    )
+    assert list(fields) == ["id", "item"]
+    inner = {one["name"]: one for one in fields["item"]["properties"]}
+    assert inner["id"] == fields["id"]
+    is_circle = again == {"$ref": "#/definitions/Item"}
+    assert inner["item"].get("properties") == (None if is_circle else [fields["id"]])
+
+
+def test_types_that_contain_themselves_end():
+    a = {"properties": {"x": {"allOf": [{"$ref": "#/definitions/A"}]}, "y": {"type": "string"}}}
+    fields = fields_of(
+        {"allOf": [{"$ref": "#/definitions/A"}], "definitions": {"A": {"allOf": [a, {"$ref": "#/definitions/A"}]}}}
+    )
+    assert list(fields) == ["x", "y"]
+    assert "properties" not in fields["x"]
+
+
+@pytest.mark.parametrize("are_bases", [False, True])
+def test_many_mixins_or_bases_lose_no_fields(are_bases):
+    names = [f"m{n}" for n in range(30)]
+    inner = {"type": "object", "properties": {"id": {"type": "string"}}}
+    mixins = {name: {"properties": {name: inner}} for name in names}
+    every = [{"$ref": f"#/definitions/{name}"} for name in names]
+    if are_bases:  # each of the next
+        mixins = {name: mixins[name] | {"allOf": every[n + 1 : n + 2]} for n, name in enumerate(names)}
+        every = every[:1]
+    fields = fields_of({"allOf": every, "definitions": mixins})
+    assert sorted(fields) == sorted(names)
+    assert all(one["properties"] for one in fields.values())
+
+
+@pytest.mark.parametrize("word", ["oneOf", "anyOf"])
+def test_a_field_of_several_branches_may_be_as_each_says(word):
+    branches = [
+        {
+            "properties": {
+                "kind": {"const": "a"},
+                "value": {"type": "string"},
+                "at": {"type": "string"},
+                "in": {"enum": [1, True]},
+            }
+        },
+        {"properties": {"kind": {"enum": ["b", "c"]}, "value": {"type": "integer"}, "at": {"type": "string"}, "in": {}}},
+        {"properties": {"kind": {"const": "a"}, "object": {"type": "object"}, "in": {}}},
+    ]
+    fields = fields_of({word: branches})
+    assert [one["value"] for one in fields["kind"]["enum"]] == ["a", "b", "c"]
+    assert (fields["kind"]["logicalType"], fields["at"]["physicalType"]) == ("string", "string")
+    assert (fields["value"]["logicalType"], fields["value"]["physicalType"]) == ("string", "string or integer")
+    assert "enum" not in fields["in"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_required"),
+    [
+        ({"type": "string"}, True),
+        ({"type": ["string", "null"]}, False),
+        ({"type": ["string", "null"], "enum": ["a"]}, True),
+        ({"anyOf": [{"type": "null"}, {"type": "string"}]}, False),
+        ({"anyOf": [{"type": "null"}, {"const": "a"}]}, False),
+        ({"type": "string", "anyOf": [{"type": "null"}, {"const": "a"}]}, True),
+        ({"enum": ["a", None]}, False),
+        ({"$ref": "#/definitions/N"}, False),
+        ({}, True),
+    ],
+)
+def test_a_required_field_that_may_be_null_is_not_required(schema, is_required):
+    definitions = {"N": {"type": ["null", "object"]}}
+    fields = fields_of({"properties": {"a": schema, "b": {}}, "required": ["a"], "definitions": definitions})
+    assert fields["a"].get("required", False) is is_required
+
+
 UNREADABLE = [
     ("XSD/1.1", "<x/>"),
     ("Avro/1.11", "{"),
