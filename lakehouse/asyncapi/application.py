@@ -172,7 +172,8 @@ class Application:
         for key, spot in self.following.members(self.root, "channels"):
             address = spot.value.get("address")
             named = [by_place[server.place] for server in self.following.items(spot, "servers") if server.place in by_place]
-            channel = ChannelPart(key, spot, address if isinstance(address, str) else None, named or list(self.servers.values()))
+            servers = self._servers_of(key, spot, named)
+            channel = ChannelPart(key, spot, address if isinstance(address, str) else None, servers)
             for name, message in self.following.members(spot, "messages"):
                 channel.messages[name] = self.message(name, message)
                 map_of_messages = self.following.member(spot, "messages")
@@ -182,6 +183,15 @@ class Application:
             self._places[spot.place] = channel
         for key, channel in self.channels.items():  # of two that are one component each has its own key
             self._places["", pointer_of("channels", key)] = channel
+
+    def _servers_of(self, key: str, spot: Spot, named: list[ServerPart]) -> list[ServerPart]:
+        """Return the servers of a channel: those that it names, all of the document if it names none."""
+        listed = self.following.member(spot, "servers")
+        count = len(listed.value) if listed is not None and isinstance(listed.value, list) else 0
+        if listed is not None and len(named) < count:
+            message = f"the channel `{key}` names a server that the document does not have; that is left out"
+            self.following.report(listed.at, UNKNOWN_TARGET, message, "Refer to a server of the document.")
+        return named if count else list(self.servers.values())
 
     def _read_operations(self) -> None:
         for key, spot in self.following.members(self.root, "operations"):
@@ -215,13 +225,16 @@ class Application:
             else {(map_of_messages.file, below(map_of_messages.inside, key)): key for key in channel.messages}
         )
         targets = {message.spot.place: key for key, message in channel.messages.items()}
-        by_key = {f"#{pointer_of('channels', channel.key, 'messages', key)}": key for key in channel.messages}
+        by_key = {pointer_of("channels", channel.key, "messages", key): key for key in channel.messages}
         keys = []
         for index, written in enumerate(spot.value["messages"] if isinstance(spot.value["messages"], list) else []):
             at = self.following.child(self.following.child(spot, "messages"), str(index))
             result = self.following.target(at, written["$ref"]) if _is_reference(written) else None
             followed = self.following.follow(result) if result else None
-            key = places.get(result.place) if result else by_key.get(text_at(written, "$ref") or "")  # of a channel elsewhere
+            path, _, fragment = (text_at(written, "$ref") or "").partition("#")
+            key = places.get(result.place) if result else None
+            if result is None and self.following.file_of(at, path) == "":  # of a channel elsewhere
+                key = by_key.get(Pointer(fragment))
             key = key or (targets.get(followed.place) if followed else None)
             if key is None:
                 message = "a message of the operation is none of its channel; it is left out"
@@ -234,7 +247,7 @@ class Application:
         for address, spot in self.following.members(self.root, "channels"):
             names = [server.value for server in self.following.items(spot, "servers") if isinstance(server.value, str)]
             named = [self.servers[name] for name in names if name in self.servers]
-            channel = ChannelPart(address, spot, address, named or list(self.servers.values()))
+            channel = ChannelPart(address, spot, address, self._servers_of(address, spot, named))
             self.channels[address] = channel
             for verb, action in _ACTIONS.items():
                 written = self.following.member(spot, verb)

@@ -82,9 +82,11 @@ class Following:
     Args:
         document: its value.
         open_file: reads a file by its path relative to the document; raises `NoSuchFile`.
+        uri: of the document, to which references in other files may lead back; empty: it has none.
     """
 
-    def __init__(self, document: Any, open_file: OpenFile = no_file) -> None:
+    def __init__(self, document: Any, open_file: OpenFile = no_file, uri: str = "") -> None:
+        self._uri = uri
         self._files = {"": document}
         self._not_read: dict[str, str] = {}  # files that cannot be read, and why
         self._open_file = open_file
@@ -211,7 +213,7 @@ class Following:
             return "only the document and files next to it are read"
         if fragment and not fragment.startswith("/"):
             return "it names an anchor, and no pointer"
-        file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
+        file = self.file_of(spot, path)
         if file not in self._files and file not in self._not_read:
             try:
                 self._open(file)
@@ -231,6 +233,12 @@ class Following:
         for problem in self._found.get((file, inside), ()):
             self._reported.setdefault(problem._replace(pointer=_at_reference(spot)))
         return Spot(value, inside if not file else spot.at, file, inside)
+
+    def file_of(self, spot: Spot, path: str) -> str:
+        """Return the file to which the path of a reference leads, as `Spot` names it."""
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(spot.file), unquote(path))) if path else spot.file
+        own = posixpath.normpath(posixpath.join(posixpath.dirname(self._uri), file))
+        return "" if self._uri and own == posixpath.normpath(self._uri) else file
 
     def _open(self, file: str) -> None:
         self._files[file], problems = self._open_file(file)

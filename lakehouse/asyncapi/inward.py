@@ -326,14 +326,15 @@ class MessageMaker:
         return options
 
 
-def convert(document: dict[str, Any], open_file: OpenFile = no_file) -> Converted:
+def convert(document: dict[str, Any], open_file: OpenFile = no_file, uri: str = "") -> Converted:
     """Write an AsyncAPI document as a registry document.
 
     Args:
         document: its value, for which `asyncapi_of` gives a dialect.
         open_file: as for `Following`.
+        uri: as for `Following`.
     """
-    return _ApplicationReading(Application(Following(document, open_file))).convert()
+    return _ApplicationReading(Application(Following(document, open_file, uri))).convert()
 
 
 class _ApplicationReading:

@@ -48,7 +48,7 @@ KAFKA = {"bus": {"host": "bus.example:9092", "protocol": "kafka"}}
 def read_file(path: Path, roots: tuple[str, ...] = ()) -> Reading:
     value, problems = read_text(path.read_bytes(), path.name, 64)
     beside = FilesBeside(path.as_uri().replace("file:///", "file:/"), LIMITS._replace(roots=roots))
-    return read_as(value, problems, path.name, None, open_file=beside)[1]
+    return read_as(value, problems, path.as_uri(), None, open_file=beside)[1]
 
 
 def read(**members: Any) -> Reading:
@@ -477,6 +477,51 @@ def test_a_reference_in_a_file_is_relative_to_it():
     written = {"asyncapi": "3.0.0", "info": {"title": "t"}, "components": {"messages": {"M": {"$ref": "common/a.json#/M"}}}}
     made = convert(written, open_file)
     assert made.document["schemagroups"]["t"]["schemas"]["S"]["schema"] == {"type": "integer"}
+
+
+@pytest.mark.parametrize("back", ["./asyncapi.yaml", "../docs/asyncapi.yaml"])
+def test_references_of_other_files_may_lead_back_to_the_document(back, tmp_path):
+    servers = {"bus": KAFKA["bus"], "gate": {"host": "gate.example:1883", "protocol": "mqtt5"}}
+    lamps = {"address": "lamps", "servers": [{"$ref": f"{back}#/servers/bus"}]}
+    lamps |= {"messages": {"On": {"payload": {"$ref": f"{back}#/components/schemas/Lamp"}}, "Off": {}}}
+    send = {"action": "send", "channel": {"$ref": f"{back}#/channels/lamps"}}
+    send |= {"messages": [{"$ref": f"{back}#/channels/lamps/messages/On"}]}
+    document = {
+        "asyncapi": "3.0.0",
+        "info": {"title": "Lamps", "version": "1"},
+        "servers": servers,
+        "channels": {"lamps": {"$ref": "parts.yaml#/lamps"}},
+        "operations": {"send": {"$ref": "parts.yaml#/send"}},
+        "components": {"schemas": {"Lamp": {"type": "object"}}},
+    }
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "asyncapi.yaml").write_text(json.dumps(document))
+    (tmp_path / "docs" / "parts.yaml").write_text(json.dumps({"lamps": lamps, "send": send}))
+    reading = read_file(tmp_path / "docs" / "asyncapi.yaml", (f"file:{tmp_path}",))
+    assert [finding.rule_id for finding in reading.findings] == ["AAPI-007", "AAPI-005"]
+    assert [xid for xid in rows(reading, "message") if xid.startswith("/endpoints")] == ["/endpoints/lamps.send/messages/On"]
+    assert "/messagegroups/mqtt.lamps" not in rows(reading)
+    assert message(reading, "kafka.lamps/messages/On")["dataschemaxid"] == "/schemagroups/kafka.lamps/schemas/Lamp"
+
+
+@pytest.mark.parametrize(
+    ("version", "servers", "protocol", "at"),
+    [
+        ("3.0.0", [{"$ref": "#/info"}], None, ["/channels/lamps/servers"]),
+        ("3.0.0", [{"$ref": "#/info"}, {"$ref": "#/servers/bus"}], "KAFKA", ["/channels/lamps/servers"]),
+        ("3.0.0", [], "KAFKA", []),
+        ("2.6.0", ["buss"], None, ["/channels/lamps/servers"]),
+        ("2.6.0", ["buss", "bus"], "KAFKA", ["/channels/lamps/servers"]),
+        ("2.6.0", [], "KAFKA", []),
+    ],
+)
+def test_a_channel_whose_server_the_document_does_not_have_is_reported(version, servers, protocol, at):
+    servers_of_document = {"bus": {"url": "bus.example:9092", "host": "bus.example:9092", "protocol": "kafka"}}
+    channel = {"address": "lamps", "servers": servers, "messages": {"On": {}}, "publish": {"message": {"messageId": "On"}}}
+    reading = read(asyncapi=version, servers=servers_of_document, channels={"lamps": channel})
+    assert result(reading, "AAPI-008") == at
+    [group] = {xid.split("/")[2] for xid in rows(reading, "message") if xid.startswith("/messagegroups")}
+    assert body(reading, f"/messagegroups/{group}").get("protocol") == protocol
 
 
 @pytest.mark.parametrize(("version", "wins"), [("2.6.0", "trait"), ("3.0.0", "own")])

@@ -33,12 +33,13 @@ def read_draft(value: Any, problems: list[Problem], uri: str, *, rules: bool = T
     return _read(convert(value, uri), problems, DRAFT, rules=rules)
 
 
-def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, open_file: OpenFile = no_file) -> Reading:
+def read_asyncapi(value: Any, problems: list[Problem], uri: str, *, rules: bool = True, open_file: OpenFile = no_file) -> Reading:
     """Read an AsyncAPI document into rows.
 
     Args:
         value: the document, for which `asyncapi_of` gives a dialect.
         problems: what reading the text found.
+        uri: of the document.
         rules: apply the rules about one entity too.
         open_file: gives the value of a file next to the document.
 
@@ -46,7 +47,7 @@ def read_asyncapi(value: Any, problems: list[Problem], *, rules: bool = True, op
         Rejected: it grows beyond all limits by what its `$ref`s refer to.
     """
     try:
-        converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file)
+        converted = convert_asyncapi(value if isinstance(value, dict) else {}, open_file, uri)
     except Overgrown as error:
         raise Rejected(LIMIT, str(error), "Split it, or refer to less.") from error
     of_files = [problem for _, problem in converted.reported if problem.severity == "error"]

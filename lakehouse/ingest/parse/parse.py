@@ -403,7 +403,9 @@ OWN_READERS: dict[str, Callable[..., Reading]] = {
     DRAFT: lambda document, problems, uri, open_file, rules: read_draft(document, problems, uri, rules=rules),
     **dict.fromkeys(
         ("asyncapi-2", "asyncapi-3"),
-        lambda document, problems, uri, open_file, rules: read_asyncapi(document, problems, rules=rules, open_file=open_file),
+        lambda document, problems, uri, open_file, rules: read_asyncapi(
+            document, problems, uri, rules=rules, open_file=open_file
+        ),
     ),
 }
 
