@@ -259,6 +259,8 @@ class MessageMaker:
             options = {"address": {"value": meant.address}}
         if options and meant.protocol:  # without options a message has the protocol of its group
             message |= {"protocol": meant.protocol, "protocoloptions": options}
+        versionid = text_at(hints, "versionid")
+        message |= {"versionid": versionid} if versionid else {}
         return with_attributes(message | ({"asyncapi": uninterpreted} if uninterpreted else {}), hints)
 
     def _headers(

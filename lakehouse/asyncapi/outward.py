@@ -147,6 +147,10 @@ class MessageWriter:
         for version in sorted(set(objects_at(schema, "versions")) - written):
             loss = Loss(Pointer(pointer_of("versions", version)), OF_SCHEMA, "a Version that no message uses")
             self._losses.append((xid, loss))
+        for version in sorted(written):
+            if objects_at(schema, "versions").get(version, schema).get("contenttype"):
+                at = Pointer(pointer_of("versions", version, "contenttype"))
+                self._losses.append((xid, Loss(at, OF_SCHEMA, "`contenttype` of a schema has no place in AsyncAPI")))
         for name in sorted(set(schema) - _NOT_COMPARED - {"format", "schema", "contenttype"}):
             if name != "schemauri":
                 self._losses.append((xid, Loss(Pointer(f"/{name}"), OF_SCHEMA, f"`{name}` of a schema has no place in AsyncAPI")))
@@ -181,6 +185,8 @@ class MessageWriter:
         own = object_at(message, "asyncapi")
         written = kept_members(own, "headers", "bindings", "payload", "traits")
         hints: dict[str, Any] = {"xid": made.xid}
+        versionid = text_at(message, "versionid") or "1"
+        hints |= {"versionid": versionid} if versionid != "1" else {}
         written |= texts_of(message, own)
         options = dict(object_at(message, "protocoloptions"))
         is_event = str(message.get("envelope") or "").lower().startswith("cloudevents")

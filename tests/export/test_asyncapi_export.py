@@ -12,6 +12,7 @@ from asyncapitrips import trip
 
 from lakehouse.asyncapi.inward import convert
 from lakehouse.asyncapi.outward import AsyncApi, write_asyncapi
+from lakehouse.ingest.parse.parse import read_as
 from lakehouse.rules.declared import enforcement
 
 DATA = Path(__file__).parents[1] / "data" / "asyncapi"
@@ -251,6 +252,26 @@ LOSSES = [
     ({"messagegroups": {"g": {"messages": {"On": MESSAGE | {"versionid": "2", "versions": {"1": {}, "2": {}}}}}}}, "AAPI-101"),
     ({"schemagroups": {"s": {"schemas": {"A": {"versionid": "1", "name": "a", "versions": {"1": {"schema": {}}}}}}}}, "AAPI-102"),
 ]
+
+
+def test_the_version_of_a_message_is_found_again():
+    message = MESSAGE | {"versionid": "3", "versions": {"3": {"isdefault": True}}}
+    made = written({"messagegroups": {"g": {"messages": {"On": message, "Off": MESSAGE | {"versionid": "1"}}}}})
+    assert made.losses == []
+    reading = read_as(made.document, [], "lamps.json", None)[1]
+    versions = [row.xid for row in reading.rows if "/versions/" in row.xid]
+    assert versions == [f"/messagegroups/g/messages/{version}" for version in ("On/versions/3", "Off/versions/1")]
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_the_content_type_of_a_schema_is_a_loss(used):
+    version = {"format": "JSONSchema/draft-07", "schema": {}, "contenttype": "application/schema+json"}
+    message = MESSAGE | ({"dataschemaxid": "/schemagroups/s/schemas/A"} if used else {})
+    schemas = {"A": {"versionid": "7", **version, "versions": {"7": version}}}
+    made = written({"messagegroups": {"g": {"messages": {"On": message}}}, "schemagroups": {"s": {"schemas": schemas}}})
+    assert [(xid, loss.pointer, loss.rule_id) for xid, loss in made.losses] == [
+        ("/schemagroups/s/schemas/A", "/versions/7/contenttype", "AAPI-102")
+    ]
 
 
 @pytest.mark.parametrize(("registry", "rule_id"), LOSSES, ids=[one[1] for one in LOSSES])
