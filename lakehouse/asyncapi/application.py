@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch, completed
+from lakehouse.asyncapi.following import Following, Spot, apply_merge_patch, completed, for_merging
 from lakehouse.asyncapi.headerschemas import HINT
 from lakehouse.asyncapi.identifiers import apart, fitted, id_of_address, id_of_key, with_symbols
 from lakehouse.asyncapi.protocoltables import Wire, normal_protocol, wire_of
@@ -22,9 +22,6 @@ from lakehouse.text.jsontext import below, object_at, pointer_of, text_at
 from lakehouse.text.names import Pointer
 
 UNKNOWN_TARGET = "AAPI-008"
-_MOST_FOLLOWED = (
-    3  # levels of a message or operation below which `$ref`s are merged as they are: those of a property of `headers`
-)
 _ACTIONS = {"publish": "receive", "subscribe": "send"}
 _HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*://)?([^/]*)(/.*)?")
 
@@ -127,33 +124,11 @@ class Application:
             return spot
         traits = [trait for trait in self.following.items(spot, "traits") if isinstance(trait.value, dict)]
         target = spot._replace(value={name: value for name, value in spot.value.items() if name != "traits"})
-        own, *patches = self._for_merging([target, *traits], spot.file, _MOST_FOLLOWED)
+        own, *patches = for_merging(self.following, [target, *traits], spot.file)
         merged: Any = own if self.is_old else {}
         for patch in patches:
             merged = apply_merge_patch(merged, patch)
         return spot._replace(value=completed(own, merged) if not self.is_old else merged)
-
-    def _for_merging(self, objects: list[Spot], file: str, levels: int) -> list[Any]:
-        """Return objects as a file may hold them, with each `$ref` followed in members of the same name: these merge, too.
-
-        An object of another file has in it all that it refers to, since references there are relative to that file.
-        """
-        if any((spot.file, spot.value) != (objects[0].file, objects[0].value) for spot in objects):
-            objects = [self.following.follow(spot) or spot._replace(value={}) for spot in objects]
-        values = [spot.value if spot.file == file else self.following.plain(spot) for spot in objects]
-        if levels == 0 or not all(isinstance(value, dict) for value in values):
-            return values
-        members: dict[str, list[int]] = {}
-        for index, spot in enumerate(objects):
-            for name, value in spot.value.items():
-                members.setdefault(name, []).extend([index] if isinstance(value, dict) else [])
-        results = [dict(value) for value in values]
-        for name, indices in members.items():
-            if len(indices) > 1:
-                merging = self._for_merging([self.following.child(objects[index], name) for index in indices], file, levels - 1)
-                for index, value in zip(indices, merging, strict=True):
-                    results[index][name] = value
-        return results
 
     def _server(self, name: str, spot: Spot) -> ServerPart:
         value = spot.value

@@ -23,6 +23,7 @@ SHAPE = "AAPI-002"
 _MOST_STEPS = 50  # of one `$ref` to the next: more are a circle
 _MOST_COPIED = 1_000_000  # values of a document that are copied to where `$ref`s are
 _DEEPEST = 200
+_MOST_MERGED = 3  # levels of what is merged at which `$ref`s are followed: up to the properties of `headers`
 _MOST_FOUND = 10  # problems of a text that are reported of one `$ref`
 _NOWHERE = object()
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
@@ -256,6 +257,29 @@ def _at_reference(spot: Spot) -> Pointer:
 
 def _unescaped(token: str) -> str:
     return unquote(token).replace("~1", "/").replace("~0", "~")
+
+
+def for_merging(following: Following, objects: list[Spot], file: str, levels: int = _MOST_MERGED) -> list[Any]:
+    """Return objects as a file may hold them, with each `$ref` followed in members of the same name: these merge, too.
+
+    An object of another file has in it all that it refers to, since references there are relative to that file.
+    """
+    if any((spot.file, spot.value) != (objects[0].file, objects[0].value) for spot in objects):
+        objects = [following.follow(spot) or spot._replace(value={}) for spot in objects]
+    values = [spot.value if spot.file == file else following.plain(spot) for spot in objects]
+    if levels == 0 or not all(isinstance(value, dict) for value in values):
+        return values
+    members: dict[str, list[int]] = {}
+    for index, spot in enumerate(objects):
+        for name, value in spot.value.items():
+            members.setdefault(name, []).extend([index] if isinstance(value, dict) else [])
+    results = [dict(value) for value in values]
+    for name, indices in members.items():
+        if len(indices) > 1:
+            merging = for_merging(following, [following.child(objects[index], name) for index in indices], file, levels - 1)
+            for index, value in zip(indices, merging, strict=True):
+                results[index][name] = value
+    return results
 
 
 def apply_merge_patch(value: Any, patch: Any) -> Any:

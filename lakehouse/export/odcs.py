@@ -112,7 +112,7 @@ def _fields(whole: Property) -> list[Property]:
     return whole["properties"] if whole.get("properties") else [whole]
 
 
-class _Part(NamedTuple):
+class _Nested(NamedTuple):
     """A schema in another one, and the references that lead to what holds it: one of them again is a circle."""
 
     schema: Any
@@ -126,12 +126,12 @@ class _JsonSchema:
         self._following = Following(document)
         self._budget = _Budget()
 
-    def read(self, name: str, part: _Part, *, required: bool = False, depth: int = 0) -> Property:
+    def read(self, name: str, part: _Nested, *, required: bool = False, depth: int = 0) -> Property:
         """Return the property of a schema, which is required if it may not be null; depth: how many references it is in."""
         merged = self._merged(part, set())
         kinds = self._kinds(merged)
         logical = _logical(kinds)
-        if logical == "object" and not merged.get("properties") and isinstance(merged.get("additionalProperties"), _Part):
+        if logical == "object" and not merged.get("properties") and isinstance(merged.get("additionalProperties"), _Nested):
             logical = "map" if depth < _DEEPEST else logical
         form = merged.get("format") if logical == "string" else None
         logical = _DATES.get(str(form), logical)
@@ -156,8 +156,8 @@ class _JsonSchema:
         values = _values(merged)
         return "null" in self._types(merged) and (not values or None in values)
 
-    def _inner(self, part: _Part, merged: dict[str, Any], logical: str, depth: int) -> dict[str, Any]:
-        def read(name: str, inner: _Part, *, required: bool = False) -> Property:
+    def _inner(self, part: _Nested, merged: dict[str, Any], logical: str, depth: int) -> dict[str, Any]:
+        def read(name: str, inner: _Nested, *, required: bool = False) -> Property:
             return self.read(name, inner, required=required, depth=depth + (inner.within != part.within))
 
         if logical == "object":
@@ -166,11 +166,11 @@ class _JsonSchema:
             return {"properties": [read(name, field, required=name in must) for name, field in fields]}
         if logical == "map":
             return {"map": _map(read("value", merged["additionalProperties"]))}
-        if logical == "array" and isinstance(merged.get("items"), _Part):
+        if logical == "array" and isinstance(merged.get("items"), _Nested):
             return {"items": _as_item(read("item", merged["items"]))}
         return {}
 
-    def _merged(self, part: _Part, followed: set[str]) -> dict[str, Any]:
+    def _merged(self, part: _Nested, followed: set[str]) -> dict[str, Any]:
         """Return a schema with what it refers to, what `allOf` adds, and what its alternatives may have, never required.
 
         Args:
@@ -181,26 +181,26 @@ class _JsonSchema:
         if not isinstance(schema, dict) or not self._budget.has_steps(1 + len(_object(schema))):
             return {}
         merged = {name: member for name, member in schema.items() if name not in ("$ref", "allOf", "oneOf", "anyOf")}
-        merged |= {word: _Part(schema[word], within) for word in _HOLDING if isinstance(schema.get(word), dict)}
-        merged["properties"] = {name: _Part(field, within) for name, field in _object(schema).items()}
-        parts = [_Part(member, within) for member in _listed(schema.get("allOf"))]
+        merged |= {word: _Nested(schema[word], within) for word in _HOLDING if isinstance(schema.get(word), dict)}
+        merged["properties"] = {name: _Nested(field, within) for name, field in _object(schema).items()}
+        parts = [_Nested(member, within) for member in _listed(schema.get("allOf"))]
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference not in within | followed:
             followed.add(reference)
             target = self._following.target(self._following.root, reference)
-            parts.insert(0, _Part(target.value if target else None, within | {reference}))
+            parts.insert(0, _Nested(target.value if target else None, within | {reference}))
         for inner in parts:
             part_schema = self._merged(inner, followed)
             required = [*_listed(part_schema.get("required")), *_listed(merged.get("required"))]
             merged = part_schema | merged | {"properties": _object(part_schema) | _object(merged), "required": required}
-        alternatives = [_Part(branch, within) for word in ("oneOf", "anyOf") for branch in _listed(schema.get(word))]
+        alternatives = [_Nested(branch, within) for word in ("oneOf", "anyOf") for branch in _listed(schema.get(word))]
         return self._with_alternatives(merged, [self._merged(branch, set(followed)) for branch in alternatives])
 
     def _with_alternatives(self, merged: dict[str, Any], branches: list[dict[str, Any]]) -> dict[str, Any]:
         """Add to a schema the types, values and properties of its alternatives; a property of several may be as each says."""
         types = list(dict.fromkeys(name for branch in branches for name in self._types(branch)))
         values = [[None] if self._types(branch) == ["null"] else _values(branch) for branch in branches]
-        fields: dict[str, list[_Part]] = {}
+        fields: dict[str, list[_Nested]] = {}
         for name, field in (member for branch in branches for member in _object(branch).items()):
             alike = fields.setdefault(name, [])
             alike += [field] if field.schema not in [part.schema for part in alike] else []
@@ -210,10 +210,10 @@ class _JsonSchema:
         return added | merged | {"properties": {name: _any_of(parts) for name, parts in fields.items()} | _object(merged)}
 
 
-def _any_of(parts: list[_Part]) -> _Part:
+def _any_of(parts: list[_Nested]) -> _Nested:
     """Return what satisfies one of some schemas."""
     schemas = [part.schema for part in parts]
-    return parts[0] if len(parts) == 1 else _Part({"anyOf": schemas}, frozenset[str]().union(*(part.within for part in parts)))
+    return parts[0] if len(parts) == 1 else _Nested({"anyOf": schemas}, frozenset[str]().union(*(part.within for part in parts)))
 
 
 def _logical(kinds: list[str]) -> str:
@@ -247,7 +247,7 @@ def _is_option(word: str, value: Any) -> bool:
 def _json_fields(schema: Any, type_name: str | None) -> list[Property]:
     document = read_exactly(schema.encode()) if isinstance(schema, str) else schema
     root = {"$ref": f"#/{type_name.strip('/')}"} if type_name and "/" in type_name else document
-    return _fields(_JsonSchema(document).read(PAYLOAD, _Part(root)))
+    return _fields(_JsonSchema(document).read(PAYLOAD, _Nested(root)))
 
 
 class _Avro:
