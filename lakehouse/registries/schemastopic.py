@@ -33,7 +33,8 @@ class TopicRecord(NamedTuple):
 def record_of_line(line: bytes) -> TopicRecord:
     """Read a line: a JSON object with `key` and `value` or `payload`, or key and value with a tab between them.
 
-    The second is what `kafka-console-consumer --property print.key=true` writes.
+    The second is what `kafka-console-consumer --property print.key=true` writes. Spark leaves out columns that are null: an
+    object whose key has a `keytype` needs no value.
 
     Raises:
         UnreadableRecord: it is neither.
@@ -47,6 +48,8 @@ def record_of_line(line: bytes) -> TopicRecord:
         raise UnreadableRecord(f"it is not JSON ({error})") from error
     if not isinstance(columns, dict):
         raise UnreadableRecord("it is no JSON object")
+    if not columns.keys() & {"value", "payload"} and _has_keytype(_bytes(columns.get("key"))):
+        columns["value"] = None
     return record_of_columns(columns)
 
 
@@ -93,6 +96,13 @@ def _bytes(value: Any) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         return text
+
+
+def _has_keytype(key: bytes | None) -> bool:
+    try:
+        return key is not None and "keytype" in _object_of(key, "key")
+    except (ValueError, NotJson):
+        return False
 
 
 class _State:

@@ -53,6 +53,9 @@ def test_lines_of_a_topic(line):
         json.dumps({"key": K, "value": None}),
         json.dumps({"key": base64.b64encode(K.encode()).decode(), "value": None}),
         json.dumps({"key": K, "value": ""}),
+        json.dumps({"key": K, "offset": 3}),
+        json.dumps({"key": KEY}),
+        json.dumps({"key": base64.b64encode(K.encode()).decode(), "offset": 3}),
     ],
 )
 def test_lines_without_a_value(line):
@@ -60,13 +63,18 @@ def test_lines_without_a_value(line):
     assert (json.loads(found.key), found.value) == (KEY, None)
 
 
-@pytest.mark.parametrize("line", [b"x", b"[]", b"{}", b'{"key":null,"value":"{}"}', b'{"value":"{}"}', b'{"key":"{}"}', b"\xff"])
+@pytest.mark.parametrize(
+    "line",
+    [b"x", b"[]", b"{}", b'{"key":null,"value":"{}"}', b'{"value":"{}"}', b'{"key":"{}"}', b'{"key":"a"}', b"\xff"],
+)
 def test_lines_of_something_else(line):
     with pytest.raises(UnreadableRecord):
         record_of_line(line)
 
 
 def test_columns_of_a_table():
+    with pytest.raises(UnreadableRecord):  # a table has a column for each null, so that this one is not such a topic
+        record_of_columns({"key": K, "offset": 2})
     assert record_of_columns({"key": bytearray(b"{}"), "value": None, "offset": 2}) == TopicRecord(b"{}", None, 2)
 
 
