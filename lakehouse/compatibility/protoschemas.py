@@ -333,6 +333,8 @@ class ProtoComparison:
             old, new = self._old_and_new(self._writer.package, self._reader.package)
             what = f"was {old or 'none'}, is {new or 'none'}"
             yield DirectionResult((), "package-changed", what, Answer.NO, Answer.NO, "")
+        # A message that came is the payload only if the one that was first before is gone: helpers may come above it.
+        is_payload = self._is_backward or self._reader.first not in map(self._moved, self._writer.messages)
         for name, message in self._writer.messages.items():
             other = self._reader.messages.get(self._moved(name))
             if other is not None:
@@ -340,7 +342,7 @@ class ProtoComparison:
             else:
                 kind = "type-removed" if self._is_backward else "type-added"
                 what = f"message {name} {'went' if self._is_backward else 'came'}"
-                answer = Answer.YES if name == self._writer.first else Answer.NO
+                answer = Answer.YES if is_payload and name == self._writer.first else Answer.NO
                 because = "{writer} writes this message, which {reader} does not know"
                 yield DirectionResult(_path_of(name, self._writer.package), kind, what, answer, answer, because)
         for name, enum in self._writer.enums.items():

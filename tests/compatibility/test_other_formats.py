@@ -199,6 +199,24 @@ def test_a_field_of_protobuf_that_becomes_repeated_is_compared_by_its_type_too(b
     assert judgement.breaks.as_json() == {"readers": readers, "writers": writers}
 
 
+_ORDER, _MONEY = "message Order { string id = 1; }", "message Money { int64 units = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "readers", "writers"),
+    [
+        pytest.param(_ORDER, f"{_MONEY} {_ORDER}", "no", "no", id="a helper above the payload"),
+        pytest.param(_ORDER, f"package shop; {_MONEY} {_ORDER}", "no", "no", id="in another package"),
+        pytest.param(_ORDER, f"{_ORDER} {_MONEY}", "no", "no", id="a helper below it"),
+        pytest.param(_ORDER, _ORDER.replace("Order", "Offer"), "yes", "yes", id="another name"),
+        pytest.param(f"{_ORDER} {_MONEY}", _MONEY, "no", "yes", id="the payload went"),
+    ],
+)
+def test_a_message_of_protobuf_that_came_breaks_readers_only_in_place_of_the_payload(before, after, readers, writers):
+    judgement = judge(*(f'syntax = "proto3"; {text}' for text in (before, after)), "Protobuf/3")
+    assert judgement.breaks.as_json() == {"readers": readers, "writers": writers}
+
+
 def test_the_reader_of_protobuf_finds_what_the_compiler_finds():
     own, _ = compiled(PROTO)
     read = ProtoFile(PROTO).messages
