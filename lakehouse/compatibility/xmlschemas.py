@@ -32,8 +32,9 @@ _WIDER = {
     "normalizedString": ("string",), "token": ("normalizedString", "string"),
 }  # fmt: skip
 _SEPARATE = frozenset(
-    {*_WIDER, "boolean", "decimal", "date", "dateTime", "time", "float", "double", "duration", "base64Binary", "hexBinary"}
-)
+    {*_WIDER, "string", "boolean", "decimal", "date", "dateTime", "time", "float", "double", "duration", "base64Binary",
+     "hexBinary"}
+)  # fmt: skip
 
 _TEXTS = frozenset({"normalizedString", "token"})  # take any value as it is written
 _FLOATS = frozenset({"float", "double"})  # take any number as it is written, of which digits may be lost
@@ -583,6 +584,8 @@ def _order_answer(writer: _Content, reader: _Content) -> Answer:
 def _type_answer(writer: Any, reader: Any) -> Answer:
     """Return whether values of one type are lost in another one, by their names: unknown for types that a schema declares."""
     if reader is None or reader == "anyType" or (isinstance(writer, str) and reader in _WIDER.get(writer, ())):
+        return Answer.NO
+    if reader == "string" and writer in _SEPARATE:
         return Answer.NO
     is_read_as_written = reader in _TEXTS or (writer in _NUMBERS and reader in _FLOATS)
     return Answer.YES if writer in _SEPARATE and reader in _SEPARATE and not is_read_as_written else Answer.UNKNOWN

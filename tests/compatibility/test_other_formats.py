@@ -417,6 +417,11 @@ def test_an_element_that_comes_a_second_time_in_xml_schema_is_unknown():
         ("date", "double", "yes", "yes"),
         ("int", "token", "yes", "unknown"),
         ("normalizedString", "token", "no", "unknown"),
+        ("string", "token", "no", "unknown"),
+        ("string", "int", "no", "yes"),  # each value, as it is written, is a string
+        ("string", "boolean", "no", "yes"),
+        ("string", "dateTime", "no", "yes"),
+        ("string", "anyURI", "unknown", "unknown"),
     ],
 )
 def test_a_built_in_type_of_xml_schema_that_reads_what_another_writes_does_not_break_it(before, after, readers, writers):
