@@ -320,10 +320,12 @@ class AvroComparison:
 
     def _logical(self, writer: AvroType, reader: AvroType, path: Path) -> DirectionResult:
         texts = [" ".join(str(part) for part in side.logical if part is not None) or side.kind for side in (writer, reader)]
-        is_lost = bool(writer.logical and reader.logical)
+        answer = _meaning_answer(writer.logical, reader.logical)
         because = "what {writer} writes means another value to {reader}"
+        if answer == Answer.UNKNOWN:
+            because = "{writer} may write more digits than {reader} declares"
         what = _was_is(*self._old_and_new(*texts))
-        return self._result(path, "meaning-changed", what, Answer.YES if is_lost else Answer.NO, because)
+        return self._result(path, "meaning-changed", what, answer, because)
 
     def _other_type(self, writer: AvroType, reader: AvroType, path: Path, because: str = "") -> DirectionResult:
         old, new = self._old_and_new(writer, reader)
@@ -362,7 +364,7 @@ class AvroComparison:
             return all(self._reads(branch, reader) for branch in writer.branches)
         if reader.kind == "union":
             return any(self._reads(writer, branch) for branch in reader.branches)
-        if not _is_alike(writer, reader) or (writer.logical and reader.logical and writer.logical != reader.logical):
+        if not _is_alike(writer, reader) or _meaning_answer(writer.logical, reader.logical) == Answer.YES:
             return False
         if writer.kind == "record":
             return all(self._reads_field(writer, field) for field in reader.fields.values())
@@ -385,6 +387,15 @@ def _is_alike(writer: AvroType, reader: AvroType) -> bool:
     if writer.kind not in _NAMED:
         return True
     return _short(writer.name) == _short(reader.name) or writer.name in reader.aliases
+
+
+def _meaning_answer(writer: tuple[Any, ...], reader: tuple[Any, ...]) -> Answer:
+    """Return whether a value of one logical type means another one: in decimals of the same scale an integer means the same."""
+    if not writer or not reader or writer == reader:
+        return Answer.NO
+    if writer[0] != "decimal" or reader[0] != "decimal" or writer[2] != reader[2]:
+        return Answer.YES
+    return Answer.NO if writer[1] <= reader[1] else Answer.UNKNOWN
 
 
 def _short(name: str) -> str:

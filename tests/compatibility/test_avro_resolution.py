@@ -59,12 +59,27 @@ def test_a_change_of_a_record_reports_where_and_whom_it_breaks(before, after, po
     assert bool(found[0].reason) == ("yes" in (readers, writers))
 
 
-def test_a_decimal_of_another_scale_is_another_value():
-    def price(scale):
-        return _record({"name": "p", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}})
+def _decimal(scale, precision=9):
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
-    (found,) = compare(price(2), price(3), "Avro")
+
+def _price(type_):
+    return _record({"name": "p", "type": type_})
+
+
+def test_a_decimal_of_another_scale_is_another_value():
+    (found,) = compare(_price(_decimal(2)), _price(_decimal(3)), "Avro")
     assert (found.pointer, found.kind, found.breaks.as_json()) == ("/p", "meaning-changed", {"readers": "yes", "writers": "yes"})
+
+
+@pytest.mark.parametrize("has_null", [False, True])
+def test_a_decimal_of_a_larger_precision_is_the_same_value(has_null):
+    before, after = (_price(["null", one] if has_null else one) for one in (_decimal(2, 9), _decimal(2, 12)))
+    (found,) = compare(before, after, "Avro")
+    assert (found.kind, found.what) == ("meaning-changed", "was decimal 9 2, is decimal 12 2")
+    assert found.breaks.as_json() == {"readers": "unknown", "writers": "no"}
+    because = "a producer with the new schema may write more digits than a consumer with the old schema declares"
+    assert found.reason == f"Cannot be decided: {because}."
 
 
 @pytest.mark.parametrize(
