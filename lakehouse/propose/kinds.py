@@ -34,6 +34,7 @@ from lakehouse.propose.pathcounts import (
     may_be_stored,
     segment,
 )
+from lakehouse.text.jsontext import read_exactly
 from lakehouse.text.objectcolumns import ObjectReader
 
 MODE, PROTOCOL = "/mode", "/protocol"
@@ -139,7 +140,7 @@ def _own_options(family: str | None, names: tuple[str, ...], attributes: tuple[s
 
 def _json(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
+        return read_exactly(body)
     except orjson.JSONDecodeError:
         return body
 

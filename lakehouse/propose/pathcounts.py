@@ -14,6 +14,7 @@ the greater.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from lakehouse.text.blanking import blank_text, looks_secret
 
 MOST_VALUES = 32
 LONGEST_VALUE = 256
+_LARGEST = sys.float_info.max  # what an integer beyond the doubles counts as
 _encoded = methodcaller("encode", "utf-8", "surrogatepass")
 ITEM, MEMBER = "*", "{}"
 ENVELOPE, OPTIONS, DATA = "/envelopemetadata", "/protocoloptions", "/data"
@@ -156,7 +158,8 @@ class PathCounts:
 
     def _registers_of(self, texts: Iterable[str]) -> npt.NDArray[np.uint8]:
         if self.least is not None:
-            return registers_of(np.fromiter(map(float, texts), np.float64).view(np.uint64))
+            numbers = np.fromiter(map(float, texts), np.float64)
+            return registers_of(np.clip(numbers, -_LARGEST, _LARGEST).view(np.uint64))
         return registers_of(np.fromiter(map(crc32, map(_encoded, texts)), np.uint64))
 
     def _add_registers(self, registers: npt.NDArray[np.uint8]) -> None:
@@ -324,7 +327,11 @@ class KindCounts:
             self._numbers(path, counts, values)
 
     def _numbers(self, path: str, counts: PathCounts, values: Sequence[Any]) -> None:
-        self.keep_numbers(path, counts, np.array(values, np.float64), Counter(values) if counts.values is not None else None)
+        try:
+            numbers = np.array(values, np.float64)
+        except OverflowError:
+            numbers = np.array([max(-_LARGEST, min(value, _LARGEST)) for value in values], np.float64)
+        self.keep_numbers(path, counts, numbers, Counter(values) if counts.values is not None else None)
 
     def keep_numbers(
         self, path: str, counts: PathCounts, numbers: npt.NDArray[np.float64], distinct: Mapping[int | float, int] | None

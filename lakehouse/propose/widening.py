@@ -301,7 +301,7 @@ def _distinct(kind: str, counts: PathCounts) -> list[Any] | None:
 
 def _widen_limit(node: Schema, limit: str, exclusive: str, sign: int, seen: float) -> None:
     """Move a limit to the value that was seen; `sign` is 1 of a least value, -1 of a greatest."""
-    value = int(seen) if seen.is_integer() else seen
+    value = int(seen) if seen.is_integer() and abs(seen) < 2**63 else seen  # no longer integer is written
     bound, open_bound = node.get(limit), node.get(exclusive)
     if isinstance(open_bound, bool):  # draft 4: it belongs to the limit
         if open_bound and bound is not None and sign * value <= sign * bound:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from builders import read
@@ -266,6 +267,17 @@ def test_no_more_distinct_values_are_shown_than_there_were():
     assert "| /data/orderid | string | 100% of 2,000 | yes | 2,000 distinct |" in evidence_page(
         kind.group, ProposedGroup([kind]), FEW
     )
+
+
+@pytest.mark.parametrize("count", [20, 2_000])  # few values, and more than are kept
+@pytest.mark.parametrize("least", [2**64, -(10**30), 10**400], ids=["unsigned", "negative", "no double"])
+def test_integers_of_any_size_are_integers(least, count):
+    (kind,) = proposed([kafka(number) | {"payload": {"n": least + number * 2**20}} for number in range(count)])
+    counts = kind.observed.counts["/data/n", "integer"]
+    assert kind.observed.types("/data/n") == {"integer": counts}
+    assert counts.events == count
+    assert counts.least == (float(least) if abs(least) < 10**300 else sys.float_info.max)
+    assert b'"type": "integer"' in as_bytes(next(iter(documents_of([kind]).values())))
 
 
 def test_texts_with_half_of_a_surrogate_pair_are_counted():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import jsonschema_rs
+import orjson
 import pytest
 from builders import law
 from hypothesis import given
@@ -83,6 +85,14 @@ def test_a_widened_schema_takes_what_broke_it_and_what_was_valid(before, after):
 def test_each_keyword_changes_as_far_as_values_break_it(schema, value, expected):
     result = widened({"properties": {"v": schema}}, [{"v": value}])
     assert (result.schema["properties"]["v"], result.undecided) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "greatest"), [(10**25, 1e25), (1e25, 1e25), (10**400, sys.float_info.max)], ids=["integer", "number", "no double"]
+)
+def test_a_limit_beyond_64_bits_can_be_written(value, greatest):
+    result = widened({"type": ["integer", "number"], "maximum": 3}, [value])
+    assert orjson.loads(orjson.dumps(result.schema))["maximum"] == greatest
 
 
 def test_a_definition_is_widened_where_it_is_declared_and_a_schema_may_refer_to_itself():
