@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from itertools import chain, product
 from typing import Any
 
@@ -94,12 +95,9 @@ class KeywordComparison:
             old, new = self._old_and_new(_range(writer), _range(reader))
             because = f"{{writer}} may write {_range(writer)}, and {{reader}} takes {_range(reader)}"
             yield self._result(path, "range-changed", f"was {old}, is {new}", is_lost, because)
+        multiples = writer.multiples if "number" in writer.types else (1, *writer.multiples)
         for multiple in reader.multiples:
-            if (
-                multiple in writer.multiples
-                or any(_divides(multiple, written_multiple) for written_multiple in writer.multiples)
-                or (multiple == 1 and "number" not in writer.types)
-            ):
+            if multiple in multiples or any(_divides(multiple, written_multiple) for written_multiple in multiples):
                 continue
             because = f"{{writer}} may write what is no multiple of {multiple}"
             if writer.multiples:
@@ -213,7 +211,11 @@ def _size_text(low: int, high: int | None, what: str) -> str:
 
 
 def _divides(divisor: Any, number: Any) -> bool:
-    return isinstance(divisor, int) and isinstance(number, int) and divisor != 0 and number % divisor == 0
+    """Return whether a number is a multiple of another one, as both are written: 1 of 0.01."""
+    if not isinstance(divisor, int | float) or not isinstance(number, int | float) or divisor == 0:
+        return False
+    exact = [Fraction(repr(value)) if isinstance(value, float) else Fraction(value) for value in (number, divisor)]
+    return (exact[0] / exact[1]).denominator == 1
 
 
 def values_text(values: Iterable[Any]) -> str:

@@ -171,11 +171,23 @@ DRAFT_07 = "http://json-schema.org/draft-07/schema#"
         ({"type": "boolean"}, {"enum": [True, False]}),
         ({"type": "null"}, {"const": None}),
         ({"type": ["null", "boolean"]}, {"enum": [None, False, True]}),
+        ({"type": "integer"}, {"type": "integer", "multipleOf": 0.01}),
     ],
 )
 def test_schemas_of_the_same_values_break_nobody(before, after):
     for pair in ((before, after), (after, before)):
         assert [one for one in compare(*pair, "JsonSchema") if one.breaks.worst != Answer.NO] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "readers"),
+    [
+        ({"type": "integer"}, {"type": "number", "multipleOf": 0.01}, "yes"),
+        (NUMBER | {"multipleOf": 0.3}, NUMBER | {"multipleOf": 0.1}, "unknown"),
+    ],
+)
+def test_what_a_producer_may_write_is_taken_by_a_reader_with_a_smaller_limit(before, after, readers):
+    assert judge(before, after, "JsonSchema/2020-12").breaks.as_json() == {"readers": readers, "writers": "no"}
 
 
 @pytest.mark.parametrize(
