@@ -140,7 +140,8 @@ class KeywordComparison:
         if writer_lengths == reader_lengths:
             return
         answers = []
-        for limit in (writer_lengths[1] if writer_lengths[1] is not None else most, writer_lengths[1]):
+        declared = min((limit for limit in (writer_lengths[1], most) if limit is not None), default=None)
+        for limit in (declared, writer_lengths[1]):
             is_long = reader_lengths[1] is not None and (limit is None or limit > reader_lengths[1])
             answers.append(Answer.YES if max(writer_lengths[0], least) < reader_lengths[0] or is_long else Answer.NO)
         sizes = [_size_text(*lengths, what) for lengths in (writer_lengths, reader_lengths)]
@@ -235,7 +236,7 @@ class MemberComparison(KeywordComparison):
 
     def _compare_members(self, writer: Shape, reader: Shape, path: Path) -> Iterator[DirectionResult]:
         countable = not writer.patterns and not writer.unions and not any(schema is not False for schema in writer.rest())
-        most = len(writer.properties) if countable else None
+        most = len(writer.properties.keys() | writer.required) if countable else None
         yield from self._sizes("object", writer, reader, path, least=len(writer.required), most=most)
         for name in sorted(reader.required - writer.required):
             yield self._required(name, writer, reader, path)

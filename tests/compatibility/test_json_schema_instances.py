@@ -184,10 +184,17 @@ def test_schemas_of_the_same_values_break_nobody(before, after):
     [
         ({"type": "integer"}, {"type": "number", "multipleOf": 0.01}, "yes"),
         (NUMBER | {"multipleOf": 0.3}, NUMBER | {"multipleOf": 0.1}, "unknown"),
+        (_order(n=TEXT) | {"maxProperties": 5}, _order(n=TEXT) | {"maxProperties": 3}, "no"),  # two are declared
     ],
 )
 def test_what_a_producer_may_write_is_taken_by_a_reader_with_a_smaller_limit(before, after, readers):
     assert judge(before, after, "JsonSchema/2020-12").breaks.as_json() == {"readers": readers, "writers": "no"}
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxProperties": 5}])
+def test_members_that_are_required_and_not_declared_count_among_those_that_are_written(limit):
+    before = _order(("id", "x", "y")) | limit
+    assert judge(before, before | {"maxProperties": 2}, "JsonSchema/2020-12").breaks.as_json()["writers"] == "yes"
 
 
 @pytest.mark.parametrize(
