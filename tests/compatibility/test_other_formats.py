@@ -213,7 +213,8 @@ _ORDER, _MONEY = "message Order { string id = 1; }", "message Money { int64 unit
     ],
 )
 def test_a_message_of_protobuf_that_came_breaks_readers_only_in_place_of_the_payload(before, after, readers, writers):
-    judgement = judge(*(f'syntax = "proto3"; {text}' for text in (before, after)), "Protobuf/3")
+    old, new = (f'syntax = "proto3"; {text}' for text in (before, after))
+    judgement = judge(old, new, "Protobuf/3")
     assert judgement.breaks.as_json() == {"readers": readers, "writers": writers}
 
 

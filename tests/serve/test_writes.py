@@ -989,3 +989,18 @@ def test_null_in_any_spelling_removes_a_document(rc4, method, name, stored):
     shown = rc4.done(method, f"{path}$details", {name: None})
     assert not {"schema", "schemabase64", "schemaurl"} & shown.keys()
     assert rc4.ask(path).body == b""
+
+
+def test_the_epoch_that_is_shown_of_an_alias_is_its_current_one(group, served):
+    target, alias = f"{group}/messages/t", f"{group}/messages/a"
+    put(served, target)
+    for number in range(5):
+        put(served, alias, description=str(number))
+    served.done("PATCH", f"{alias}/meta", {"xref": target})
+    for number in range(3):
+        put(served, target, description=str(number))
+    shown = served.get(f"{alias}/meta")["epoch"]
+    assert served.refused("PATCH", f"{alias}/meta", {"epoch": shown + 20, "xref": target}) == (400, "mismatched_epoch")
+    served.done("PATCH", f"{alias}/meta", {"epoch": shown, "xref": target})
+    served.done("DELETE", f"{group}/messages", {"a": {"meta": {"epoch": served.get(f"{alias}/meta")["epoch"]}}})
+    assert served.ask(alias).status == 404

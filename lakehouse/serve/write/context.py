@@ -149,7 +149,14 @@ class WriteContext:
 
     def _read_tree(self, xid: Xid) -> ResourceState:
         dialect = NORMAL if self.write_request.dialect == DRAFT else self.write_request.dialect
-        return read_tree(self.overlay, self.registryid, xid, dialect)
+        resource_state = read_tree(self.overlay, self.registryid, xid, dialect)
+        resource_state.epochs = () if resource_state.row is None else self.epochs_of(resource_state.row)
+        return resource_state
+
+    def epochs_of(self, row: OverlayRow) -> tuple[int, ...]:
+        """Return the epochs that a request may name: the stored one, and of an alias that of its target, which GET shows."""
+        shown = self.overlay.epoch_of_target(self.registryid, row)
+        return (row.epoch, shown) if shown else (row.epoch,)
 
     def epoch_of_query(self) -> Any:
         """Return the epoch of the query.

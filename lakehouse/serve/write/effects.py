@@ -404,16 +404,10 @@ class _EffectsWriter:
         if row is None or resource_state.is_meta_touched or came_or_went or own.content_hash != row.content_hash:
             made = self._row(own, row, resource_state.life.get(""))
             if row is not None and resource_state.xref is None:
-                made = made._replace(epoch=max(made.epoch, self._epoch_of_target(row) + 1))
+                made = made._replace(epoch=max(made.epoch, self.overlay.epoch_of_target(self.registryid, row) + 1))
             self.overlay.put(self.registryid, made)
         if row is None:
             self.grown.add(parent_xid(resource_state.xid))
-
-    def _epoch_of_target(self, row: OverlayRow) -> int:
-        """Return the epoch of what a Resource stood for until now; 0: it stood for nothing."""
-        xref = read_canonical(row.body).get("xref")
-        target = self.overlay.row(self.registryid, Xid(xref)) if isinstance(xref, str) else None
-        return 0 if target is None else target.epoch
 
     def _row(self, parsed: Parsed, before: OverlayRow | None, life: Life | None) -> OverlayRow:
         life = life or Life()

@@ -496,7 +496,7 @@ def _delete_version(resource_state: ResourceState, versionid: str, epoch: Any) -
 
 def _delete_whole(context: WriteContext, row: OverlayRow, epoch: Any) -> None:
     """Delete a group or a Resource with all that it holds."""
-    check_body_epoch({"epoch": epoch}, row.xid, row.epoch)
+    check_body_epoch({"epoch": epoch}, row.xid, *context.epochs_of(row))
     if row.kind in ("message", "schema"):
         context.resource_state(row.xid)
     check_owner(row.xid, row)

@@ -12,6 +12,7 @@ from lakehouse.readmodel import Entity, View
 from lakehouse.readmodel.lookups import Spellings
 from lakehouse.serve.apierrors import ProblemFound
 from lakehouse.store.keys import OVER_HTTP
+from lakehouse.text.jsontext import read_canonical
 from lakehouse.text.names import JsonText, Pointer, RegistryId, Xid
 from lakehouse.text.xid import parent_xid
 
@@ -105,6 +106,12 @@ class CatalogOverlay:
             (registryid, xid, self.view.snapshot_id),
         ).fetchone()[0]
         return 1 if result is None else int(result) + 1
+
+    def epoch_of_target(self, registryid: RegistryId, row: OverlayRow) -> int:
+        """Return the epoch of what a Resource stands for; 0: it stands for nothing."""
+        xref = read_canonical(row.body).get("xref")
+        target = self.row(registryid, Xid(xref)) if isinstance(xref, str) else None
+        return 0 if target is None else target.epoch
 
     def former(self, registryid: RegistryId, prefix: str) -> set[Xid]:
         """List the XIDs right below a collection that there are, or have ever been."""

@@ -123,6 +123,7 @@ class ResourceState:
         is_meta_touched: it wrote the meta entity.
         life: what it says of dates, by versionid, of the meta entity under "".
         former: ids that its Versions have ever had.
+        epochs: of the Resource as it is; also that of what it stands for, which a GET of an alias shows.
     """
 
     xid: Xid
@@ -139,6 +140,7 @@ class ResourceState:
     is_meta_touched: bool = False
     life: dict[str, Life] = field(default_factory=dict)
     former: frozenset[str] = frozenset()
+    epochs: tuple[int, ...] = ()
 
     @property
     def singular(self) -> str:
@@ -246,7 +248,7 @@ class ResourceState:
         here = self.xid + "/meta"
         check_id(body, f"{self.singular}id", self.singular, here, last_id(self.xid))
         if check_epoch and self.row is not None:
-            check_body_epoch(body, here, self.row.epoch)
+            check_body_epoch(body, here, *self.epochs)
         meta = dict(self.meta) if patch else {}
         for name, value in body.items():
             if name in _SERVER or name in _LIFE or name in _OF_META or name == f"{self.singular}id":
@@ -375,8 +377,8 @@ def check_id(body: Json, name: str, singular: str, subject: str, expected: str) 
         raise ProblemFound("mismatched_id", subject, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
 
 
-def check_body_epoch(body: Json, subject: str, epoch: int) -> None:
-    """Make sure that an epoch in a body is the stored one.
+def check_body_epoch(body: Json, subject: str, *epochs: int) -> None:
+    """Make sure that an epoch in a body is the stored one, or the one that is shown, the last.
 
     Raises:
         ProblemFound: it is another one.
@@ -386,8 +388,8 @@ def check_body_epoch(body: Json, subject: str, epoch: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise _invalid("epoch", subject, "it is not a number")
-    if value != epoch:
-        raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epoch))
+    if value not in epochs:
+        raise ProblemFound("mismatched_epoch", subject, bad_epoch=str(value), epoch=str(epochs[-1]))
 
 
 def life_of(body: Json, subject: str, row: OverlayRow | None) -> Life:
