@@ -1004,3 +1004,9 @@ def test_the_epoch_that_is_shown_of_an_alias_is_its_current_one(group, served):
     served.done("PATCH", f"{alias}/meta", {"epoch": shown, "xref": target})
     served.done("DELETE", f"{group}/messages", {"a": {"meta": {"epoch": served.get(f"{alias}/meta")["epoch"]}}})
     assert served.ask(alias).status == 404
+
+
+@pytest.mark.parametrize("versionid", ["null", "request"])
+def test_an_id_that_flags_mean_otherwise_is_none_of_a_version(group, served, versionid):
+    put(served, f"{group}/messages/m")
+    assert served.refused("PUT", f"{group}/messages/m/versions/{versionid}", EVENT) == (400, "malformed_id")

@@ -29,6 +29,7 @@ READ_ONLY = (
 )  # fmt: skip
 _SERVER = frozenset((*READ_ONLY, "meta", "versions"))
 _LIFE = ("epoch", "createdat", "modifiedat")
+_RESERVED = frozenset({"null", "request"})  # no id of a Version (core, `versionid`)
 _OF_META = frozenset(("defaultversionid", "defaultversionsticky", "xref"))
 
 
@@ -169,6 +170,9 @@ class ResourceState:
         check_id(body, f"{self.singular}id", self.singular, self.xid, last_id(self.xid))
         check_id(body, "versionid", "version", here, versionid)
         row = self.rows.get(versionid) if versionid in self.versions else None
+        if versionid in _RESERVED and row is None:
+            detail = "`?setdefaultversionid` and `ancestorid` mean something else by it"
+            raise ProblemFound("malformed_id", here, id=versionid, error_detail=detail)
         if check_epoch and row is not None:
             check_body_epoch(body, here, row.epoch)
         attributes = self._retained(versionid, body, patch=patch)
