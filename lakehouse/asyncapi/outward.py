@@ -34,6 +34,7 @@ from lakehouse.dialects.tables import Loss, family_of
 from lakehouse.domain.references import SchemaPlace, schema_places, schema_reference
 from lakehouse.domain.schemalookup import stored_schema
 from lakehouse.text.jsontext import (
+    NotJson,
     array_at,
     below,
     canonical_text,
@@ -41,6 +42,7 @@ from lakehouse.text.jsontext import (
     objects_at,
     pointer_of,
     read_exactly,
+    read_json,
     same,
     text_at,
 )
@@ -48,6 +50,7 @@ from lakehouse.text.names import ROOT, Pointer, Xid
 from lakehouse.text.xid import last_id, xid_of, xid_of_version
 
 OF_VERSIONS = "AAPI-101"
+_MOST_LEVELS = 150  # of a schema that is text: the document has it some levels deeper, and a reader may take 200
 OF_SCHEMA = "AAPI-102"
 OF_GROUP = "AAPI-103"
 OF_META = "AAPI-104"
@@ -296,10 +299,13 @@ def _shown(schema: Any, schema_format: str, at: Pointer) -> Any:
 
 
 def _parsed(schema: Any) -> Any:
-    """Return a schema that is JSON text as its value; any other as it is."""
+    """Return a schema that is JSON text as its value; any other as it is, and text that a reader might find too deep."""
+    if not isinstance(schema, str):
+        return schema
     try:
-        return read_exactly(schema.encode()) if isinstance(schema, str) else schema
-    except ValueError:
+        read_json(schema.encode(), _MOST_LEVELS)
+        return read_exactly(schema.encode())
+    except (NotJson, ValueError):
         return schema
 
 

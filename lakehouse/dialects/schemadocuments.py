@@ -13,7 +13,7 @@ from typing import Any
 from lakehouse.text.jsontext import NotJson, as_written, read_json
 from lakehouse.text.values import decoded_base64
 
-_MOST_LEVELS = 150  # of a document that is no text: an entity has it some levels deeper, and readers of JSON end at 200
+_MOST_LEVELS = 199  # of a document that is no text: an entity has it a level deeper, and what reads JSON ends at 200
 _PLAIN = re.compile(r"text/plain\s*(?:;.*)?", re.IGNORECASE)
 _JSON = re.compile(r"application/(?:[A-Za-z0-9!#$&^_.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")

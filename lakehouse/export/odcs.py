@@ -193,27 +193,27 @@ class _JsonSchema:
             part_schema = self._merged(inner, followed)
             required = [*_listed(part_schema.get("required")), *_listed(merged.get("required"))]
             merged = part_schema | merged | {"properties": _object(part_schema) | _object(merged), "required": required}
-        alternatives = [_Nested(branch, within) for word in ("oneOf", "anyOf") for branch in _listed(schema.get(word))]
+        branches = [branch for word in ("oneOf", "anyOf") for branch in _listed(schema.get(word))]
+        alternatives = [branch if isinstance(branch, _Nested) else _Nested(branch, within) for branch in branches]
         return self._with_alternatives(merged, [self._merged(branch, set(followed)) for branch in alternatives])
 
     def _with_alternatives(self, merged: dict[str, Any], branches: list[dict[str, Any]]) -> dict[str, Any]:
         """Add to a schema the types, values and properties of its alternatives; a property of several may be as each says."""
         types = list(dict.fromkeys(name for branch in branches for name in self._types(branch)))
         values = [[None] if self._types(branch) == ["null"] else _values(branch) for branch in branches]
-        fields: dict[str, list[_Nested]] = {}
+        fields: dict[str, dict[str, _Nested]] = {}
         for name, field in (member for branch in branches for member in _object(branch).items()):
-            alike = fields.setdefault(name, [])
-            alike += [field] if field.schema not in [part.schema for part in alike] else []
+            fields.setdefault(name, {}).setdefault(repr(field.schema), field)
         added: dict[str, Any] = {"type": types} if types else {}
         if values and all(values):
             added["enum"] = list({(type(value), repr(value)): value for several in values for value in several}.values())
-        return added | merged | {"properties": {name: _any_of(parts) for name, parts in fields.items()} | _object(merged)}
+        combined = {name: _any_of(list(parts.values())) for name, parts in fields.items()}
+        return added | merged | {"properties": combined | _object(merged)}
 
 
 def _any_of(parts: list[_Nested]) -> _Nested:
     """Return what satisfies one of some schemas."""
-    schemas = [part.schema for part in parts]
-    return parts[0] if len(parts) == 1 else _Nested({"anyOf": schemas}, frozenset[str]().union(*(part.within for part in parts)))
+    return parts[0] if len(parts) == 1 else _Nested({"anyOf": parts}, parts[0].within)
 
 
 def _logical(kinds: list[str]) -> str:

@@ -52,6 +52,7 @@ CLOUDEVENTS = "CloudEvents/1.0"
 _NO_ID = re.compile(r"[^A-Za-z0-9_.~:@-]+")
 _MOST_BEFORE_NUMBER = 120  # characters of an id, of which there are at most 128
 _BOUND = frozenset({"specversion", "id", "type", "datacontenttype"})  # every CloudEvent has them, or the message says it
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _ATTRIBUTE_NAME = re.compile(r"[a-z0-9]+")  # MSG-236
 _LEAST_INTEGER, _GREATEST_INTEGER = -(2**31), 2**31 - 1  # of CloudEvents (MSG-213)
 _TYPES = {"time": "timestamp", "source": "uritemplate", "dataschema": "uritemplate"}
@@ -409,7 +410,7 @@ class _ProposedParts:
         if set(types) <= {"string"}:
             return of_texts
         kind, counts = next(iter(types.items()))
-        if len(types) > 1 or kind not in ("boolean", "integer", "number"):
+        if of_texts != "string" or len(types) > 1 or kind not in ("boolean", "integer", "number"):
             return "any"
         least, greatest = counts.least, counts.greatest
         is_small = least is not None and greatest is not None and least >= _LEAST_INTEGER and greatest <= _GREATEST_INTEGER
@@ -434,7 +435,8 @@ class _ProposedParts:
             elif (value := self._constant(path)) is not None:
                 options[name] = str(value) if name == "status" else value  # which is a text of digits (MSG-288)
             elif name == "status":  # without any value, the message would be a request
-                options[name] = "{status}"
+                used = {placeholder for text in texts.values() for placeholder in _PLACEHOLDER.findall(text)}
+                options[name] = f"{{{_free('status_code', used)}}}"
         return {"protocoloptions": options} if options else {}
 
     def _constant(self, path: str) -> Any:

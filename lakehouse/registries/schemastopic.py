@@ -30,6 +30,9 @@ class TopicRecord(NamedTuple):
     offset: int | None = None
 
 
+_BUT_VALUE = frozenset({"key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"})  # as Spark names them
+
+
 def record_of_line(line: bytes) -> TopicRecord:
     """Read a line: a JSON object with `key` and `value` or `payload`, or key and value with a tab between them.
 
@@ -48,7 +51,7 @@ def record_of_line(line: bytes) -> TopicRecord:
         raise UnreadableRecord(f"it is not JSON ({error})") from error
     if not isinstance(columns, dict):
         raise UnreadableRecord("it is no JSON object")
-    if not columns.keys() & {"value", "payload"} and _has_keytype(_bytes(columns.get("key"))):
+    if columns.keys() <= _BUT_VALUE and _has_keytype(_bytes(columns.get("key"))):
         columns["value"] = None
     return record_of_columns(columns)
 

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from json.encoder import encode_basestring  # escapes what RFC 8785 escapes and nothing else, as orjson does
 from typing import Any, cast
@@ -179,7 +180,8 @@ def read_canonical(text: JsonText) -> Any:
         return text[1:-1]
     # A run of 19 digits has two at every 9th place: most texts are passed over quickly.
     if _TWO_DIGITS.search(text[::9]) and _LONG_NUMBER.search(text):  # orjson makes a double of an integer of more than 64 bits
-        return jiter.from_json(text.encode())
+        with suppress(ValueError):  # deeper than jiter reads
+            return jiter.from_json(text.encode())
     return orjson.loads(text)
 
 

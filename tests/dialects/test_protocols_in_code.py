@@ -24,7 +24,7 @@ REASONS = {
         5,
         "hops change options of MQTT and AMQP; Kafka's consumers read topics whole, the last of equal headers",
     ),
-    "match/event": (35, "what a transport captures: its columns, header prefixes and binary forms"),
+    "match/event": (36, "what a transport captures: its columns, header prefixes and binary forms"),
     "match/evaluation.py": (9, "values that a transport changes on the way, and MQTT 3 without properties"),
     "match/explain.py": (1, "AMQP has no addresses in messages"),
     "match/index.py": (4, "AMQP's subject distinguishes definitions"),

@@ -204,6 +204,16 @@ def test_a_json_schema_that_is_text_is_an_object_and_found_again(text, shown, mo
     assert again["schemagroups"] == schemas
 
 
+@pytest.mark.parametrize("levels", [151, 300, 900])
+def test_a_json_schema_that_is_deep_text_stays_text(levels):
+    text = '{"items":' * levels + "{}" + "}" * levels
+    schemas = {"s": {"schemas": {"Lamp": {"versions": {"1": {"format": "JSONSchema/draft-07", "schema": text}}}}}}
+    message = MESSAGE | {"dataschemaformat": "JSONSchema/draft-07", "dataschemaxid": "/schemagroups/s/schemas/Lamp"}
+    document = written({"messagegroups": {"g": {"messages": {"Of": message}}}, "schemagroups": schemas}).document
+    assert document["components"]["schemas"]["Lamp"] == {"schemaFormat": "text/plain", "schema": text}
+    assert convert(document).document["schemagroups"] == schemas
+
+
 @pytest.mark.parametrize("mode", ["binary", "structured"])
 @pytest.mark.parametrize(
     ("schema_format", "is_text", "payload"),

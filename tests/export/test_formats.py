@@ -292,6 +292,14 @@ def test_types_that_contain_themselves_end():
     assert "properties" not in fields["x"]
 
 
+def test_a_branch_that_refers_to_another_one_is_no_circle():
+    leaf, pair = {"properties": {"x": {"type": "string"}}}, {"properties": {"x": {"$ref": "#/definitions/Leaf"}, "id": {}}}
+    for names in (("Leaf", "Pair"), ("Pair", "Leaf")):
+        alternatives = [{"$ref": f"#/definitions/{name}"} for name in names]
+        fields = fields_of({"oneOf": alternatives, "definitions": {"Leaf": leaf, "Pair": pair}})
+        assert (fields["x"]["logicalType"], [one["name"] for one in fields["x"]["properties"]]) == ("object", ["x"])
+
+
 @pytest.mark.parametrize("are_bases", [False, True])
 def test_many_mixins_or_bases_lose_no_fields(are_bases):
     names = [f"m{n}" for n in range(30)]

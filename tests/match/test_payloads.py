@@ -207,6 +207,7 @@ I_OF_S, S_ITSELF = b"\x08\x01", b"\x0a\x01x"
 @pytest.mark.parametrize(
     ("named", "body", "status"),
     [
+        (":.p.S.I", I_OF_S, "valid"),
         (":p.S.I", I_OF_S, "valid"), (":S.I", I_OF_S, "valid"), (":I", I_OF_S, "valid"), (":p.S.I", S_ITSELF, "invalid"),
         (":S", S_ITSELF, "valid"), ("", S_ITSELF, "valid"), (":p.Nope", S_ITSELF, "unsupported_format"),
         (":q.S", S_ITSELF, "unsupported_format"),

@@ -116,6 +116,10 @@ EVENTS = {
     ),
     "paths of HTTP": lambda number: landed("HTTP", number, headers=JSON_TYPE, method="POST", path="/orders"),
     "responses of HTTP": lambda number: landed("HTTP", number, headers=JSON_TYPE, status=200),
+    "responses of several statuses": lambda number: landed(
+        "HTTP", number, headers=[*JSON_TYPE, {"name": "status", "value": str(number)}], status=200 + number % 3
+    ),
+    "times that are numbers": lambda number: structured(number, time=1_700_000_000 + number, source=number),
     "topics of MQTT": lambda number: landed("MQTT/5.0", number, topic_name="/plant/line"),
     "headers with escapes": lambda number: landed(
         "KAFKA", number, topic="t", key="k", headers=[{"name": "app.kubernetes.io/name~x", "value": "shop"}]

@@ -93,6 +93,12 @@ def test_a_deleted_subject_can_come_back():
     assert held(schema(), deleted, schema()) == {("s", 1): False}
 
 
+def test_a_line_without_the_column_of_values_is_no_deletion():
+    line = json.dumps({"key": json.dumps(KEY), "offset": 3, "val": json.dumps(VALUE)}).encode()
+    with pytest.raises(UnreadableRecord, match="it has no `key` and `value`"):
+        record_of_line(line)
+
+
 def test_levels_and_modes():
     def config(subject: str | None, level: str | None) -> TopicRecord:
         key = {"keytype": "CONFIG", "subject": subject, "magic": 0}

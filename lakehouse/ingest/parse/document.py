@@ -35,7 +35,7 @@ from lakehouse.ingest.parse.readings import Collection, Reading, Whole, take_lif
 from lakehouse.rules.declared import RULES
 from lakehouse.rules.entity.constraints import Subject
 from lakehouse.store.keys import LIFECYCLE, VERSION_KIND
-from lakehouse.text.jsontext import as_written, below, canonical, pointer_of, same
+from lakehouse.text.jsontext import as_written, below, canonical_body, pointer_of, same
 from lakehouse.text.names import NO_XID, REGISTRY, ROOT, Pointer, Xid
 from lakehouse.text.problems import FAULT, LIMIT, STRICT, Finding, Problem
 from lakehouse.text.streams import read_chunk
@@ -287,7 +287,7 @@ class Version(NamedTuple):
         if has_error(results):
             return True
         try:
-            canonical([self.read.attributes, self.read.extensions])
+            canonical_body({"attributes": self.read.attributes, "extensions": self.read.extensions})
         except OverflowError:
             return True
         return False

@@ -96,7 +96,8 @@ def _message_name(file: descriptor_pb2.FileDescriptorProto, resolved: Resolved) 
     names = [f"{file.package}.{message.name}".lstrip(".") for message in file.message_type]
     searched, wanted = names, resolved.xid.partition("/schemas/")[2].partition("/")[0].rpartition(".")[2]
     if resolved.named:
-        searched, wanted = [name for message in file.message_type for name in _names(message, file.package)], resolved.named
+        searched = [name for message in file.message_type for name in _names(message, file.package)]
+        wanted = resolved.named.lstrip(".")
     fallback = names if len(names) == 1 and not resolved.named else []
     results = [name for name in searched if name == wanted or name.endswith(f".{wanted}")] or fallback
     if not results:

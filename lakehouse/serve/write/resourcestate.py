@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from lakehouse.dialects.schemadocuments import member_of
@@ -170,9 +171,8 @@ class ResourceState:
         check_id(body, f"{self.singular}id", self.singular, self.xid, last_id(self.xid))
         check_id(body, "versionid", "version", here, versionid)
         row = self.rows.get(versionid) if versionid in self.versions else None
-        if versionid in _RESERVED and row is None:
-            detail = "`?setdefaultversionid` and `ancestorid` mean something else by it"
-            raise ProblemFound("malformed_id", here, id=versionid, error_detail=detail)
+        if row is None:
+            _check_new_version(versionid, here)
         if check_epoch and row is not None:
             check_body_epoch(body, here, row.epoch)
         attributes = self._retained(versionid, body, patch=patch)
@@ -222,17 +222,10 @@ class ResourceState:
 
     def newest(self) -> str | None:
         """Return the newest Version, if there is one."""
-        return newest_of(self._ancestors(), self._made)
+        return newest_of(self._ancestors(), partial(_made, self))
 
     def _ancestors(self) -> dict[str, str | None]:
         return {versionid: attributes.get(self.ancestor) for versionid, attributes in self.versions.items()}
-
-    def _made(self, versionid: str) -> int:
-        """Return when a Version was made: as a client says, else when it came; a new one comes last."""
-        life = self.life.get(versionid)
-        if life is not None and life.createdat is not None:
-            return life.createdat
-        return self.rows[versionid].createdat if versionid in self.rows else 2**62
 
     def next_number(self) -> int:
         """Return the id of a Version that the client does not name: a number that was never one."""
@@ -296,7 +289,7 @@ class ResourceState:
             at = self.versions[versionid].get(self.ancestor)
             if at is not None and (not isinstance(at, str) or (at not in self.versions and at not in self.rows)):
                 raise ProblemFound("unknown_id", xid_of_version(self.xid, versionid), singular="version", id=str(at)[:128])
-        for versionid, ancestor in with_ancestors(self._ancestors(), self._made).items():
+        for versionid, ancestor in with_ancestors(self._ancestors(), partial(_made, self)).items():
             self.versions[versionid][self.ancestor] = ancestor
         circle = find_circle(self._ancestors(), sorted(self.touched))
         if circle:
@@ -379,6 +372,25 @@ def check_id(body: Json, name: str, singular: str, subject: str, expected: str) 
     value = body.get(name)
     if value is not None and value != expected:
         raise ProblemFound("mismatched_id", subject, singular=singular, invalid_id=str(value)[:128], expected_id=expected)
+
+
+def _made(resource_state: ResourceState, versionid: str) -> int:
+    """Return when a Version was made: as a client says, else when it came; a new one comes last."""
+    life = resource_state.life.get(versionid)
+    if life is not None and life.createdat is not None:
+        return life.createdat
+    return resource_state.rows[versionid].createdat if versionid in resource_state.rows else 2**62
+
+
+def _check_new_version(versionid: str, subject: str) -> None:
+    """Make sure that a Version can be named.
+
+    Raises:
+        ProblemFound: its id is one of those that flags mean otherwise.
+    """
+    if versionid in _RESERVED:
+        detail = "`?setdefaultversionid` and `ancestorid` mean something else by it"
+        raise ProblemFound("malformed_id", subject, id=versionid, error_detail=detail)
 
 
 def check_body_epoch(body: Json, subject: str, *epochs: int) -> None:
