@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from builders import stored
 
 from lakehouse.asyncapi.outward import AsyncApi, Perspective, write_asyncapi
+from lakehouse.export.run import path_of
 from lakehouse.export.writers import whole_registry
 from lakehouse.ingest.parse.document import ParseLimits
 from lakehouse.ingest.parse.parse import FilesBeside, read_as
@@ -59,6 +60,6 @@ def trip(path: Path, perspective: Perspective = "client", *others: Path) -> Trip
         added = [row for row in stored(reading) if row.xid not in flat]
         rows += [row._replace(body=json.dumps(own[row.xid])) if row.kind == "version" else row for row in added]
         flat = own | flat
-    written = write_asyncapi(whole_registry(RegistryId("r"), sorted(rows, key=lambda row: row.xid)), perspective)
+    written = write_asyncapi(whole_registry(RegistryId("r"), sorted(rows, key=lambda row: path_of(row.xid))), perspective)
     second = read_as(json.loads(json.dumps(written.document)), [], "again.json", None)[1]
     return Trip(flat, bodies(second), written, second)
