@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lakehouse.match.definition.valuetypes import is_attribute_name
 from lakehouse.propose.decided import Observed, Thresholds, share
 from lakehouse.propose.pathcounts import DATA, ENVELOPE, ITEM, MEMBER, OPTIONS, SEGMENT, name_in
 from lakehouse.propose.payloadschema import examples_of
-from lakehouse.propose.proposals import ProposedGroup, ProposedKind, is_attribute_name
+from lakehouse.propose.proposals import ProposedGroup, ProposedKind
 from lakehouse.propose.widening import WidenedVersion
 
 _LONGEST = 80

@@ -22,7 +22,8 @@ import orjson
 from lakehouse.dialects.tables import PROTOCOLS, address_separator
 from lakehouse.domain.subjects import hashed_id, id_of_name
 from lakehouse.match.definition.compiled import ADDRESSES, unescape
-from lakehouse.match.definition.templates import has_placeholder
+from lakehouse.match.definition.templates import compile_template, has_placeholder
+from lakehouse.match.definition.valuetypes import is_attribute_name, is_of_type
 from lakehouse.propose.decided import Observed, Thresholds, names_below
 from lakehouse.propose.discriminators import discriminator_of
 from lakehouse.propose.kinds import MODE, PROTOCOL
@@ -52,9 +53,6 @@ CLOUDEVENTS = "CloudEvents/1.0"
 _NO_ID = re.compile(r"[^A-Za-z0-9_.~:@-]+")
 _MOST_BEFORE_NUMBER = 120  # characters of an id, of which there are at most 128
 _BOUND = frozenset({"specversion", "id", "type", "datacontenttype"})  # every CloudEvent has them, or the message says it
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_ATTRIBUTE_NAME = re.compile(r"[a-z0-9]+")  # MSG-236
-_LEAST_INTEGER, _GREATEST_INTEGER = -(2**31), 2**31 - 1  # of CloudEvents (MSG-213)
 _TYPES = {"time": "timestamp", "source": "uritemplate", "dataschema": "uritemplate"}
 # Options that differ from message to message, or that connections and clients add.
 _INCIDENTAL = re.compile(
@@ -412,9 +410,11 @@ class _ProposedParts:
         kind, counts = next(iter(types.items()))
         if of_texts != "string" or len(types) > 1 or kind not in ("boolean", "integer", "number"):
             return "any"
-        least, greatest = counts.least, counts.greatest
-        is_small = least is not None and greatest is not None and least >= _LEAST_INTEGER and greatest <= _GREATEST_INTEGER
-        return "any" if kind == "integer" and path.startswith(ENVELOPE) and not is_small else kind
+        if kind != "integer" or not path.startswith(ENVELOPE):
+            return kind
+        bounds = (counts.least, counts.greatest)
+        is_small = all(bound is not None and is_of_type(int(bound), kind, small=True) for bound in bounds)
+        return kind if is_small else "any"
 
     def _options(self, family: str, texts: dict[str, str]) -> Json:
         options: Json = {}
@@ -435,7 +435,7 @@ class _ProposedParts:
             elif (value := self._constant(path)) is not None:
                 options[name] = str(value) if name == "status" else value  # which is a text of digits (MSG-288)
             elif name == "status":  # without any value, the message would be a request
-                used = {placeholder for text in texts.values() for placeholder in _PLACEHOLDER.findall(text)}
+                used = {placeholder for text in texts.values() for placeholder in compile_template(text).names}
                 options[name] = f"{{{_free('status_code', used)}}}"
         return {"protocoloptions": options} if options else {}
 
@@ -464,11 +464,6 @@ class _ProposedParts:
         seen = sorted(text for text in (counts.values or () if counts else ()) if text.partition("/")[0] == family)
         usual = PROTOCOLS[family].shorthand if family in PROTOCOLS else ""
         return seen[0] if len(seen) == 1 and (seen[0] != family or not usual) else f"{family}/{usual}" if usual else family
-
-
-def is_attribute_name(name: str) -> bool:
-    """Return whether a name is one of a CloudEvents attribute (MSG-236): of another one a definition cannot speak."""
-    return _ATTRIBUTE_NAME.fullmatch(name) is not None
 
 
 def _places(observed: Iterable[Observed]) -> dict[str, tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lakehouse.dialects.tables import exclusive_options
 from lakehouse.errors import LakehouseError
 from lakehouse.match.definition.compiled import ENVELOPE, escape
-from lakehouse.match.definition.valuetypes import as_text, is_of_type, is_timestamp, is_uri_reference
+from lakehouse.match.definition.valuetypes import as_text, is_attribute_name, is_of_type, is_timestamp, is_uri_reference
 from lakehouse.text.names import Pointer, Xid
 from lakehouse.text.values import decoded_base64
 
@@ -32,7 +32,6 @@ RANGES = {
 }  # fmt: skip
 FLAGS = ("retain", "header/durable", "header/first-acquirer")
 # CloudEvents 1.0: names of attributes, those that are of the payload in JSON, attributes that are texts and not empty, and forms.
-_ATTRIBUTE_NAME = re.compile(r"\A[a-z0-9]+\Z")
 _OF_PAYLOAD = frozenset({"data", "data_base64"})
 CORE_TYPES = {
     "id": "string", "source": "uritemplate", "type": "string", "specversion": "string", "subject": "string",
@@ -137,7 +136,7 @@ def refusals_of_event(attributes: Mapping[str, Any]) -> list[Refusal]:
 def _problem_of_attribute(name: str, value: Any) -> str | None:
     if name in _OF_PAYLOAD:
         return "the name is of the payload, and of no attribute"
-    if not _ATTRIBUTE_NAME.match(name):
+    if not is_attribute_name(name):
         return "names of attributes of CloudEvents hold only a to z and digits"
     if isinstance(value, str):
         is_empty = value == "" and name in CORE_TYPES

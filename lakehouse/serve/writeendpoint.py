@@ -75,8 +75,7 @@ def written_answer(pages: ReadHandler, api_request: ApiRequest, done: Done, head
 def _entity(
     pages: ReadHandler, api_request: ApiRequest, outcome: WriteOutcome, head: ServedHead, number: int, key: str
 ) -> ApiAnswer:
-    parts = tuple(outcome.xids[0][1:].split("/")) if outcome.xids[0] != "/" else ()
-    shown = ApiRequest(api_request.target._replace(parts=parts), api_request.query, api_request.raw_path, api_request.origin)
+    shown = ApiRequest(_written(api_request, outcome), api_request.query, api_request.raw_path, api_request.origin)
     answer = pages.answer_at(shown, head, number, key, pages.answered)
     if answer.status == 200 and outcome.created:
         answer.status = 201
@@ -86,6 +85,12 @@ def _entity(
         version = RequestTarget(None, None, tuple(outcome.version[1:].split("/")), "", api_request.target.details)
         answer.headers["Content-Location"] = _url(version, api_request.base)
     return answer
+
+
+def _written(api_request: ApiRequest, outcome: WriteOutcome) -> RequestTarget:
+    """Return the entity that a request wrote."""
+    xid = outcome.xids[0]
+    return api_request.target._replace(parts=tuple(xid[1:].split("/")) if xid != "/" else ())
 
 
 def _url(target: RequestTarget, base: str) -> str:
@@ -225,8 +230,7 @@ class Writes:
         created = done.outcome.created and done.outcome.shows == "entity"
         answer = ApiAnswer(201 if created else 204, body=b"", media_type="", snapshot=done.snapshot_id)
         if created:
-            parts = tuple(done.outcome.xids[0][1:].split("/"))
-            answer.headers["Location"] = _url(api_request.target._replace(parts=parts), api_request.base)
+            answer.headers["Location"] = _url(_written(api_request, done.outcome), api_request.base)
         return answer
 
     def _registry_of(self, method: str, api_request: ApiRequest, head: ServedHead) -> RegistryId:

@@ -373,21 +373,19 @@ def _with_big_integers(value: Any) -> Any:
 
 def _refuse_beyond_doubles(value: Any) -> None:
     """Raise `OverflowError` for an integer beyond the doubles, which most readers of JSON refuse."""
-    left = [value]
-    while left:
-        part = left.pop()
-        if isinstance(part, dict):
-            left += part.values()
-        elif isinstance(part, list):
-            left += part
-        elif isinstance(part, int):
+    for scalar in _scalars(value):
+        if isinstance(scalar, int):
             try:
-                float(part)
+                float(scalar)
             except OverflowError:
                 raise OverflowError("an integer of more than 308 digits lies outside the range of a double") from None
 
 
 def _holds_infinity(value: Any) -> bool:
+    return any(isinstance(scalar, float) and math.isinf(scalar) for scalar in _scalars(value))
+
+
+def _scalars(value: Any) -> Iterator[Any]:
     left = [value]
     while left:
         part = left.pop()
@@ -395,9 +393,8 @@ def _holds_infinity(value: Any) -> bool:
             left += part.values()
         elif isinstance(part, list):
             left += part
-        elif isinstance(part, float) and math.isinf(part):
-            return True
-    return False
+        else:
+            yield part
 
 
 def _comparable(value: Any) -> bytes:

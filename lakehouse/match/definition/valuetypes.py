@@ -29,6 +29,7 @@ _NUMBER = re.compile(r"\A-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCI
 _DURATION = re.compile(
     r"\AP(?:\d+W|(?=[\dT])(?:\d+Y)?(?:\d+M)?(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?)?)\Z", re.ASCII
 )
+_ATTRIBUTE_NAME = re.compile(r"\A[a-z0-9]+\Z")
 _SYMBOL = re.compile(r"\A[A-Za-z0-9_]+\Z")
 _PRINTABLE = re.compile(r"\A[\x21-\x7e]+\Z")
 _URI_REFERENCE = re.compile(r"\A(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*\Z")
@@ -85,6 +86,11 @@ def milliseconds_of(value: Any) -> int | None:
         return value
     is_number = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19
     return int(value) if is_number else None
+
+
+def is_attribute_name(name: str) -> bool:
+    """Return whether a name is one of a CloudEvents attribute: lower-case letters and digits (MSG-236)."""
+    return _ATTRIBUTE_NAME.match(name) is not None
 
 
 def is_uri_reference(text: str) -> bool:

@@ -21,7 +21,7 @@ import orjson
 
 from lakehouse.dialects.tables import FAMILIES, listed_options
 from lakehouse.match.definition.compiled import escape
-from lakehouse.match.definition.valuetypes import as_text, milliseconds_of, timestamp_of
+from lakehouse.match.definition.valuetypes import as_text, is_attribute_name, milliseconds_of, timestamp_of
 from lakehouse.match.event.canonical import (
     KEY_SCHEMA_ID,
     SCHEMA_ID,
@@ -91,7 +91,6 @@ _LOGGED_HEADERS = "logged_headers"
 _REQUEST_LINE = re.compile(r"\A(?P<method>[A-Z]+) (?P<url>\S+)(?: HTTP/[\d.]+)?\Z")
 _AVRO_NAMES = frozenset({"string", "bytes", "long", "int", "double", "float", "boolean"})
 _MEMBER = re.compile(r"\Amember\d\Z")
-_CE_NAME = re.compile(r"\A[a-z0-9]+\Z")  # of an attribute (CloudEvents, section 3)
 _BASE64 = re.compile(r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z")
 _VERSION = re.compile(rb"\A\d\.\d\Z")
 
@@ -126,7 +125,7 @@ def attribute_columns(names: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns (names in lower case) that may hold attributes of a CloudEvent, also extensions, by attribute."""
     start, data = (KQL, ("data",)) if f"{KQL}type" in names else ("", BODIES["cloudevents"])
     results = {name.removeprefix(start): name for name in names if name.startswith(start)}
-    return {name: column for name, column in results.items() if _CE_NAME.match(name) and name not in data}
+    return {name: column for name, column in results.items() if is_attribute_name(name) and name not in data}
 
 
 def columns_of_object(value: Mapping[str, Any], platform: str | None = None) -> dict[str, Any] | None:
