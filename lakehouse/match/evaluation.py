@@ -200,7 +200,8 @@ def values_of(attribute: DeclaredAttribute, event: Event) -> list[Any]:
             result = event.data_content_type()
     elif attribute.section == "message":
         sent = event.content_type if event.mode == "structured" else None
-        content_types = [_implied_type(event), event.data_content_type(), sent]
+        of_data = event.data_content_type() or ("application/json" if event.mode == "structured" else None)  # no bytes deny it
+        content_types = [_implied_type(event), of_data, sent]
         return [content_type for content_type in content_types if content_type is not None]
     else:
         if attribute.key in event.repeated and event.family != "KAFKA":
