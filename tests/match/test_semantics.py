@@ -250,3 +250,15 @@ def test_the_nearest_is_the_one_for_the_own_protocol_which_only_misses_the_type(
         json.dumps({"protocol": "MQTT/5.0", "captured": {"user_properties": EVENT | {"type": "shop.order"}}}).encode()
     )
     assert next(matcher.rows(landed))["nearest_xid"] == "/messagegroups/g/messages/a"  # for any protocol
+
+
+def test_bytes_that_name_no_content_type_deny_none_that_is_declared():
+    message = {"envelope": "CloudEvents/1.0", "envelopemetadata": {"type": {"value": "T"}}, "datacontenttype": "application/json"}
+    rows, schemas = load({"r": document({"g": group({"m": message})})})
+    matcher = Matcher(Index.of(rows), Payloads(Schemas(schemas)), MatchRequest())
+    event = {"specversion": "1.0", "type": "T", "id": "1", "source": "/s", "data_base64": "e30="}
+    captured = {"properties": {"content-type": "application/cloudevents+json"}}
+    for protocol, seen in (("AMQP/1.0", captured), ("AMQP/1.0", {"properties": {}}), ("NATS", {"subject": "x", "headers": {}})):
+        sent = {"protocol": protocol, "captured": seen, "payload": json.dumps(event)}
+        [landed] = landed_of_text(json.dumps(sent).encode())
+        assert [(row["status"], row["reasons"]) for row in matcher.rows(landed)] == [("matched", [])]
